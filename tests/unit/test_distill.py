@@ -7,11 +7,13 @@ import pytest
 from tiny_models import WORDS
 
 import isosent
+from isosent.cli.main import main
 from isosent.distributed import engine_for
 from isosent.errors import InputError
 from isosent.exports import export
 from isosent.jobs.shards import Worker
 from isosent.numeric.sparse_ridge import TokenShares, solve
+from isosent.search import Index
 from isosent.training import distill as module
 from isosent.training.distill import distill, distill_files
 
@@ -193,3 +195,51 @@ def test_what_cannot_be_distilled_is_refused(model, wordllama, texts, tmp_path):
     (tmp_path / "mine" / "thesis.txt").write_text("mine")
     with pytest.raises(isosent.IsosentError, match="mine"):
         distill(model, texts, tmp_path / "mine")
+
+
+def test_an_index_takes_its_queries_and_states_what_they_find(distilled, model, texts, wordllama):
+    static = isosent.load(distilled.path)
+    index = Index.create(texts, model, query_model=static)
+    measured = index.stats().queries
+    assert 0 < measured.recall <= measured.reranked <= 1
+    query = texts[3]
+    by_static = index.search(query, k=3)
+    expected = model.encode(texts) @ static.encode([query])[0] / np.linalg.norm(model.encode(texts), axis=1)
+    np.testing.assert_allclose(by_static.scores[0], np.sort(expected)[::-1][:3], atol=1e-5)
+    exact = Index.create(texts, model).search(query, k=1)
+    assert index.search(query, k=1, rerank=True).scores[0] == pytest.approx(exact.scores[0], abs=1e-5)
+    with pytest.raises(InputError, match="rerank"):
+        Index.create(texts, model).search(query, rerank=True)
+    with pytest.raises(InputError, match="space of no other model"):
+        Index.create(texts, model, query_model=wordllama)
+
+
+def test_a_query_model_is_saved_with_the_index_and_belongs_to_its_model(distilled, model, texts, tmp_path, tiny_model):
+    index = Index.create(texts, model, query_model=isosent.load(distilled.path), folder=tmp_path / "index")
+    index.save(tmp_path / "copy")
+    first, again = index.search(texts[:5]), Index.open(tmp_path / "copy").search(texts[:5])
+    assert (first.ids == again.ids).all()
+    with pytest.raises(InputError, match="cannot be compared"):
+        Index.create(texts, isosent.load(f"hf:{tiny_model('distilbert')}"), query_model=isosent.load(distilled.path))
+
+
+def test_the_command_distils_and_its_index_reranks(reference, texts, tmp_path, capsys, monkeypatch):
+    file = tmp_path / "texts.txt"
+    file.write_text("\n".join(texts) + "\n", "utf-8")
+    folder, static = str(tmp_path / "index"), str(tmp_path / "static")
+    printed = []
+    for arguments in (
+        ["distill", reference, str(file), "-o", static],
+        ["index", str(file), "-m", reference, "--query-model", static, "-o", folder],
+        ["search", folder, texts[0], "--rerank", "-k", "1"],
+        ["distill", reference, str(file), "-o", str(tmp_path / "short"), "--dims", "4"],
+    ):
+        monkeypatch.setattr("sys.argv", ["isosent", *arguments])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert not stop.value.code
+        printed.append(capsys.readouterr().out)
+    assert "wordllama" in printed[0]
+    assert "--rerank" in printed[1]
+    assert texts[0] in printed[2]
+    assert isosent.load(tmp_path / "short").dim == 4

@@ -1,17 +1,16 @@
 """The command ``distill``."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
-from isosent.cli.options import PATH, column_option, open_model, transform_options
+from isosent.cli.options import PATH, column_option, open_model
 from isosent.cli.printing import say, show
 from isosent.cli.workers import worker_options
 from isosent.jobs.shards import Engine
 from isosent.pages.progress import progress_bar
 from isosent.training.distill import distill_files
-from isosent.transforms.base import NO_TRANSFORM, resolve_transform
+from isosent.transforms.base import AUTO, parse_option, resolve_transform
 
 
 @click.command()
@@ -20,7 +19,10 @@ from isosent.transforms.base import NO_TRANSFORM, resolve_transform
 @click.option("--output", "-o", type=PATH, metavar="FOLDER", required=True, help="Folder of the static model.")
 @click.option("--vectors", metavar="FILE", help="Vectors that the model gave the texts, if there are some already.")
 @column_option
-@transform_options(default=NO_TRANSFORM)
+@click.option(
+    "--transform", metavar="NAME", help='Transform to fold in: auto, or as for "isosent fit".  [default: none]'
+)
+@click.option("--dims", metavar="K|SHARE|auto", help="Dimensions to keep; auto chooses the transform for them.")
 @worker_options
 def distill(
     model: str,
@@ -28,8 +30,8 @@ def distill(
     output: Path,
     vectors: str | None,
     column: str | None,
-    transform: str,
-    settings: dict[str, Any],
+    transform: str | None,
+    dims: str | None,
     engine: Engine | None,
 ) -> None:
     """Turn MODEL, a transformer, into a static model that is a hundred times as fast, and say what is lost.
@@ -41,12 +43,13 @@ def distill(
     index whose queries cost microseconds. --transform auto or --dims give the static model a space of its own.
     """
     loaded = open_model(model)
+    settings = {} if dims is None else {"n_components": parse_option(dims)}
     result = distill_files(
         *(inputs, output, loaded),
         reference=model,
         vectors=vectors,
         column=column,
-        transform=resolve_transform(transform, settings),
+        transform=resolve_transform(transform or (AUTO if settings else None), settings),
         engine=engine,
         bars=progress_bar,
         say=say,

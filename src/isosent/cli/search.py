@@ -91,6 +91,7 @@ def index() -> None:
     metavar="R",
     help=f"Share of the ten nearest rows to be found; settings are chosen by measuring.  [default: {MIN_RECALL}]",
 )
+@click.option("--query-model", metavar="STATIC", help="Static model for queries, distilled from the model.")
 @text_column_option
 @id_column_option
 @texts_option
@@ -103,6 +104,7 @@ def create(
     store: Any,
     budget_mb: float | None,
     min_recall: float | None,
+    query_model: str | None,
     column: str | None,
     id_column: str | None,
     texts: str | None,
@@ -141,6 +143,7 @@ def create(
                 store=store,
                 budget_mb=budget_mb,
                 min_recall=min_recall,
+                query_model=None if query_model is None else load(query_model),
                 progress=bar(n_rows),
             )
         if engine is not None:
@@ -222,6 +225,7 @@ def stats(folder: Path, json_output: Path | None) -> None:
     metavar="R",
     help="Show only hits that beat chance, at this rate of false alarms.",
 )
+@click.option("--rerank", is_flag=True, help="Index with a query model: rank the best 100 by the model itself.")
 @click.option("--explain", is_flag=True, help="Show which words make a hit similar.")
 @json_option
 def search(
@@ -233,6 +237,7 @@ def search(
     conditions: tuple[str, ...],
     hybrid: bool,
     false_alarms: float | None,
+    rerank: bool,
     explain: bool,
     json_output: Path | None,
 ) -> None:
@@ -252,8 +257,8 @@ def search(
         raise InputError(f"search: name queries, or rows with --like; got {'both' if queries else 'neither'}.{hint}")
     asked = [f"like {name}" for name in likes] or list(queries)
     if is_database(folder):
-        if likes or false_alarms is not None or explain:
-            raise InputError("search: --like, --false-alarms and --explain need an index; got a database.")
+        if likes or false_alarms is not None or explain or rerank:
+            raise InputError("search: --like, --false-alarms, --rerank and --explain need an index; got a database.")
         if model is None:
             raise InputError("search: a database needs the model that made its vectors: -m MODEL.")
         tables = search_database(folder, asked, load(model), k, where=where, hybrid=hybrid)
@@ -264,12 +269,14 @@ def search(
         opened = Index.open(folder)
         if explain and TEXT not in opened.schema.names:
             raise InputError("search: --explain needs the texts of the rows; this index has none.")
-        if likes and (hybrid or false_alarms is not None or explain):
-            raise InputError("search: --hybrid, --false-alarms and --explain need a query; got --like.")
+        if likes and (hybrid or false_alarms is not None or explain or rerank):
+            raise InputError("search: --hybrid, --false-alarms, --rerank and --explain need a query; got --like.")
         if likes:
             result = opened.more_like(_parsed_ids(likes, opened), k, where=where)
         else:
-            result = opened.search(list(queries), k, where=where, hybrid=hybrid, false_alarms=false_alarms)
+            result = opened.search(
+                list(queries), k, where=where, hybrid=hybrid, false_alarms=false_alarms, rerank=rerank
+            )
         hits = [[] for _ in asked]
         for row in result.to_arrow().to_pylist():
             hits[row.pop("query")].append(row)
@@ -418,6 +425,11 @@ def _show_stats(folder: Path, stats: IndexStats) -> None:
         )
         if stats.recall.recall < stats.recall.min_recall:
             say(f"warning: no setting reached the recall of {stats.recall.min_recall:g}")
+    if stats.queries is not None:
+        show(
+            f"queries by the static model: {stats.queries.recall:.4f} of the ten nearest of the model's own queries, "
+            f"{stats.queries.reranked:.4f} with --rerank; {stats.queries.n_queries} rows as queries"
+        )
     if stats.n_added or stats.n_deleted:
         show(f"since it was built: {stats.n_added} rows added, {stats.n_deleted} deleted")
     if stats.n_zero_rows:

@@ -293,7 +293,7 @@ def read_export_note(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def shared_space(folder: Path) -> Space | None:
-    """The space of the model that a static model was distilled from, if its vectors can be compared with that model's."""
+    """The space of another model in which the vectors of an exported folder lie; None without one."""
     if not (folder / NOTE_FILE).is_file():
         return None
     shares = read_json(folder / NOTE_FILE).get("shares")

@@ -2,8 +2,8 @@ r"""Ridge regression of vectors on the tokens of texts, near a prior, in closed 
 
 The vector of a text is the mean of the rows of its tokens, ``A @ rows`` with the sparse ``A`` of `TokenShares`. Rows
 near a prior minimize :math:`\|Y - A E\|^2 + \lambda \|E - E_0\|^2`, so :math:`E = E_0 + X` with
-:math:`(A^T A + \lambda I) X = A^T (Y - A E_0)`, which `solve` computes by conjugate gradients. Texts are read in parts of
-a fixed size and columns are solved in blocks of a fixed size, so that the bits do not depend on files or threads.
+:math:`(A^T A + \lambda I) X = A^T (Y - A E_0)`, which `solve` computes by conjugate gradients. Texts are read in
+parts of a fixed size and columns are solved in blocks of a fixed size: bits do not depend on files or threads.
 """
 
 from __future__ import annotations

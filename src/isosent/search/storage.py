@@ -38,6 +38,7 @@ from isosent.search.rows import IdKind
 FORMAT, FORMAT_VERSION = "isosent-index", 1
 MANIFEST = "manifest.json"
 MODEL_FOLDER = "model"
+QUERY_FOLDER = "queries"  # of a static model that encodes queries
 _FILES: Final = re.compile(
     r"(rows|codes|vectors|keywords|deleted|chance)-\d{6,}(-\d+)?\.(parquet|faiss|npy|safetensors)"
 )
@@ -72,6 +73,14 @@ class Recall(Struct, frozen=True, forbid_unknown_fields=True):
     min_recall: Share  # what was asked for
 
 
+class QueryRecall(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which share of the ten nearest rows of the model's own queries a static model finds for texts of the index."""
+
+    recall: Share
+    reranked: Share  # if the model ranks the best hundred again
+    n_queries: Positive
+
+
 class State(Struct, frozen=True, forbid_unknown_fields=True):
     """What an index holds after a commit."""
 
@@ -88,6 +97,7 @@ class State(Struct, frozen=True, forbid_unknown_fields=True):
     chance: FileEntry | None = None
     recall: Recall | None = None  # None for fewer rows than can be measured
     n_changed: Count = 0  # rows that were added or deleted since
+    queries: QueryRecall | None = None  # None: the model encodes queries
 
     @property
     def n_rows(self) -> int:
@@ -254,7 +264,8 @@ def copy_last_commit(source: Path, target: Path) -> None:
     def copy(state: State) -> None:
         for entry in state.files:
             shutil.copyfile(source / entry.name, target / entry.name)
-        shutil.copytree(source / MODEL_FOLDER, target / MODEL_FOLDER, dirs_exist_ok=True)
+        for name in (MODEL_FOLDER, *([QUERY_FOLDER] if state.queries else [])):
+            shutil.copytree(source / name, target / name, dirs_exist_ok=True)
         write_state(target, state)
         remove_unnamed(target, state)  # of a commit that went away while it was copied
 

@@ -1,8 +1,8 @@
 """Distil a transformer into a static model, in closed form: rows of tokens whose means are near the model's vectors.
 
 `distill` takes texts, `distill_files` files, which are encoded in shards that an interrupted run resumes. `_distilled`
-does the rest: `Corpus` holds the tokens of all texts, and which of them are held out; `prior_rows` are the tokens alone;
-`fit_rows` solves the regression of `numeric.sparse_ridge` with the penalty that is best on held-out texts; `_measure`
+does the rest: `Corpus` holds the tokens of all texts, and which of them are held out; `prior_rows` are the tokens
+alone; `Fit` solves the regression of `numeric.sparse_ridge` with the penalty that is best on held-out texts; `_measure`
 says what is lost, against the model and against wordllama; `_save` writes a folder that Model2Vec and
 sentence-transformers open, after a comparison of their vectors.
 """
@@ -69,6 +69,7 @@ PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0)
 _MOST_HELD_OUT = 2000
 _TRIAL_COLUMNS = 32  # of the vectors, on which penalties are compared
 _TRIAL_TOLERANCE = 1e-3
+_SCALES = np.geomspace(0.5, 4, 13)
 _NEAREST = 10
 _TIMED_TEXTS = 128
 _MOST_FITTED_ON = 20_000  # texts, by a transform
@@ -263,13 +264,13 @@ def _check_given(model: SentenceEncoder, source: VectorSource, texts: Callable[[
 
 def _check_same_vectors(model: SentenceEncoder, texts: Sequence[str], vectors: NDArray[Any]) -> None:
     """Refuse vectors of unknown origin: without the model that made them, nothing says where a rare token lies."""
-    sample = [text for text in texts[:_TIMED_TEXTS]]
+    sample = list(texts[:_TIMED_TEXTS])
     own = model.encode(sample, role="query", show_progress_bar=False)
     if own.shape[1] != vectors.shape[1] or np.median(pairwise_cosine(own, vectors[: len(own)])) < _SAME_COSINE:
         raise InputError(
-            f"distill: the vectors are not those of {model.record.name}. Vectors of unknown origin cannot be distilled: "
-            "without their model there is no prior for rare tokens, and the result ranks texts worse than wordllama, "
-            "which costs nothing. Name the model that made them."
+            f"distill: the vectors are not those of {model.record.name}. Vectors of unknown origin cannot be "
+            "distilled: without their model there is no prior for rare tokens, and the result ranks texts worse than "
+            "wordllama, which costs nothing. Name the model that made them."
         )
 
 
@@ -431,6 +432,13 @@ class Fit:
 
         return self.rows(penalty, self.shares.transposed(targets()))
 
+    def best_scale(self, rows: Array) -> tuple[float, float]:
+        """Highest mean cosine to the model on held-out texts, and the scale of the rows that has it."""
+        predicted, vectors = self.predicted(rows), self.held_out + self.mean
+        cosines = {float(s): float(pairwise_cosine(vectors, s * predicted + self.mean).mean()) for s in _SCALES}
+        scale = max(cosines, key=cosines.__getitem__)
+        return cosines[scale], scale
+
 
 def r2(vectors: Array, predicted: Array) -> float:
     """Share of the squared lengths of vectors that is predicted."""
@@ -463,23 +471,31 @@ def _distilled(
             penalty = max(trials, key=trials.__getitem__)
             r2_half = fit.half(penalty)
             advance(1)
-            found = fit.rows(penalty)
+            solved = fit.rows(penalty)
             advance(1)
-            found = max(found, fit.directions(found, penalty), key=lambda rows: _mean_cosine(fit, rows))
+            # targets without lengths bear a smaller penalty than R2 asks for
+            smaller = PENALTIES[max(0, PENALTIES.index(penalty) - 1)]
+            candidates = [(penalty, solved), (penalty, fit.directions(solved, penalty))]
+            if smaller < penalty:
+                candidates.append((smaller, fit.directions(fit.rows(smaller), smaller)))
             advance(1)
+            cosine, scale, (penalty, found) = max(
+                ((*fit.best_scale(rows), (each, rows)) for each, rows in candidates), key=lambda each: each[0]
+            )
         rows = fit.prior
         rows[corpus.vocab] = found
         is_token = alone.any(axis=1)
-        rows = (rows + fit.mean).astype(np.float32)
+        rows = (scale * rows + fit.mean).astype(np.float32)
         report = {
             "n_texts": len(corpus.fitted),
             "n_held_out": len(corpus.held_out),
             "vocabulary_seen": len(corpus.vocab) / max(1, int(is_token.sum())),
             "penalty": penalty,
             "r2_by_penalty": {f"{each:g}": value for each, value in trials.items()},
-            "r2": r2(fit.held_out, fit.predicted(found)),
+            "r2": r2(fit.held_out, fit.predicted(solved)),
             "r2_trial": {"half": r2_half, "all": trials[penalty]},
-            "cosine": _mean_cosine(fit, found),
+            "cosine": cosine,
+            "scale": scale,
         }
         sentences = corpus.sentences()
         chosen = np.concatenate([corpus.fitted[:_MOST_FITTED_ON], corpus.held_out])
@@ -513,10 +529,6 @@ def _static_tokenizer(model: SentenceEncoder, path: Path) -> SubwordTokenizer:
     tokenizer.no_truncation()
     tokenizer.save(str(path), pretty=False)
     return SubwordTokenizer(path)
-
-
-def _mean_cosine(fit: Fit, rows: Array) -> float:
-    return float(pairwise_cosine(fit.held_out + fit.mean, fit.predicted(rows) + fit.mean).mean())
 
 
 def _at(texts: Iterator[str], numbers: NDArray[np.intp]) -> list[str]:
@@ -593,8 +605,8 @@ def _advice(report: Mapping[str, Any], shares: Space | None) -> list[str]:
     advice = [f"R2 with half of the texts {half:.2f}, with all {whole:.2f}: twice as many will bring about {gain:+.2f}"]
     if report["vocabulary_seen"] < 0.2:
         advice.append(
-            f"{report['vocabulary_seen']:.0%} of the model's tokens occur in the texts; the others keep the vector that "
-            "the model gives them alone. Add texts if yours will have other words."
+            f"{report['vocabulary_seen']:.0%} of the model's tokens occur in the texts; the others keep the vector "
+            "that the model gives them alone. Add texts if yours will have other words."
         )
     if report["nearest_gain"][0] <= 0:
         advice.append("wordllama keeps as much of the model's ranking on these texts, and costs nothing: use it.")
@@ -604,7 +616,7 @@ def _advice(report: Mapping[str, Any], shares: Space | None) -> list[str]:
 
 
 def _save(static: StaticEncoder, output: str | os.PathLike[str], report: dict[str, Any], shares: Space | None) -> None:
-    """Write a folder of Model2Vec that sentence-transformers opens too; with either library, its vectors are compared."""
+    """Write a folder of Model2Vec that sentence-transformers opens too, and compare the vectors of each library."""
     modules = [
         {"idx": 0, "name": "0", "path": ".", "type": "sentence_transformers.models.StaticEmbedding"},
         {"idx": 1, "name": "1", "path": "1_Normalize", "type": "sentence_transformers.models.Normalize"},
