@@ -109,13 +109,14 @@ class Distillation:
             report[name] for name in ("nearest", "word_overlap", "texts_per_second", "bytes")
         )
         low, high = report["nearest_gain"]
+        queries = f" (as queries for vectors of the model: {nearest['queries']:.1%})" if "queries" in nearest else ""
+        agreement = ", ".join(f"{name} {value:.3f}" for name, value in overlap.items())
         return [
             f"fitted on {report['n_texts']:,} texts, measured on {report['n_held_out']:,} others",
             f"R2 {report['r2']:.3f}, mean cosine to the model {report['cosine']:.3f}",
-            f"ten nearest of the model kept: {nearest['static']:.1%} (as queries for vectors of the model: "
-            f"{nearest['queries']:.1%}); wordllama {nearest['wordllama']:.1%} (difference {low:+.1%} to {high:+.1%})",
-            f"agreement with word overlap: model {overlap['model']:.3f}, static {overlap['static']:.3f}, wordllama "
-            f"{overlap['wordllama']:.3f}",
+            f"ten nearest of the model kept: {nearest['static']:.1%}{queries}; by wordllama {nearest['wordllama']:.1%} "
+            f"(difference {low:+.1%} to {high:+.1%})",
+            *([f"agreement of cosines with word overlap: {agreement}"] if agreement else []),
             f"texts a second: model {speed['model']:,.0f}, static {speed['static']:,.0f}; MB: model "
             f"{size['model'] / 1e6:,.0f}, static {size['static'] / 1e6:,.0f}",
             *self.advice,
@@ -468,7 +469,7 @@ def _distilled(
             for penalty in PENALTIES:
                 trials[penalty] = fit.trial(penalty)
                 advance(1)
-            penalty = max(trials, key=trials.__getitem__)
+            best = penalty = max(trials, key=trials.__getitem__)
             r2_half = fit.half(penalty)
             advance(1)
             solved = fit.rows(penalty)
@@ -493,7 +494,7 @@ def _distilled(
             "penalty": penalty,
             "r2_by_penalty": {f"{each:g}": value for each, value in trials.items()},
             "r2": r2(fit.held_out, fit.predicted(solved)),
-            "r2_trial": {"half": r2_half, "all": trials[penalty]},
+            "r2_trial": {"half": r2_half, "all": trials[best]},
             "cosine": cosine,
             "scale": scale,
         }
