@@ -59,10 +59,12 @@ class TokenShares:
 
     def transposed(self, vectors: Iterable[NDArray[np.floating]]) -> NDArray[np.float64]:
         """The product A'Y; `vectors` yields the rows of Y of each part."""
-        product = np.zeros(0)
-        for (_, counts, inverse), part in zip(self.parts(), vectors, strict=True):
-            added = counts.T @ (part * inverse)
-            product = added if not product.size else product + added
+        products = (
+            counts.T @ (part * inverse) for (_, counts, inverse), part in zip(self.parts(), vectors, strict=True)
+        )
+        product: NDArray[np.float64] = next(products)
+        for part in products:
+            product += part
         return product
 
     def squares(self) -> NDArray[np.float64]:

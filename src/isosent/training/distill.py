@@ -15,7 +15,6 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 from hashlib import blake2b
 from importlib.util import find_spec
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 from tokenizers.processors import TemplateProcessing
@@ -80,8 +80,7 @@ Array = NDArray[np.float64]
 Blocks = Callable[[], Iterator[NDArray[Any]]]  # opens vectors, which are read several times
 
 
-@dataclass(frozen=True, slots=True)
-class Distillation:
+class Distillation(Struct, frozen=True):
     """A static model that was distilled, and what is lost.
 
     Parameters
@@ -100,7 +99,7 @@ class Distillation:
     path: Path
     report: dict[str, Any]
     shares: Space | None = None
-    advice: list[str] = field(default_factory=list)  # sentences for people
+    advice: list[str] = []  # sentences for people
 
     def lines(self) -> list[str]:
         """The report in sentences."""
@@ -440,6 +439,36 @@ class Fit:
         scale = max(cosines, key=cosines.__getitem__)
         return cosines[scale], scale
 
+    def best(self, advance: Progress) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """Rows of all tokens in the space of the model, and how well they predict its vectors of held-out texts."""
+        trials = {}
+        for penalty in PENALTIES:
+            trials[penalty] = self.trial(penalty)
+            advance(1)
+        penalty = max(trials, key=trials.__getitem__)
+        halves = {"half": self.half(penalty), "all": trials[penalty]}
+        advance(1)
+        solved = self.rows(penalty)
+        advance(1)
+        # targets without lengths bear a smaller penalty than R2 asks for
+        smaller = PENALTIES[max(0, PENALTIES.index(penalty) - 1)]
+        candidates = [(penalty, solved), (penalty, self.directions(solved, penalty))]
+        if smaller < penalty:
+            candidates.append((smaller, self.directions(self.rows(smaller), smaller)))
+        advance(1)
+        scored = [(*self.best_scale(rows), each, rows) for each, rows in candidates]
+        cosine, scale, chosen, found = max(scored, key=lambda each: each[0])
+        rows = self.prior.copy()
+        rows[self._corpus.vocab] = found
+        return (scale * rows + self.mean).astype(np.float32), {
+            "penalty": chosen,
+            "r2_by_penalty": {f"{each:g}": value for each, value in trials.items()},
+            "r2": r2(self.held_out, self.predicted(solved)),
+            "r2_trial": halves,
+            "cosine": cosine,
+            "scale": scale,
+        }
+
 
 def r2(vectors: Array, predicted: Array) -> float:
     """Share of the squared lengths of vectors that is predicted."""
@@ -463,41 +492,10 @@ def _distilled(
         with bars("encoding", "tokens") as bar:
             alone = prior_rows(model, tokenizer, bar(tokenizer.largest_id + 1))
         with bars("solving", "systems") as bar:
-            advance = bar(len(PENALTIES) + 3)
             fit = Fit(corpus, blocks, alone)
-            trials = {}
-            for penalty in PENALTIES:
-                trials[penalty] = fit.trial(penalty)
-                advance(1)
-            best = penalty = max(trials, key=trials.__getitem__)
-            r2_half = fit.half(penalty)
-            advance(1)
-            solved = fit.rows(penalty)
-            advance(1)
-            # targets without lengths bear a smaller penalty than R2 asks for
-            smaller = PENALTIES[max(0, PENALTIES.index(penalty) - 1)]
-            candidates = [(penalty, solved), (penalty, fit.directions(solved, penalty))]
-            if smaller < penalty:
-                candidates.append((smaller, fit.directions(fit.rows(smaller), smaller)))
-            advance(1)
-            cosine, scale, (penalty, found) = max(
-                ((*fit.best_scale(rows), (each, rows)) for each, rows in candidates), key=lambda each: each[0]
-            )
-        rows = fit.prior
-        rows[corpus.vocab] = found
-        is_token = alone.any(axis=1)
-        rows = (scale * rows + fit.mean).astype(np.float32)
-        report = {
-            "n_texts": len(corpus.fitted),
-            "n_held_out": len(corpus.held_out),
-            "vocabulary_seen": len(corpus.vocab) / max(1, int(is_token.sum())),
-            "penalty": penalty,
-            "r2_by_penalty": {f"{each:g}": value for each, value in trials.items()},
-            "r2": r2(fit.held_out, fit.predicted(solved)),
-            "r2_trial": {"half": r2_half, "all": trials[best]},
-            "cosine": cosine,
-            "scale": scale,
-        }
+            rows, report = fit.best(bar(len(PENALTIES) + 3))
+        seen = len(corpus.vocab) / max(1, int(alone.any(axis=1).sum()))
+        report |= {"n_texts": len(corpus.fitted), "n_held_out": len(corpus.held_out), "vocabulary_seen": seen}
         sentences = corpus.sentences()
         chosen = np.concatenate([corpus.fitted[:_MOST_FITTED_ON], corpus.held_out])
         by_number = dict(zip(chosen.tolist(), _at(texts(), chosen), strict=True))
