@@ -278,23 +278,26 @@ class Corpus:
     """The tokens of all texts: which texts are fitted on, which are held out, and which tokens they have."""
 
     def __init__(self, texts: Iterable[str], tokenizer: SubwordTokenizer, progress: Progress) -> None:
-        ids, lengths, hashes = [np.empty(0, np.int32)], [np.empty(0, np.int64)], []
+        ids, lengths, hashes = [np.empty(0, np.int32)], [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
         self.n_unknown = self.n_characters = self.n_words = 0
         for window in text_blocks(texts, WINDOW):
             tokens = tokenizer(window)
             ids.append(tokens.ids)
             lengths.append(tokens.lengths)
             bounds = zip(tokens.offsets[:-1], tokens.offsets[1:], strict=True)
-            hashes += [blake2b(tokens.ids[start:stop].tobytes(), digest_size=8).digest() for start, stop in bounds]
+            digests = (blake2b(tokens.ids[start:stop].tobytes(), digest_size=8).digest() for start, stop in bounds)
+            hashes.append(np.frombuffer(b"".join(digests), np.uint64))
             self.n_unknown += tokens.n_unknown
             self.n_characters += sum(map(len, window))
             self.n_words += sum(len(text.split()) for text in window)
             progress(len(window))
-        self.vocab, compact = np.unique(np.concatenate(ids), return_inverse=True)  # tokens that occur
-        self.n_tokens = len(compact)
+        together = np.concatenate(ids)
+        self.vocab, self.n_tokens = np.flatnonzero(np.bincount(together)), len(together)  # tokens that occur
+        place = np.zeros(together.max(initial=0) + 1, np.int32)
+        place[self.vocab] = np.arange(len(self.vocab))
         offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
-        self.shares = TokenShares(compact.astype(np.int32), offsets, len(self.vocab))
-        self._hashes = np.frombuffer(b"".join(hashes), np.uint64)
+        self.shares = TokenShares(place[together], offsets, len(self.vocab))
+        self._hashes = np.concatenate(hashes)
 
     def split(self, has_vector: NDArray[np.bool_]) -> None:
         """Choose the texts by their tokens alone: each sequence of tokens counts once, and is in one part only."""
