@@ -5,13 +5,13 @@ BIN ?= .venv/bin
 
 install:
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install -q --no-compile -c constraints.txt -e '.[dev]'
 
 test:
 	$(BIN)/python -m pytest
 
 slow:
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow tests
 
 check: lint types docs
 

@@ -16,10 +16,9 @@ import numpy as np
 from isosent import load
 from isosent.evaluation.run import encode_tasks
 from isosent.evaluation.sts import pairs_task, sts_tasks
-from isosent.numeric.isotropy import effective_rank
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows, pairwise_cosine, spearman
-from isosent.numeric.spectrum import spectrum
+from isosent.numeric.spectrum import effective_rank, spectrum
 from isosent.pages.figures import Axis, Figure, Panel
 from isosent.report.figures import write_figure
 from isosent.transforms.auto import EVEN, LEAST_GAIN, SHARE_OF_GAIN, STRENGTHS, Candidate, choose, sample_pairs, under

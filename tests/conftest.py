@@ -34,6 +34,13 @@ LONGEST_FILES = (
 )
 
 
+def pytest_ignore_collect(collection_path, config):
+    """Where only slow tests are asked for, the files without one are not imported, which takes seconds."""
+    if config.option.markexpr == "slow" and collection_path.match("test_*.py"):
+        return "mark.slow" not in collection_path.read_text("utf-8") or None
+    return None
+
+
 def pytest_collection_modifyitems(items):
     order = {f"{name}.py": place for place, name in enumerate(LONGEST_FILES)}
     items.sort(key=lambda item: order.get(item.path.name, len(order)))
@@ -121,6 +128,18 @@ def write_stsb(sts_lines):
         return folder
 
     return write_stsb
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a file of text or bytes."""
+
+    def write(name, content):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
 
 
 @pytest.fixture(scope="session")
@@ -230,6 +249,20 @@ def together():
 
     yield together
     sys.setswitchinterval(interval)
+
+
+@pytest.fixture(scope="session")
+def wait_until():
+    """Wait until something is so, for 30 s at most."""
+
+    def wait_until(is_so):
+        for _ in range(3000):
+            if is_so():
+                return
+            threading.Event().wait(0.01)
+        raise TimeoutError("it did not happen within 30 s")
+
+    return wait_until
 
 
 @pytest.fixture(scope="session")

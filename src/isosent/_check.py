@@ -213,9 +213,9 @@ def input_file(path: str | os.PathLike[str]) -> Path:
     if path.is_dir():
         raise InputFileError(f"{path} must be a file; got a directory.")
     if not path.exists():
-        raise InputFileError(f"{path} must exist; got no such file.")
+        raise InputFileError(f"{path}: no such file.")
     if path.is_file() and path.stat().st_size == 0:
-        raise InputFileError(f"{path} must not be empty; got 0 bytes.")
+        raise InputFileError(f"{path} is empty.")
     return path
 
 

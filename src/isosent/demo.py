@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent.loading import load
-from isosent.numeric.isotropy import SpaceReport, describe_space
 from isosent.numeric.similarity import nearest_rows
+from isosent.numeric.spectrum import SpaceReport, describe_space
 
 DEMO_COMPONENTS = 64
 _N_QUERIES = 5

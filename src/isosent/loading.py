@@ -126,7 +126,8 @@ def wrap(model: Any, *, reference: str | None = None) -> SentenceEncoder:
     model : object
         A loaded ``SentenceTransformer``, a Model2Vec ``StaticModel``, another object with a method ``encode``, or a
         function, from a list of texts to an array or tensor of shape (n_texts, dim). It is called once, with a few
-        fixed texts; their vectors are its fingerprint.
+        fixed texts; their vectors are its fingerprint. Or a mapping of texts to their vectors, which encodes these
+        texts alone; a model that is fitted on it can be saved, and transforms later vectors from the same place.
     reference : str, optional
         Model reference that loads the same model, such as ``"hf:DIR"``. By default it is the name that a
         SentenceTransformer was loaded by.
@@ -143,12 +144,14 @@ def wrap(model: Any, *, reference: str | None = None) -> SentenceEncoder:
     InputTypeError
         If `model` has no method ``encode`` and cannot be called.
     InputError
-        If it does not return one vector of finite numbers per text.
+        If it does not return one vector of finite numbers per text, or does not know the fixed texts.
 
     Examples
     --------
     >>> from model2vec import StaticModel  # doctest: +SKIP
     >>> isosent.wrap(StaticModel.from_pretrained("DIR"), reference="static:DIR")  # doctest: +SKIP
+    >>> wrap({"a cat": [1.0, 0.0], "a dog": [0.0, 1.0]}).similarity("a cat", "a dog")
+    array([[0.]])
     """
     if isinstance(model, SentenceEncoder):
         return model
@@ -251,3 +254,10 @@ def _encoder_reference(moved_to: str | None, record: ModelRecord, runtime: Mappi
     if set(parsed.options) - {*FILE_OPTIONS, *RUNTIME_OPTIONS}:
         raise InputError("it must be written without options, except files that were moved; those of the folder hold.")
     return parse_reference(moved_to, {**stored.options, **parsed.options, **runtime}, in_use=True)
+
+
+def check_model(where: str, model: object) -> None:
+    """Refuse what is not a model, such as its name."""
+    if not isinstance(model, SentenceEncoder):
+        advice = f"Use isosent.load({model!r})." if isinstance(model, str) else "Use isosent.load or isosent.wrap."
+        raise InputTypeError(f"{where}: model must be a SentenceEncoder; got {type(model).__name__}. {advice}")

@@ -1,4 +1,12 @@
-"""SentenceEncoder: an encoder, and the transform that was fitted on its vectors."""
+"""SentenceEncoder: an encoder, and the transform that was fitted on its vectors.
+
+A model is values that never change: an `Encoder` (texts to raw vectors), a `Postprocessing` (a map for documents, one
+for queries, a flow, scaling), the record of what was fitted, and what cosines and codes mean. `encode` is the encoder
+followed by `transform`. Each method that fits gives a new model: `fitted` encodes texts and fits on their vectors,
+`fitted_on_moments` needs the statistics alone, and ``with_...`` add a calibration or a quantization. For "auto" they
+ask `transforms.auto`, which compares candidates on the texts. `record` is what `save` writes and `load` reads back;
+`fingerprint` names the space.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +23,14 @@ from numpy.typing import NDArray
 from isosent import _check, _extras
 from isosent.encoders.base import Encoder, Progress
 from isosent.encoders.load import encoder_for
-from isosent.errors import InputError, InputTypeError
+from isosent.errors import InputError
 from isosent.explanation import Explanation, UnitSum, explain_cosine, unit_sum
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import cosine_matrix, unit_rows
 from isosent.pages.progress import encoding_bar
-from isosent.persistence import FitRecord, ModelRecord, write_model
+from isosent.persistence import FitRecord, ModelRecord, Storage, write_model
 from isosent.postprocessing import NO_POSTPROCESSING, Postprocessing, rows_with_vector
 from isosent.transforms.auto import AutoChoice, choose_from_texts, choose_without_texts, distinct_rows
 from isosent.transforms.base import (
@@ -60,6 +68,8 @@ class SentenceEncoder:
         What a cosine between two of the vectors means.
     quantization : Quantization, optional
         How the vectors become int8 codes or bits.
+    storage : Storage, optional
+        How an index stores the vectors by default.
     """
 
     def __init__(
@@ -69,11 +79,12 @@ class SentenceEncoder:
         fits: tuple[FitRecord, ...] = (),
         calibration: Calibration | None = None,
         quantization: Quantization | None = None,
+        storage: Storage | None = None,
     ) -> None:
         if postprocessing.dim is not None:
             _check.same_dim("SentenceEncoder", "encoder", encoder.dim, postprocessing.dim)
         self._encoder, self._postprocessing, self._fits = encoder, postprocessing, fits
-        self._calibration, self._quantization = calibration, quantization
+        self._calibration, self._quantization, self._storage = calibration, quantization, storage
         if quantization is not None:
             _check.same_dim("SentenceEncoder", "quantization", quantization.dim, self.dim)
 
@@ -87,8 +98,18 @@ class SentenceEncoder:
             The encoder that the record names.
         record : ModelRecord
             What a model folder holds, as from `record`.
+
+        Returns
+        -------
+        SentenceEncoder
+            The model that was saved.
+
+        Raises
+        ------
+        InputError
+            If the encoder has other dimensions than the map or the quantization of the record.
         """
-        return cls(encoder, record.postprocessing, record.fits, record.calibration, record.quantization)
+        return cls(encoder, record.postprocessing, record.fits, record.calibration, record.quantization, record.storage)
 
     @property
     def encoder(self) -> Encoder:
@@ -404,15 +425,18 @@ class SentenceEncoder:
         SentenceEncoder
             A new model with the same vectors.
         """
-        return SentenceEncoder(self._encoder, self._postprocessing, self._fits, calibration, self._quantization)
+        parts = self._postprocessing, self._fits, calibration, self._quantization, self._storage
+        return SentenceEncoder(self._encoder, *parts)
 
-    def with_quantization(self, quantization: Quantization | None) -> SentenceEncoder:
+    def with_quantization(self, quantization: Quantization | None, storage: Storage | None = None) -> SentenceEncoder:
         """Return this model with another quantization; its fingerprint stays the same.
 
         Parameters
         ----------
         quantization : Quantization or None
             How vectors become codes, fitted on vectors of this model that were scaled to length 1; None removes it.
+        storage : Storage, optional
+            How an index stores the vectors by default.
 
         Returns
         -------
@@ -424,7 +448,8 @@ class SentenceEncoder:
         InputError
             If the quantization was fitted on vectors of other dimensions.
         """
-        return SentenceEncoder(self._encoder, self._postprocessing, self._fits, self._calibration, quantization)
+        parts = self._postprocessing, self._fits, self._calibration, quantization, storage
+        return SentenceEncoder(self._encoder, *parts)
 
     def fitted(
         self,
@@ -548,10 +573,9 @@ class SentenceEncoder:
         _check.same_dim("fitted_on_vectors", "vectors", array.shape[1], self._encoder.dim)
         chosen = resolve_transform(transform, settings, dim=self.dim)
         if isinstance(chosen, Auto):
-            moments = Moments.from_rows(rows_with_vector(array))
-            return self.fitted_on_moments(
-                moments, chosen, n_zero_rows=len(array) - round(moments.weight), source=source
-            )
+            rows = rows_with_vector(array)
+            moments, n_zero_rows = Moments.from_rows(rows), len(array) - len(rows)
+            return self.fitted_on_moments(moments, chosen, sample=rows, n_zero_rows=n_zero_rows, source=source)
         return self if chosen is None else self._fitted_on(chosen, array, source=source, report=report)
 
     def fitted_on_moments(
@@ -561,6 +585,8 @@ class SentenceEncoder:
         *,
         query_moments: Moments | None = None,
         texts: Sequence[str] | None = None,
+        sample: NDArray[np.floating] | None = None,
+        encoded: NDArray[np.floating] | None = None,
         n_zero_rows: int = 0,
         source: str = "moments in memory",
     ) -> SentenceEncoder:
@@ -576,6 +602,10 @@ class SentenceEncoder:
             Of the vectors of queries, whose mean is fitted separately (see `fitted`).
         texts : sequence of str, optional
             Texts like those of the moments, by which "auto" chooses; it uses up to 20,000.
+        sample : ndarray of shape (n_rows, encoder.dim), float, optional
+            Nonzero vectors, without texts: for fewer dimensions, "auto" subtracts the mean if their neighbors stay.
+        encoded : ndarray of shape (n_texts, encoder.dim), float, optional
+            The vectors of `texts`, to save encoding them, or where the model cannot encode.
         n_zero_rows : int, default 0
             Zero rows that were left out, for the record.
         source : str, optional
@@ -603,9 +633,11 @@ class SentenceEncoder:
         if not isinstance(chosen, Auto):
             choice = chosen
         elif texts is None:
-            choice = choose_without_texts(self._postprocessing.moments(moments), chosen)
+            mapped = None if sample is None else self._postprocessing.apply(sample)
+            choice = choose_without_texts(self._postprocessing.moments(moments), chosen, mapped)
         else:
-            choice = choose_from_texts(self._postprocessing.apply(self._encoder.encode(texts)), texts, chosen)
+            vectors = self._postprocessing.apply(self._encoder.encode(texts) if encoded is None else encoded)
+            choice = choose_from_texts(vectors, texts, chosen)
         return self._fitted_linear(choice, moments, query_moments, n_zero_rows, source)
 
     def _fitted_linear(
@@ -654,11 +686,8 @@ class SentenceEncoder:
             record = FitRecord.made_now(name, settings_of(flow), len(rows), n_zero_rows, source, history=history)
             postprocessing = replace(self._postprocessing, flow=flow.glow_)
             return SentenceEncoder(self._encoder, postprocessing, (*self._fits, record))
-        moments = Moments.from_rows(rows)
-        query_moments = None
-        if query_vectors is not None:
-            query_moments = Moments.from_rows(rows_with_vector(query_vectors))
-        return self._fitted_linear(transform, moments, query_moments, n_zero_rows, source)
+        query_moments = None if query_vectors is None else Moments.from_rows(rows_with_vector(query_vectors))
+        return self._fitted_linear(transform, Moments.from_rows(rows), query_moments, n_zero_rows, source)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a model folder. It holds all but the encoder, which it names by its reference and fingerprint.
@@ -680,21 +709,16 @@ class SentenceEncoder:
     @property
     def record(self) -> ModelRecord:
         """What a model folder holds of this model: its encoder's reference and fingerprint, and all that follows."""
+        encoder = self._encoder
         return ModelRecord(
-            self._encoder.reference,
-            self._encoder.options,
-            self._encoder.dim,
-            self._encoder.fingerprint,
+            encoder.reference,
+            encoder.options,
+            encoder.dim,
+            encoder.fingerprint,
             self._postprocessing,
             self._fits,
             self._calibration,
-            self._encoder.corpus_tensors(),
+            encoder.corpus_tensors(),
             self._quantization,
+            self._storage,
         )
-
-
-def check_model(where: str, model: object) -> None:
-    """Refuse what is not a model, such as its name."""
-    if not isinstance(model, SentenceEncoder):
-        advice = f"Use isosent.load({model!r})." if isinstance(model, str) else "Use isosent.load or isosent.wrap."
-        raise InputTypeError(f"{where}: model must be a SentenceEncoder; got {type(model).__name__}. {advice}")

@@ -29,12 +29,14 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
 from isosent.encoders.reference import LANGUAGES, MODEL_FILE, absolute_reference, relative_reference
 from isosent.errors import InputError, ModelFolderError, ModelReferenceError, OutputError
 from isosent.io.atomic import check_parent, is_temporary, locked, recover, replacing, sweep
 from isosent.io.checksum import file_state
 from isosent.io.json import document_bytes, format_of, read_document
-from isosent.io.schemas import Count, Document, FileName, Positive, Text
+from isosent.io.schemas import Count, Document, FileName, Finite, Positive, Score, Text
+from isosent.io.space import Space, same_space
 from isosent.io.system import read_bytes, system_error
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
@@ -74,6 +76,17 @@ class FitRecord(Struct, frozen=True, forbid_unknown_fields=True):
         return cls(transform, parameters, n_texts, n_zero_rows, source, fitted_at, **details)
 
 
+class Storage(Struct, frozen=True, forbid_unknown_fields=True):
+    """How vectors of a model are stored by default, as it was chosen by measuring (see `isosent.search.sizes`)."""
+
+    dtype: Text  # of an index
+    n_bytes: Finite  # in memory per vector, in a flat index
+    min_recall: Score  # that an index of the vectors is to have, against exact search of them
+    recall: Score  # of the neighbors of the original vectors
+    n_texts: Count  # that these were found among
+    neighbors_of: Text  # which vectors these were
+
+
 @dataclass(frozen=True, slots=True)
 class ModelRecord:
     """Everything that a model folder holds."""
@@ -87,6 +100,7 @@ class ModelRecord:
     calibration: Calibration | None = None
     corpus: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)  # what the encoder learned from texts
     quantization: Quantization | None = None
+    storage: Storage | None = None
 
     @property
     def dim(self) -> int:
@@ -123,6 +137,7 @@ class ModelRecord:
             "separate_query_mean": self.postprocessing.query_map is not None,
             "calibration": None if self.calibration is None else self.calibration.kind,
             "quantization": None if self.quantization is None else ", ".join(DTYPES),
+            **({} if self.storage is None else {"storage": structs.asdict(self.storage)}),
             "fits": [structs.asdict(fit) for fit in self.fits],
             "fingerprint": self.fingerprint,
         }
@@ -174,6 +189,7 @@ class _ModelFile(Document):
     quantization: FileName | None
     normalize: bool
     calibration: _Calibration | None
+    storage: Storage | None = None  # not in folders of earlier versions
 
 
 def write_model(folder: str | os.PathLike[str], record: ModelRecord) -> None:
@@ -223,6 +239,7 @@ def model_files(folder: Path, record: ModelRecord) -> dict[str, bytes]:
         **names,
         "normalize": record.postprocessing.normalize,
         "calibration": None if record.calibration is None else record.calibration.to_json(),
+        **({} if record.storage is None else {"storage": structs.asdict(record.storage)}),
         "fits": [structs.asdict(fit) for fit in record.fits],
         "fingerprint": record.fingerprint,
     }
@@ -336,6 +353,7 @@ def _record_in(folder: Path) -> ModelRecord:
             lambda content: Quantization.from_tensors(load(content)),
             "the arrays of a quantization",
         ),
+        storage=None if document.get("storage") is None else convert(document["storage"], Storage),
     )
     if record.postprocessing.dim not in (None, record.encoder_dim):
         raise ModelFolderError(
@@ -352,6 +370,21 @@ def _record_in(folder: Path) -> ModelRecord:
             f"{folder}: the map is not the one that was saved with this model; a file was altered. Fit again."
         )
     return record
+
+
+def check_encoder_space(record: ModelRecord, name: str, space: Space | None) -> None:
+    """Refuse vectors that are not those of a model's encoder; vectors of an unknown space pass."""
+    if space and space.fingerprint == record.fingerprint != record.encoder_fingerprint:
+        raise InputError(f"{name} must hold vectors of the encoder; the model was already applied to these.")
+    same_space("the model", encoder_space(record), name, space)
+
+
+def encoder_space(record: ModelRecord) -> Space | None:
+    """Space of the vectors of a model's encoder."""
+    if record.reference == PRECOMPUTED:
+        encoder = PrecomputedVectors(record.encoder_dim, record.options)
+        return encoder.space if encoder.options else None
+    return Space(record.encoder_fingerprint, record.reference)
 
 
 def _postprocessing(folder: Path, document: Mapping[str, Any]) -> Postprocessing:

@@ -1,8 +1,6 @@
 import shutil
 
 import pytest
-from selenium.webdriver import Chrome, ChromeOptions
-from selenium.webdriver.chrome.service import Service
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = (
@@ -20,6 +18,9 @@ def downloads(tmp_path_factory):
 def browser(tmp_path_factory, downloads):
     if not (CHROMIUM and DRIVER):
         pytest.skip("needs chromium and chromedriver")
+    from selenium.webdriver import Chrome, ChromeOptions
+    from selenium.webdriver.chrome.service import Service
+
     options = ChromeOptions()
     options.binary_location = CHROMIUM
     for flag in (*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):

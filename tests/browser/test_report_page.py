@@ -11,6 +11,8 @@ from selenium.webdriver.support.ui import WebDriverWait
 from isosent.report.leaderboard import ReportData, ResultFile, make_leaderboard
 from isosent.report.results_page import html_report
 
+pytestmark = pytest.mark.slow  # a browser takes ten seconds
+
 PHONE_WIDTH = 390
 NASTY = "<img src=x onerror='window.hacked = 1'><script>window.hacked = 1</script>"
 

@@ -10,6 +10,7 @@ import pytest
 
 import isosent
 from isosent.cli.main import COMMANDS
+from isosent.demo import run_demo
 from isosent.encoders.reference import GRAMMAR
 from isosent.evaluation.result import read_result
 from isosent.evaluation.sts import YEAR_SUBSETS
@@ -35,14 +36,16 @@ def fit(*more, texts="texts.txt", model="words:glove.txt", output="model"):
     return ("fit", texts, "-m", model, "-o", output, *more)
 
 
-def test_the_demo_runs_reports_and_keeps_its_model_where_it_is_told(isosent_, here):
-    finished = isosent_("demo", "-o", "kept")
+def test_the_demo_runs_and_reports(isosent_, here):
+    before = set(here.iterdir())
+    finished = isosent_("demo")
     assert (finished.code, finished.err) == (0, "")
-    reason = isosent.load(here / "kept").fits[-1].choice["reason"]
+    reason = run_demo(here / "kept").verdict
     for word in ("480 sentences, --dims 64", "mean cosine of random pairs", "bytes per vector", "nearest to: ", reason):
         assert word in finished.out
     assert "Saved and loaded: bit-identical vectors." in finished.out
     assert isosent.load(here / "kept").dim == 64
+    assert set(here.iterdir()) == {*before, here / "kept"}
 
 
 def test_the_package_can_be_run_as_a_module(here):
@@ -341,13 +344,13 @@ def test_a_wrong_command_line_exits_with_2_and_says_why(isosent_, command, words
 
 @pytest.mark.parametrize("command", [encode, fit])
 def test_a_missing_file_is_refused(isosent_, command, refuses):
-    refuses(isosent_(*command(texts="nowhere.txt")), "nowhere.txt must exist; got no such file")
+    refuses(isosent_(*command(texts="nowhere.txt")), "nowhere.txt: no such file")
 
 
 @pytest.mark.parametrize("command", [encode, fit])
 def test_an_empty_file_is_refused(isosent_, here, command, refuses):
     (here / "empty.txt").write_bytes(b"")
-    refuses(isosent_(*command(texts="empty.txt")), "empty.txt must not be empty; got 0 bytes")
+    refuses(isosent_(*command(texts="empty.txt")), "empty.txt is empty")
 
 
 @pytest.mark.parametrize("command", [encode, fit])
@@ -377,7 +380,7 @@ def test_a_bad_word_vector_file_is_refused_with_its_line(isosent_, here, refuses
 
 
 def test_a_missing_word_vector_file_is_refused(isosent_, refuses):
-    refuses(isosent_(*encode(model="words:nowhere.txt")), "nowhere.txt must exist; got no such file")
+    refuses(isosent_(*encode(model="words:nowhere.txt")), "nowhere.txt: no such file")
 
 
 def test_a_damaged_gzip_file_is_refused(isosent_, here, refuses):
@@ -461,12 +464,17 @@ def test_texts_to_fit_on_without_a_transform_are_refused(isosent_, here, write_s
     "command",
     [("encode", "texts.txt", "-o", "v.npy"), ("fit", "texts.txt", "-o", "m"), ("evaluate", "sts", "--data", ".")],
 )
-def test_an_unknown_reference_is_refused_with_the_grammar(isosent_, command, refuses):
-    refuses(isosent_(*command, "-m", "nowhere"), "'nowhere' is no model reference and no folder.", GRAMMAR)
+def test_an_unknown_reference_is_refused_with_the_kinds_of_models(isosent_, command, refuses):
+    refuses(isosent_(*command, "-m", "nowhere"), "'nowhere' is neither a model nor a folder.", "isosent help models")
 
 
-def test_an_unknown_reference_of_info_is_refused_with_the_grammar(isosent_, refuses):
-    refuses(isosent_("info", "bert:x"), "'bert:x' has the unknown prefix bert:.", GRAMMAR)
+def test_an_unknown_reference_of_info_is_refused_too(isosent_, refuses):
+    refuses(isosent_("info", "bert:x"), "'bert:x' has the unknown prefix bert:.", "isosent help models")
+
+
+def test_help_of_models_lists_all_options(isosent_):
+    finished = isosent_("help", "models")
+    assert (finished.code, finished.out) == (0, f"{GRAMMAR}\n")
 
 
 def test_an_option_for_another_kind_of_model_is_refused_in_one_line(isosent_, refuses):
@@ -506,7 +514,7 @@ def test_a_lone_surrogate_in_a_text_is_no_fault_of_isosent(isosent_, here, refus
 
 
 def test_a_name_with_colons_is_repeated_as_it_is_written(isosent_, refuses):
-    refuses(isosent_(*encode(texts="a:rocket:b.txt")), "a:rocket:b.txt must exist")
+    refuses(isosent_(*encode(texts="a:rocket:b.txt")), "a:rocket:b.txt: no such file")
 
 
 def test_a_warning_of_rank_is_shown_for_more_dimensions_than_the_texts_span(isosent_, here):

@@ -80,7 +80,7 @@ def test_scores_go_into_the_card(isosent_, here, write_stsb):
         (["--to", "numpy", "-o", "nowhere/out"], "must lie in an existing folder"),
         (["--to", "sentence-transformers", "-o", "."], "must be a new or empty folder or an older export"),
         (["--to", "sentence-transformers", "--tei", "-o", "out"], "the encoder must be a transformer; got wordllama"),
-        (["--to", "sentence-transformers", "--results", "none.json", "-o", "out"], "none.json must exist"),
+        (["--to", "sentence-transformers", "--results", "none.json", "-o", "out"], "none.json: no such file"),
         (
             ["--to", "sentence-transformers", "--results", "model/model.json", "-o", "out"],
             "'isosent result 1'",

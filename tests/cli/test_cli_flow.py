@@ -111,7 +111,7 @@ def test_the_study_repeats_what_evaluate_finds(isosent_, write_stsb, here):
         (("-m", "wordllama?weighting=gem"), "learns from texts"),
         (("--seeds", "a"), "--seeds must be whole numbers"),
         (("--transform", "glow_flow?depth=x"), "depth must be a whole number >= 1; got 'x'"),
-        (("--nli", "texts.txt", "--nli", "no.jsonl"), "no.jsonl must exist"),
+        (("--nli", "texts.txt", "--nli", "no.jsonl"), "no.jsonl: no such file"),
     ],
 )
 def test_a_study_that_cannot_be_made_is_refused(isosent_, refuses, write_stsb, here, arguments, words):

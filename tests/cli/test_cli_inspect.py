@@ -120,7 +120,7 @@ def test_texts_calibrate_a_model_in_its_own_folder(isosent_, model, here, texts)
 
 
 def test_labelled_pairs_calibrate_a_model_into_a_new_folder(isosent_, model, here):
-    pairs = ("--pairs", "pairs.tsv", "--columns", "first,second,grade")
+    pairs = ("pairs.tsv", "--columns", "first,second,grade")
     finished = isosent_("calibrate", *pairs, "-m", model, "-o", "calibrated")
     assert (finished.code, finished.err) == (0, "")
     assert "calibrated on 100 labels" in finished.out
@@ -136,15 +136,12 @@ def test_labels_may_be_numbers_of_their_format(isosent_, model, here, ending):
         (here / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     else:
         pq.write_table(pa.Table.from_pylist(rows), here / "pairs.parquet")
-    pairs = ("--pairs", f"pairs.{ending}", "--columns", "first,second,grade")
+    pairs = (f"pairs.{ending}", "--columns", "first,second,grade")
     assert "calibrated on 100 labels" in isosent_("calibrate", *pairs, "-m", model).out
 
 
 def test_a_calibration_that_cannot_be_made_is_refused_and_the_model_is_as_it_was(isosent_, model, here, refuses):
-    pairs = ("--pairs", "pairs.tsv", "--columns")
-    refuses(isosent_("calibrate", "-m", model), "either TEXTS or --pairs")
-    refuses(isosent_("calibrate", "texts.txt", *pairs, "first,second,grade", "-m", model), "either TEXTS or --pairs")
-    refuses(isosent_("calibrate", *pairs[:2], "-m", model), "go together")
+    pairs = ("pairs.tsv", "--columns")
     both = (*pairs, "first,second,grade", "--column", "first")
     refuses(isosent_("calibrate", *both, "-m", model), "--column is for TEXTS")
     refuses(isosent_("calibrate", *pairs, "first,second,first", "-m", model), "first must be a number", "line 2")
@@ -152,7 +149,7 @@ def test_a_calibration_that_cannot_be_made_is_refused_and_the_model_is_as_it_was
     refuses(isosent_("calibrate", *pairs, "first,grade", "-m", model), "three columns")
     refuses(isosent_("calibrate", "texts.txt"), "wordllama", "-o FOLDER")
     (here / "same.tsv").write_text("a\tb\tgrade\n" + "one\ttwo\t1\n" * 40, "utf-8")
-    same = ("--pairs", "same.tsv", "--columns", "a,b,grade")
+    same = ("same.tsv", "--columns", "a,b,grade")
     refuses(isosent_("calibrate", *same, "-m", model), "labels must differ between pairs")
     (here / "few.txt").write_text("one\ntwo\n", "utf-8")
     refuses(isosent_("calibrate", "few.txt", "-m", model), "at least 30 pairs")

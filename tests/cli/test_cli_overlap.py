@@ -49,7 +49,7 @@ def test_the_corpus_may_come_from_standard_input(isosent_, here):
 
 def test_what_cannot_be_read_is_refused(isosent_, refuses):
     refuses(isosent_("overlap", "corpus.txt", "--data", "nowhere"), "nowhere must be a folder")
-    refuses(isosent_("overlap", "nowhere.txt", "--data", "data", "--tasks", "STSB"), "nowhere.txt must exist")
+    refuses(isosent_("overlap", "nowhere.txt", "--data", "data", "--tasks", "STSB"), "nowhere.txt: no such file")
     refuses(
         isosent_("overlap", "corpus.txt", "--data", "data", "--json", "no/o.json"), "must lie in an existing folder"
     )

@@ -68,6 +68,8 @@ def test_what_cannot_be_a_proxy_is_refused(isosent_, refuses, tmp_path, monkeypa
     refuses(isosent_(*api, "-m", tmp_path / "none", "--host", "0.0.0.0"), "--api-key-file")
     (tmp_path / "cache").write_text("something else, and long enough to be looked at")
     refuses(isosent_(*api, "--upstream-model", "m", "--cache", tmp_path / "cache"), "cache")
+    for size in ("0", "x", "nan", ""):
+        refuses(isosent_(*api, "--upstream-model", "m", "--cache", f"new?mb={size}"), "1 megabyte or more")
     refuses(isosent_(*api, "--upstream-model", "m", "--learn", tmp_path / "none" / "seen"), "folder")
     (tmp_path / "seen").write_text("no moments")
     refuses(isosent_(*api, "--upstream-model", "m", "--learn", tmp_path / "seen"), "seen")

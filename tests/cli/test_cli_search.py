@@ -4,6 +4,7 @@ import csv
 import json
 import shutil
 import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -108,6 +109,72 @@ def test_the_recall_is_stated_and_called_stale(isosent_, table):
     finished = isosent_("index", "stats", "half")
     assert "8 of 60" in finished.err
     assert "compact" in finished.err
+
+
+def test_the_recall_names_what_it_is_compared_with(isosent_, table):
+    assert isosent_("fit", table, "--column", "text", "--transform", "whitening?n_components=8", "-o", "m").code == 0
+    out = isosent_("index", table, "-m", "m", "-o", "small").out
+    assert "own vectors; 15 of 60 texts" in out
+    assert "original vectors; 15 of 60 texts" in out
+    stats = json.loads(isosent_("index", "stats", "small", "--json").out)
+    assert stats["recall"]["original_recall"] < stats["recall"]["recall"] == 1
+    assert isosent_("encode", table, "--column", "text", "-o", "original.parquet").code == 0
+    finished = isosent_("search", "small", "--against", "original.parquet", "--json")
+    assert json.loads(finished.out)["recall"] == pytest.approx(stats["recall"]["original_recall"], abs=0.15)
+    assert "original.parquet; 15 of 60 texts" in isosent_("search", "small", "--against", "original.parquet").out
+    for arguments in (("a query", "--against", "original.parquet"), ("--against", table), ("--against", "no.npy")):
+        finished = isosent_("search", "small", *arguments)
+        assert finished.code == 2
+        assert finished.err.count("\n") == 1
+
+
+def test_queries_may_be_vectors_in_a_file(isosent_, made, texts):
+    with Path("queries.txt").open("w") as file:
+        file.write(f"{texts[7]}\n{texts[9]}\n")
+    assert isosent_("encode", "queries.txt", "-o", "queries.npy").code == 0
+    with Path("queries.jsonl").open("w") as file:
+        file.writelines(json.dumps(row.tolist()) + "\n" for row in np.load("queries.npy"))
+    expected = hits(isosent_("search", made, texts[7], texts[9], "-k", 3, "--json"))
+    assert hits(isosent_("search", made, "queries.npy", "-k", 3, "--json")) == expected
+    assert hits(isosent_("search", made, "queries.jsonl", "-k", 3, "--json")) == expected
+    assert "row 1 of queries.npy" in isosent_("search", made, "queries.npy").out
+    np.save("narrow.npy", np.ones((2, 3), np.float32))
+    for arguments in (
+        ("queries.npy", "--explain"),
+        ("queries.npy", "--hybrid"),
+        ("queries.npy", "a"),
+        ("narrow.npy",),
+    ):
+        finished = isosent_("search", made, *arguments)
+        assert finished.code == 2
+        assert finished.err.count("\n") == 1
+
+
+def test_vectors_that_cannot_be_of_the_space_are_not_added(isosent_, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(2300, 64)) * 0.96 ** np.arange(64)
+    turned = rows[2000:] @ np.linalg.qr(rng.normal(size=(64, 64)))[0]
+    for name, vectors in {"v": rows[:2000], "same": rows[2000:], "moved": rows[2000:] + 0.4, "other": turned}.items():
+        np.save(f"{name}.npy", vectors.astype(np.float32))
+    assert isosent_("index", "v.npy", "-o", "index", "--space", "api").code == 0
+    finished = isosent_("index", "add", "index", "other.npy")
+    assert (finished.code, finished.err.count("\n")) == (2, 1)
+    assert "correlation" in finished.err
+    assert "--force" in finished.err
+    assert json.loads(isosent_("index", "stats", "index", "--json").out)["n_rows"] == 2000
+    finished = isosent_("index", "add", "index", "same.npy")
+    assert (finished.code, finished.err) == (0, "")
+    finished = isosent_("index", "add", "index", "moved.npy")
+    assert finished.code == 0
+    assert finished.err.startswith("warning: the new vectors differ")
+    assert isosent_("index", "add", "index", "other.npy", "--space", "another api").code == 2
+    for option in (("--force",), ("--space", "api")):
+        finished = isosent_("index", "add", "index", "other.npy", *option)
+        assert (finished.code, finished.err) == (0, "")
+    (tmp_path / "t.txt").write_text("a text\n")
+    assert isosent_("index", "t.txt", "-o", "texts", "--space", "api").code == 2
+    assert not (tmp_path / "texts").exists()
 
 
 def test_plain_lines_get_numbers(isosent_, table, tmp_path):

@@ -27,31 +27,13 @@ def model(wordllama, texts, tmp_path_factory):
     return folder
 
 
-def wait_until(is_so):
-    for _ in range(500):
-        if is_so():
-            return
-        time.sleep(0.02)
-    raise TimeoutError("it did not happen within 10 s")
-
-
 def ask(url, n_texts=1, **arguments):
     return httpx.post(f"{url}/embed", json={"inputs": ["a dog"] * n_texts}, trust_env=False, timeout=30, **arguments)
 
 
-def test_sigterm_drains_and_then_ends(serving, model):
-    with serving("serve", model, "--drain-delay", 1) as (process, url, lines):
-        assert httpx.get(f"{url}/ready", trust_env=False).status_code == 200
-        process.send_signal(signal.SIGTERM)
-        wait_until(lambda: httpx.get(f"{url}/ready", trust_env=False).status_code == 503)
-        assert ask(url).status_code == 200  # requests are still answered
-        assert process.wait(20) == 0
-    assert [line["event"] for line in lines if line["event"] != "request"] == ["draining"]
-
-
 @pytest.mark.slow
-def test_a_second_signal_ends_at_once(serving, model):
-    with serving("serve", model, "--drain-delay", 600) as (process, url, lines):
+def test_a_second_signal_ends_at_once(serving, model, wait_until):
+    with serving("serve", model, "--drain", 600, 30) as (process, url, lines):
         assert ask(url).status_code == 200
         process.send_signal(signal.SIGTERM)
         wait_until(lambda: httpx.get(f"{url}/ready", trust_env=False).status_code == 503)
@@ -67,7 +49,7 @@ def test_a_second_signal_ends_at_once(serving, model):
 
 
 @pytest.mark.slow
-def test_an_answer_that_nobody_reads_is_dropped(serving, model):
+def test_an_answer_that_nobody_reads_is_dropped(serving, model, wait_until):
     with serving("serve", model, "--request-timeout", 1) as (_, url, _):
         body = json.dumps({"inputs": ["a dog " * 1500]}).encode()  # answered with the vectors of 3,000 tokens
         head = b"POST /embed_all HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
@@ -96,7 +78,7 @@ def is_answered(url):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no limit of open files")
-def test_few_open_files_leave_a_server_that_answers(serving, model):
+def test_few_open_files_leave_a_server_that_answers(serving, model, wait_until):
     with serving("serve", model, open_files=64) as (_, url, lines), ExitStack() as stack:
         for _ in range(60):
             stack.enter_context(socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), 20))
@@ -109,7 +91,7 @@ def test_few_open_files_leave_a_server_that_answers(serving, model):
 
 
 @pytest.mark.slow
-def test_silent_connections_make_room_for_others(serving, model):
+def test_silent_connections_make_room_for_others(serving, model, wait_until):
     with serving("serve", model, "--max-connections", 3, "--request-timeout", 600) as (_, url, _):
         address = ("127.0.0.1", int(url.rpartition(":")[2]))
         silent = [socket.create_connection(address, 30) for _ in range(3)]
@@ -121,7 +103,7 @@ def test_silent_connections_make_room_for_others(serving, model):
 
 
 @pytest.mark.slow
-def test_connections_between_two_requests_make_room_and_the_limit_holds_in_a_burst(serving, model):
+def test_connections_between_two_requests_make_room_and_the_limit_holds_in_a_burst(serving, model, wait_until):
     health = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with serving("serve", model, "--max-connections", 3, "--request-timeout", 600) as (_, url, _), ExitStack() as stack:
         address = ("127.0.0.1", int(url.rpartition(":")[2]))
@@ -144,8 +126,9 @@ def test_connections_between_two_requests_make_room_and_the_limit_holds_in_a_bur
         assert n_refused >= 17
 
 
-def test_a_reload_changes_the_model_and_loses_no_request(serving, model, wordllama, texts):
-    with serving("serve", f"model={model}", "--request-timeout", 1) as (process, url, lines):
+def test_a_reload_loses_no_request_and_sigterm_drains(serving, model, wordllama, texts, wait_until):
+    with serving("serve", f"model={model}", "--request-timeout", 1, "--drain", 1, 30) as (process, url, lines):
+        assert httpx.get(f"{url}/ready", trust_env=False).status_code == 200
         before = isosent.load(model)
         after = wordllama.fitted(texts, isosent.Whitening(n_components=16, strength=0.5))
         expected = {each.fingerprint: unit_rows(each.encode(["a dog"])) for each in (before, after)}
@@ -175,6 +158,11 @@ def test_a_reload_changes_the_model_and_loses_no_request(serving, model, wordlla
         wait_until(lambda: any(line["event"] == "reload failed" for line in lines))
         assert ask(url).headers["X-Isosent-Space"] == after.fingerprint  # what was there stays
         hostile_connections(url)
+        process.send_signal(signal.SIGTERM)  # it drains, and then ends
+        wait_until(lambda: httpx.get(f"{url}/ready", trust_env=False).status_code == 503)
+        assert ask(url).status_code == 200  # requests are still answered
+        assert process.wait(20) == 0
+    assert [line["event"] for line in lines if line["event"] != "request"][-1] == "draining"
 
 
 def hostile_connections(url):

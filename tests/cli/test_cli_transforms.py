@@ -169,7 +169,7 @@ def test_vectors_need_a_width_to_be_changed_by_auto(isosent_, here, wordllama, t
     assert isosent.load(here / "model").dim == 256
     finished = isosent_(*vectors, "--dims", "8")
     assert (finished.code, finished.err) == (0, "")
-    assert "Principal components (8 dimensions): without texts" in finished.out
+    assert "Principal components (8 dimensions, without centering): without texts" in finished.out
     (line,) = [line for line in finished.out.splitlines() if line.startswith("recall@10")]
     recall = float(re.search(r"with 8 dimensions, held-out rows: principal components (0\.\d{3})$", line)[1])
     assert 0.1 < recall < 0.9

@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from safetensors.numpy import load_file, save_file
 import isosent
 from isosent.io.vectors import open_vectors
 from isosent.jobs.vectors import read_moments
+from isosent.numeric.similarity import unit_rows
 
 N_ROWS, DIM = 200, 4
 ROWS = (np.random.default_rng(0).normal(size=(N_ROWS, DIM)) * [4.0, 2.0, 1.0, 0.5] + 3.0).astype(np.float32)
@@ -100,8 +102,8 @@ def test_transform_writes_half_precision(isosent_, refuses):
     assert isosent_("transform", "v.npy", "-m", "model", "-o", "o.npy", "--dtype", "float16")[0] == 0
     assert np.load("o.npy").dtype == np.float16
     refuses(
-        isosent_("transform", "v.npy", "-m", "model", "-o", "o.npy", "--dtype", "int8"),
-        "'int8' is not one of",
+        isosent_("transform", "v.npy", "-m", "model", "-o", "o.npy", "--dtype", "float64"),
+        "'float64' is not one of",
     )
 
 
@@ -181,8 +183,64 @@ def test_a_model_of_vectors_encodes_no_texts(isosent_, refuses):
 
 def test_texts_and_vectors_are_not_mixed(isosent_, refuses):
     refuses(isosent_("fit", "v.npy", "texts.txt", "-o", "m"), "got texts, texts.txt, and vectors, v.npy.")
-    refuses(isosent_("fit", "texts.txt", "--space", "x", "-o", "m"), "--space and --checkpoint are for vectors")
+    refuses(isosent_("fit", "texts.txt", "--space", "x", "-o", "m"), "--checkpoint are for vectors")
     refuses(isosent_("fit", "texts.txt", "-o", "m", "--shard-size", 3), "--shard-size is for --workers")
+
+
+def test_vectors_without_a_map_are_calibrated_quantized_and_watched(isosent_, here, refuses):
+    rng = np.random.default_rng(1)
+    np.save("old.npy", rng.normal(1, 1, size=(400, 9)).astype(np.float32))
+    np.save("same.npy", rng.normal(1, 1, size=(400, 9)).astype(np.float32))
+    np.save("moved.npy", rng.normal(2, 1, size=(400, 9)).astype(np.float32))
+    assert isosent_("fit", "old.npy", "--transform", "none", "--space", "api", "-o", "m").code == 0
+    model = isosent.load(here / "m")
+    np.testing.assert_array_equal(model.transform(np.load("old.npy")), np.load("old.npy"))
+    assert "fit 1" in (out := isosent_("info", "m").out)
+    assert "chosen by auto" not in out
+    refuses(isosent_("transform", "same.npy", "-m", "m", "--dtype", "int8", "-o", "c.npy"), "isosent calibrate")
+    assert "percentile" in isosent_("calibrate", "old.npy", "-m", "m").out
+    assert isosent_("transform", "same.npy", "-m", "m", "--dtype", "int8", "-o", "c.npy").code == 0
+    assert isosent_("transform", "same.npy", "-m", "m", "--dtype", "bits", "-o", "b.npy").code == 0
+    model = isosent.load(here / "m")
+    units = unit_rows(np.load("same.npy"))
+    assert (np.load("c.npy").dtype, np.load("b.npy").dtype, np.load("b.npy").shape) == (np.int8, np.uint8, (400, 2))
+    np.testing.assert_allclose(model.quantization.decode(np.load("c.npy"), "int8"), units, atol=0.02)
+    np.testing.assert_array_equal(model.quantization.encode(units, "ubinary"), np.load("b.npy"))
+    refuses(isosent_("transform", "same.npy", "-m", "m", "--dtype", "bits", "-o", "b.parquet"), "an .npy file")
+    refuses(isosent_("transform", "same.npy", "-m", "m", "--dtype", "bits", "-o", "folder"), "one .npy file")
+    refuses(isosent_("fit", "c.npy", "-m", "m", "-o", "again"), "int8 codes")  # codes are no vectors of the space
+    assert "No refit" in isosent_("drift", "m", "same.npy").out
+    assert "Refit" in isosent_("drift", "m", "moved.npy").out
+    expected = json.loads(isosent_("drift", "old.npy", "moved.npy", "--json").out)
+    found = json.loads(isosent_("drift", "m", "moved.npy", "--json").out)
+    assert found["mean_p_value"] == pytest.approx(expected["mean_p_value"], rel=1e-3)
+    assert found["spread"] == pytest.approx(expected["spread"], rel=1e-4)
+    isosent_("fit", "texts.txt", "-m", "words:glove.txt", "--transform", "none", "-o", "of_texts")
+    refuses(isosent_("drift", "of_texts", "same.npy"), "holds no statistics")
+
+
+def test_texts_of_vectors_let_auto_choose(isosent_, here, refuses, texts):
+    (here / "demo.txt").write_text("\n".join(texts) + "\n")
+    vectors = isosent.load("wordllama").encode(texts)
+    (here / "vectors.jsonl").write_text("\n".join(json.dumps(row.tolist()) for row in vectors))
+    assert isosent_("fit", "demo.txt", "-o", "by_texts").code == 0
+    assert isosent_("fit", "vectors.jsonl", "--texts", "demo.txt", "-o", "m").code == 0
+    chosen = [isosent.load(here / name).fits[-1].choice for name in ("by_texts", "m")]
+    assert chosen[0]["chosen"] == chosen[1]["chosen"]
+    assert chosen[0]["reason"] == chosen[1]["reason"]
+    by_texts, of_vectors = (
+        isosent_("inspect", *inputs, "--json") for inputs in (("demo.txt",), ("vectors.jsonl", "--texts", "demo.txt"))
+    )
+    by_texts, of_vectors = json.loads(by_texts.out), json.loads(of_vectors.out)
+    assert by_texts["choice"]["chosen"] == of_vectors["choice"]["chosen"]
+    assert by_texts["advice"] == of_vectors["advice"]
+    assert of_vectors["recalls"]
+    refuses(isosent_("fit", "vectors.jsonl", "--texts", "texts.txt", "-o", "n"), "texts.txt holds 5 texts", "480")
+    refuses(isosent_("inspect", "vectors.jsonl", "--texts", "texts.txt"), "5 texts for 480 vectors")
+    refuses(isosent_("fit", "v.npy", "--texts", "texts.txt", "--transform", "whitening", "-o", "n"), "--transform auto")
+    refuses(isosent_("fit", "texts.txt", "--texts", "texts.txt", "-o", "n"), "are for vectors")
+    refuses(isosent_("inspect", "texts.txt", "--texts", "texts.txt"), "are for vectors")
+    assert not (here / "n").exists()
 
 
 def test_several_files_of_texts_are_fitted_on(isosent_, here):
@@ -262,4 +320,4 @@ def test_a_file_without_a_vector_is_refused_and_nothing_is_written(isosent_, her
 
 def test_queries_are_opened_before_the_vectors_are_read(isosent_, here, refuses):
     np.save("nan.npy", np.full((5, 4), np.nan, dtype=np.float32))
-    refuses(isosent_("fit", "nan.npy", "--queries", "nowhere.npy", "-o", "model"), "nowhere.npy must exist")
+    refuses(isosent_("fit", "nan.npy", "--queries", "nowhere.npy", "-o", "model"), "nowhere.npy: no such file")

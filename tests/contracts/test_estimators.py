@@ -18,6 +18,7 @@ ESTIMATORS = [
     Whitening(),
     Whitening("auto"),
     PrincipalComponents(),
+    PrincipalComponents(center=False),
     MeanCentering(),
     MeanProjection(),
     AllButTheTop(),

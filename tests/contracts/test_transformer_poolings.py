@@ -22,8 +22,7 @@ from tiny_models import (
 
 import isosent
 from isosent.errors import InputError, InputTypeError, ModelReferenceError, PaddingWarning
-from isosent.networks.layer_pooling import LayerPooling
-from isosent.networks.sbert_wk import sbert_wk
+from isosent.networks.layer_pooling import LayerPooling, sbert_wk
 from isosent.networks.torch_backend import LayerTaps, TorchNetwork
 
 pytestmark = pytest.mark.usefixtures("one_thread")

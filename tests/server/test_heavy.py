@@ -9,11 +9,11 @@ from starlette.middleware import Middleware
 from starlette.responses import Response
 from starlette.routing import Route
 
-from isosent.server import worker
+from isosent.server import registry
 from isosent.server.http import Gate, read_body, unless_gone
 from isosent.server.page import TryBody
+from isosent.server.registry import HeavyWork
 from isosent.server.service import Limits, Metrics
-from isosent.server.worker import HeavyWork
 
 
 class Work:
@@ -65,15 +65,7 @@ def work(running):
         yield work
 
 
-def wait_until(is_so):
-    for _ in range(3000):
-        if is_so():
-            return
-        threading.Event().wait(0.01)
-    raise TimeoutError("it did not happen within 30 s")
-
-
-def test_short_requests_do_not_wait_for_long_ones(work):
+def test_short_requests_do_not_wait_for_long_ones(work, wait_until):
     for number in range(20):
         work.ask(number)
     wait_until(lambda: work.queue.n_waiting == 20)
@@ -83,8 +75,8 @@ def test_short_requests_do_not_wait_for_long_ones(work):
     assert len(work.begun) == 2
 
 
-def test_a_full_queue_refuses(work, monkeypatch):
-    monkeypatch.setattr(worker, "_MOST_WAITING", 3)
+def test_a_full_queue_refuses(work, monkeypatch, wait_until):
+    monkeypatch.setattr(registry, "_MOST_WAITING", 3)
     for number in range(3):
         work.ask(number)
     wait_until(lambda: work.queue.n_waiting == 3)
@@ -98,7 +90,7 @@ def test_a_full_queue_refuses(work, monkeypatch):
     assert httpx.get(f"{work.url}/long/again", trust_env=False, timeout=30).status_code == 200
 
 
-def test_what_nobody_waits_for_is_not_begun(work):
+def test_what_nobody_waits_for_is_not_begun(work, wait_until):
     for number in range(2):
         work.ask(number)
     wait_until(lambda: len(work.begun) == 2)

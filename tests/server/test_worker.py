@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import isosent
+from isosent.server.registry import RetiredError, Worker
 from isosent.server.service import Limits, Metrics, RequestError
-from isosent.server.worker import RetiredError, Worker
 
 
 class Bench:

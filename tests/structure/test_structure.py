@@ -29,8 +29,9 @@ LAYERS = [
     {"persistence", "explanation"},
     {"model"},
     {"loading"},
+    {"search"},
     {"jobs", "demo"},
-    {"evaluation", "search", "distributed"},
+    {"evaluation", "distributed"},
     {"exports", "compat"},
     {"training"},
     {"research"},
@@ -103,8 +104,26 @@ def own_modules():
     return {".".join(name).removesuffix(".__init__"): path for path, name in names}
 
 
+LONGEST_MERGED = 600
+
+
+def kinds_of_tables(tree):
+    """Modules that a table of a module names: ``TARGETS = (faiss.TARGET, ...)``, where `faiss` is a module."""
+    modules_by_name = {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and all(ast.unparse(name).isupper() for name in node.targets):
+            for part in ast.walk(node.value):
+                if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name):
+                    yield modules_by_name.get(part.value.id)
+
+
 def test_a_module_that_one_neighbour_imports_is_part_of_it():
-    """Unless it is public, one of the kinds of a registry (imported by name), or would make the neighbour too long."""
+    """Unless it is public, a kind in a table of the neighbour, or would make the neighbour too long."""
     by_name, importers = own_modules(), defaultdict(set)
     for name, path in by_name.items():
         for node in ast.walk(tree_of(path)):
@@ -112,31 +131,16 @@ def test_a_module_that_one_neighbour_imports_is_part_of_it():
                 for alias in node.names:
                     full = f"{node.module}.{alias.name}"
                     importers[full if full in by_name else node.module].add(name)
-    commands = {"isosent.cli.evaluate"}  # a file of commands
-    allowed = commands | {
-        "isosent.evaluation.retrieval",  # a kind of task, as sts, cqa and rte are
-        "isosent.evaluation.transfer",
-        "isosent.exports.numpy",  # a format each
-        "isosent.exports.onnx",
-        "isosent.exports.sql",
-        "isosent.networks.onnx_int8",  # needs onnx, when asked for
-        "isosent.networks.unpadded",  # 300 lines each, of one idea
-        "isosent.numeric.gem_kernels",
-        "isosent.training.objectives",  # the losses, which torch computes
-        "isosent.server.dialects",  # other servers' paths, our own, and the web page
-        "isosent.server.own",
-        "isosent.server.page",
-        "isosent.server.worker",  # the queue of a model, and the models by name
-        "isosent.transforms.flow_training",  # needs torch
-    }
-    found = set()
+    parts = set()
     for name, path in by_name.items():
         if path.name != "__init__.py" and len(importers[name]) == 1:
             [importer] = importers[name]
-            if name.count(".") > 1 and importer.split(".")[1:2] == name.split(".")[1:2]:
-                found.add(name)
-    assert found - allowed == set()
-    assert allowed - found == set(), "no longer an exception"
+            n_lines = sum(len(by_name[each].read_text().splitlines()) for each in (name, importer))
+            is_neighbour = name.count(".") > 1 and importer.split(".")[1:2] == name.split(".")[1:2]
+            is_kind = name in kinds_of_tables(tree_of(by_name[importer]))
+            if is_neighbour and not is_kind and n_lines <= LONGEST_MERGED:
+                parts.add(f"{name} is part of {importer}")
+    assert parts == set()
 
 
 def load_bench(name):
@@ -155,8 +159,8 @@ def test_the_code_can_be_read_in_an_afternoon():
         if isinstance(node, ast.ClassDef)
         for decorator in node.decorator_list
     ]
-    assert len(own_modules()) <= 204
-    assert sum("dataclass" in decorator for decorator in decorators) <= 107
+    assert len(own_modules()) <= 200
+    assert sum("dataclass" in decorator for decorator in decorators) <= 100
 
 
 def test_no_modules_import_each_other_in_a_circle():
@@ -171,12 +175,26 @@ def test_no_modules_import_each_other_in_a_circle():
     TopologicalSorter(imported).prepare()  # raises CycleError, which names the circle
 
 
+def n_lines_without_docstrings(path):
+    tree = tree_of(path)
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = [node.body[0] for node in ast.walk(tree) if isinstance(node, documented) and ast.get_docstring(node)]
+    n_documented = sum(docstring.end_lineno - docstring.lineno + 1 for docstring in docstrings)
+    return len(path.read_text().splitlines()) - n_documented
+
+
+def test_a_long_module_opens_with_its_story():
+    """How its parts work together, in a few lines at the top."""
+    long = [path for path, _ in modules() if len(path.read_text().splitlines()) > 300]
+    stories = {path: (ast.get_docstring(tree_of(path)) or "").splitlines() for path in long}
+    assert [str(path.relative_to(SOURCE)) for path, story in stories.items() if len(story) < 5] == []
+
+
 def test_modules_and_functions_stay_small():
     too_long = []
     for path, _ in modules():
-        text = path.read_text()
-        if len(text.splitlines()) > 700:
-            too_long.append(f"{path.relative_to(SOURCE)}: {len(text.splitlines())} lines")
+        if (n_lines := n_lines_without_docstrings(path)) > 600:
+            too_long.append(f"{path.relative_to(SOURCE)}: {n_lines} lines without docstrings")
         for node in ast.walk(tree_of(path)):
             # a class whose base is imported on demand stands in a function; its methods are measured
             if isinstance(node, ast.FunctionDef) and not any(isinstance(part, ast.ClassDef) for part in node.body):
@@ -203,7 +221,7 @@ def test_functions_take_few_arguments_by_position():
 def test_commands_and_options_stay_few():
     by_command = load_bench("shape").options()
     assert len(by_command) >= 20
-    assert sum(by_command.values()) <= 246
+    assert sum(by_command.values()) <= 249
     assert {name: n_options for name, n_options in by_command.items() if n_options > 22} == {}
     assert sum(map(len, COMMANDS.values())) <= 28  # in the first help
 

@@ -35,16 +35,6 @@ HEADER = "sentence1{0}sentence2{0}score\n"
 
 
 @pytest.fixture
-def write(tmp_path):
-    def write(name, content):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    return write
-
-
-@pytest.fixture
 def short_lines(monkeypatch):
     monkeypatch.setattr(bounds, "LONGEST_LINE", LIMIT)
 

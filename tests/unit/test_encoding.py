@@ -23,7 +23,7 @@ from isosent.io.texts import TextSource, open_texts
 from isosent.io.vectors import holds_vectors, open_vectors
 from isosent.jobs import encode as encoding
 from isosent.jobs import shards
-from isosent.jobs.encode import Encoded, encode_file
+from isosent.jobs.encode import encode_file
 from isosent.jobs.vectors import moments_of
 from isosent.model import SentenceEncoder
 from isosent.transforms.whitening import Whitening
@@ -63,7 +63,7 @@ def encode_folder(model, source, folder, progress=None, **settings):
     """As `encode_file`; gives what it gives."""
     settings["progress"] = None if progress is None else lambda n_texts: progress
     index = shards.encode_folder(model, [source.name], folder, **settings)
-    return Encoded(index.dim, EncodingStats(**index.counts))
+    return index.dim, EncodingStats(**index.counts)
 
 
 def n_written(index):
@@ -93,11 +93,11 @@ class Encoding:
 @pytest.mark.parametrize("name", ["v.npy", "v.fvecs", "v.parquet"])
 def test_a_file_holds_what_one_call_gives_to_the_last_bit(source, wordllama, listed, tmp_path, name):
     done = []
-    encoded = encode_file(wordllama, source, tmp_path / name, progress=done.append)
+    dim, stats = encode_file(wordllama, source, tmp_path / name, progress=done.append)
     expected = wordllama.encode(listed)
     np.testing.assert_array_equal(np.concatenate(list(open_vectors(tmp_path / name).blocks())), expected)
     assert open_vectors(tmp_path / name).space == Space(wordllama.fingerprint, "wordllama")
-    assert (encoded.dim, encoded.encoding_stats.n_texts, encoded.encoding_stats.n_zero_rows) == (256, N_TEXTS, 2)
+    assert (dim, stats.n_texts, stats.n_zero_rows) == (256, N_TEXTS, 2)
     assert sum(done) == N_TEXTS
 
 
@@ -155,7 +155,7 @@ def test_a_model_of_vectors_is_refused_before_anything_is_made(source, tmp_path)
 def test_no_text_gives_no_row(wordllama, tmp_path):
     source = TextSource("nothing", 0, "", lambda first_row=0: iter(()), None, lambda: True)
     for name in ("v.npy", "v.parquet"):
-        assert encode_file(wordllama, source, tmp_path / name).encoding_stats == EncodingStats()
+        assert encode_file(wordllama, source, tmp_path / name)[1] == EncodingStats()
     assert np.load(tmp_path / "v.npy").shape == (0, 256)
 
 
@@ -184,7 +184,7 @@ def test_unknown_tokens_are_counted_over_all_blocks_and_warned_of_once(glove, tm
         for encode, output in ((encode_file, "v.npy"), (encode_folder, "out")):
             with pytest.warns(UnknownWordsWarning) as caught:
                 encoded = encode(glove, source, tmp_path / output)
-            assert encoded.encoding_stats == EncodingStats(n_texts=41, n_tokens=161, n_unknown=81, n_zero_rows=1)
+            assert encoded[1] == EncodingStats(n_texts=41, n_tokens=161, n_unknown=81, n_zero_rows=1)
             assert [str(warning.message) for warning in caught] == [
                 f"81 of 161 tokens (50%) are unknown to words:{tmp_path / 'glove.txt'}."
             ]
@@ -283,7 +283,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes_without_a_finished_shard_twice(
     assert again.n_encoded == N_TEXTS - 20 * n_before
     assert [n_written(index) for index in seen] == [n_before] * bool(n_before)
     assert sum(done) == N_TEXTS
-    assert encoded.encoding_stats == encode_file(wordllama, source, tmp_path / "v.npy").encoding_stats
+    assert encoded[1] == encode_file(wordllama, source, tmp_path / "v.npy")[1]
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
@@ -301,7 +301,7 @@ def test_a_shard_that_the_index_does_not_know_yet_is_written_again(source, wordl
         encode_folder(wordllama, source, tmp_path / "out", sharding=SHARDING)
     monkeypatch.undo()
     assert (tmp_path / "out" / "part-00001.npy").exists()
-    assert encode_folder(wordllama, source, tmp_path / "out", sharding=SHARDING).encoding_stats.n_texts == N_TEXTS
+    assert encode_folder(wordllama, source, tmp_path / "out", sharding=SHARDING)[1].n_texts == N_TEXTS
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
 
@@ -465,7 +465,7 @@ def test_a_full_disk_keeps_whole_shards(begun, source, wordllama, monkeypatch):
     )
     refused(OutputError, words, wordllama, source, begun)
     monkeypatch.undo()
-    assert encode_folder(wordllama, source, begun, sharding=SHARDING).encoding_stats.n_texts == N_TEXTS
+    assert encode_folder(wordllama, source, begun, sharding=SHARDING)[1].n_texts == N_TEXTS
 
 
 def test_a_file_that_is_changed_meanwhile_ends_the_run_before_the_shard(lines, wordllama, tmp_path):

@@ -43,7 +43,7 @@ def words_file(tmp_path):
     return f"words:{path}"
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(data=st.data())
 def test_the_contributions_add_up_to_the_cosine(models, texts, data):
     model = models[data.draw(st.sampled_from(sorted(models)))]

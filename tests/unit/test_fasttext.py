@@ -71,28 +71,28 @@ def test_vectors_of_known_words_are_those_of_fasttext(model, golden):
 
 def test_vectors_of_unknown_words_are_those_of_fasttext(model, golden):
     expected = np.array(list(golden["unknown"].values()), dtype=np.float32)
-    np.testing.assert_array_equal(model.subwords.vectors(list(golden["unknown"])), expected)
+    np.testing.assert_array_equal(model.vectors_of_unknown(list(golden["unknown"])), expected)
 
 
 def test_buckets_of_ngrams_are_those_of_fasttext(model, golden):
-    ids, offsets = model.subwords.tables[0].buckets([word.encode() for word in golden["buckets"]])
+    ids, offsets = model.tables[0].buckets([word.encode() for word in golden["buckets"]])
     split = [ids[first:last].tolist() for first, last in pairwise(offsets)]
     assert split == list(golden["buckets"].values())
 
 
 def test_no_words_have_no_vectors_but_their_width(model):
-    assert model.subwords.vectors([]).shape == (0, 4)
+    assert model.vectors_of_unknown([]).shape == (0, 4)
 
 
 def test_a_word_without_any_ngram_gets_zeros(read):
     words = read(written(lengths=(6, 6)))
-    assert words.subwords.vectors(["ab", "</s>"]).tolist() == [[0, 0], [0, 0]]
+    assert words.vectors_of_unknown(["ab", "</s>"]).tolist() == [[0, 0], [0, 0]]
 
 
 def test_a_model_without_ngrams_has_the_rows_of_its_matrix(read):
     words = read(written(lengths=(0, 0)))
     assert words.vectors.tolist() == [[0, 1], [2, 3]]
-    assert words.subwords is None
+    assert words.tables == ()
 
 
 def test_labels_of_a_classifier_are_no_words(read):
@@ -101,14 +101,14 @@ def test_labels_of_a_classifier_are_no_words(read):
 
 
 def test_a_classifier_of_version_11_has_no_ngrams(read):
-    assert read(written(version=11, model=3)).subwords is None
+    assert read(written(version=11, model=3)).tables == ()
 
 
 def test_a_vocabulary_keeps_the_ngrams(read):
     all_words, some = read(written()), read(written(), vocabulary=["of"])
     assert list(some.vocabulary) == ["of"]
     np.testing.assert_array_equal(some.vectors, all_words.vectors[1:])
-    np.testing.assert_array_equal(some.subwords.vectors(["the"]), all_words.subwords.vectors(["the"]))
+    np.testing.assert_array_equal(some.vectors_of_unknown(["the"]), all_words.vectors_of_unknown(["the"]))
 
 
 def test_a_concatenation_has_subword_vectors_where_a_file_with_them_lacks_the_word(tmp_path, golden):
@@ -125,7 +125,7 @@ def test_a_concatenation_makes_subword_vectors_where_it_can(tmp_path, golden):
     (tmp_path / "text").write_text("foxes 1 2\n")
     both = read_word_vectors([tmp_path / "text", MODEL, MODEL])
     expected = np.array([[0, 0, *golden["unknown"]["ab"], *golden["unknown"]["ab"]]], dtype=np.float32)
-    np.testing.assert_array_equal(both.subwords.vectors(["ab"]), expected)
+    np.testing.assert_array_equal(both.vectors_of_unknown(["ab"]), expected)
 
 
 def test_progress_is_told_all_bytes(read):

@@ -7,8 +7,7 @@ from sklearn.preprocessing import StandardScaler
 
 from isosent.errors import InputError
 from isosent.numeric.glow import Glow
-from isosent.transforms.flow import GlowFlow
-from isosent.transforms.flow_training import MIXINGS, GlowGraph
+from isosent.transforms.flow import MIXINGS, GlowFlow, GlowGraph
 
 torch = pytest.importorskip("torch")
 

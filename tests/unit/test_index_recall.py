@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 
+from isosent import SentenceEncoder
+from isosent.encoders.precomputed import PrecomputedVectors
+from isosent.errors import InputError
 from isosent.numeric.similarity import unit_rows
 from isosent.search import Index
 
@@ -47,6 +50,70 @@ def test_the_nearest_rows_are_found_after_every_kind_of_change(kind, store):
     index.compact()
     recalls["compact"] = recall(index, vectors, rows, queries)
     assert min(recalls.values()) >= FLOORS[kind, store], recalls
+
+
+@pytest.fixture(scope="module")
+def mapped():
+    """Vectors with copies and a zero row, and a model that keeps 8 of their 32 dimensions."""
+    rng = np.random.default_rng(0)
+    vectors = (rng.normal(size=(40, 32))[rng.integers(40, size=800)] + rng.normal(size=(800, 32))).astype(np.float32)
+    vectors[5], vectors[6:9] = 0, vectors[9]
+    model = SentenceEncoder(PrecomputedVectors(32))
+    return vectors, model.fitted_on_vectors(vectors, "principal_components", settings={"n_components": 8})
+
+
+def original_recall(index, vectors):
+    """Share of the ten nearest others by the original vectors that are among those by the index, of all texts."""
+    rows = np.flatnonzero(vectors.any(axis=1))
+    cosines = unit_rows(vectors) @ unit_rows(vectors).T
+    ids = index.more_like(rows, 10).ids
+    np.fill_diagonal(cosines, -1)
+    tenth = np.partition(cosines[rows], -10, axis=1)[:, -10]
+    return float((np.take_along_axis(cosines[rows], ids, 1) >= tenth[:, None] - 1e-5).mean())
+
+
+@pytest.mark.parametrize("kind", ["flat", "ivf", "hnsw"])
+def test_the_recall_of_the_original_vectors_is_that_of_map_and_index(mapped, kind):
+    vectors, model = mapped
+    index = Index.create(vectors=vectors, model=model, kind=kind)
+    measured = index.stats().recall
+    assert measured.recall > 0.9
+    assert measured.original_recall == pytest.approx(original_recall(index, vectors), abs=0.05)
+    assert measured.original_recall < 0.8
+    index.compact()
+    assert index.recall.original_recall == measured.original_recall  # nothing has changed
+    index.add(vectors=vectors[:50])
+    index.compact()
+    assert index.recall.original_recall is None
+
+
+def test_recall_is_measured_against_vectors_that_somebody_has(mapped, tmp_path):
+    vectors, model = mapped
+    ids = [f"r{row}" for row in range(len(vectors))]
+    index = Index.create(vectors=vectors, model=model, ids=ids)
+    expected = original_recall(Index.create(vectors=vectors, model=model), vectors)
+    recall, n_queries = index.recall_against(vectors)
+    assert recall == pytest.approx(expected, abs=0.05)
+    assert n_queries == pytest.approx(len(vectors) // 4, abs=5)
+    order = np.random.default_rng(0).permutation(len(vectors))
+    other, _ = index.recall_against(vectors[order], ids=[ids[row] for row in order])
+    assert other == pytest.approx(expected, abs=0.05)
+    assert index.recall_against(vectors[order])[0] < 0.1  # rows of other texts
+    np.save(tmp_path / "mapped.npy", model.transform(vectors))
+    assert index.recall_against(tmp_path / "mapped.npy")[0] == 1
+    with pytest.raises(InputError, match="800 texts"):
+        index.recall_against(vectors[1:])
+    with pytest.raises(InputError, match="40 different"):
+        Index.create(vectors=vectors[:30]).recall_against(vectors[:30])
+
+
+def test_texts_are_measured_as_their_vectors_are(texts, wordllama):
+    model = wordllama.fitted(texts, "whitening", settings={"n_components": 32})
+    by_texts = Index.create(texts, model).recall
+    by_vectors = Index.create(vectors=wordllama.encode(texts), model=model).recall
+    assert by_texts == by_vectors
+    assert 0.2 < by_texts.original_recall < 0.9
+    assert Index.create(texts, wordllama).recall.original_recall is None  # no map
 
 
 def recall(index, vectors, rows, queries):

@@ -10,8 +10,8 @@ import isosent
 from isosent.errors import InputError
 from isosent.jobs import inspect as inspecting
 from isosent.jobs.inspect import Groups, RowCounts, Survey, advise, find_groups, inspect_texts, inspect_vectors
-from isosent.numeric.isotropy import mean_cosine_of_sum
 from isosent.numeric.similarity import neighbour_recall, unit_rows
+from isosent.numeric.spectrum import mean_cosine_of_sum
 from isosent.report.inspect_page import html_page, inspection_tables
 from isosent.transforms.auto import STRENGTHS, AutoChoice, Candidate, ScoredCandidate
 
@@ -190,20 +190,19 @@ def test_vectors_without_texts_get_the_recall_of_fewer_dimensions(rows):
     found = inspect_vectors(wide[:, ::-1])
     assert found.model is None
     assert found.choice.chosen == LEAVE
-    recalls = {(each.label, each.n_components): each.recall for each in found.recalls}
-    assert len(recalls) == 6
-    assert {width for _, width in recalls} == {6, 3}
-    assert recalls["principal components", 6] > 0.95 > recalls["the first dimensions", 6]
-    assert recalls["principal components", 6] > recalls["full whitening", 6]
+    recalls = {(e.transform, e.center, e.n_components): e.recall for e in found.sizes.rows if e.dtype == "float32"}
+    assert recalls["principal_components", False, 6] > 0.95 > recalls["truncate", False, 6]
     assert "Will search get worse?" in html_page(found)
     assert "recall@10" in {column.header for table in inspection_tables(found) for column in table.columns}
-    assert json.loads(json.dumps(found.to_json()))["recalls"][0]["n_components"] == 6
+    document = json.loads(json.dumps(found.to_json(), allow_nan=False))["sizes"]
+    assert {"float32", "int8", "binary"} < {row["dtype"] for row in document["rows"]}
+    assert any(row["is_on_front"] for row in document["rows"])
 
 
-@pytest.mark.parametrize("n_rows", [9, 19, 20, 21, 22, 23])
-def test_few_vectors_are_described_with_or_without_recall(n_rows):
+@pytest.mark.parametrize("n_rows", [9, 109, 110, 111])
+def test_few_vectors_are_described_with_or_without_sizes(n_rows):
     found = inspect_vectors(np.random.default_rng(0).normal(size=(n_rows, 4)))
-    assert bool(found.recalls) == (n_rows >= 22)
+    assert (found.sizes is not None) == (n_rows >= 110)
     assert html_page(found)
 
 
@@ -218,7 +217,7 @@ def test_an_inspection_is_plain_json(found, choice):
     document = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert document["choice"]["chosen"] == str(choice.chosen)
     assert document["advice"] == found.advice
-    assert document["recalls"] == []
+    assert document["sizes"]["n_texts"] == 432
     assert document["counts"]["rows_per_dim"] == pytest.approx(480 / 256)
     assert len(document["eigenvalues"]) == 256
     assert sum(document["before"]["cosine_shares"]) == pytest.approx(1)
@@ -227,7 +226,7 @@ def test_an_inspection_is_plain_json(found, choice):
 def test_too_few_texts_get_figures_and_no_choice(choice, wordllama):
     found = inspect_texts(wordllama, ["one text", "another", ""])
     assert found.choice is found.groups is found.after is None
-    assert found.recalls == ()
+    assert found.sizes is None
     assert found.counts.n_zero == 1
     assert found.advice.startswith("Nothing can be said yet")
     assert "<h1>Nothing can be said yet" in html_page(found)
@@ -314,7 +313,7 @@ def test_the_page_stands_alone_and_is_well_formed(found):
 
 def test_every_figure_is_named_and_keeps_within_its_frame(found):
     figures = [svg for svg in re.findall(r"<svg.*?</svg>", html_page(found)) if 'role="img"' in svg]
-    assert len(figures) == 5
+    assert len(figures) == 6
     for figure in figures:
         root = ET.fromstring(figure)
         named = {root.find("title").get("id"), root.find("desc").get("id")}

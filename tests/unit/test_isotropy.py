@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from isosent.numeric.isotropy import effective_rank, isoscore, participation_ratio, uniformity
+from isosent.numeric.spectrum import effective_rank, isoscore, participation_ratio, uniformity
 
 
 def published_isoscore(variances):

@@ -15,12 +15,11 @@ from isosent.io import atomic
 from isosent.io.atomic import _host, replacing_folder
 from isosent.networks import onnx_backend as graph_cache
 from isosent.networks.layer_pooling import LayerPooling
-from isosent.networks.load import Permissions, load_network
-from isosent.networks.onnx_backend import OnnxBackend, write_graph
-from isosent.networks.onnx_int8 import with_int8_products
+from isosent.networks.load import load_network
+from isosent.networks.onnx_backend import OnnxBackend, with_int8_products, write_graph
 from isosent.networks.torch_backend import traceable
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 SHAPES = [(1, 1), (1, 20), (6, 9), (11, 2)]
 
@@ -65,7 +64,7 @@ def opened(tiny_model):
 
     def opened(name):
         if name not in networks:
-            network = load_network(tiny_model(name, n_layers=2 if name == "modernbert" else 1), Permissions())
+            network = load_network(tiny_model(name, n_layers=2 if name == "modernbert" else 1))
             written = [("-1", "mean"), ("0,1", "max,cls,last_token")]
             layer_poolings = [LayerPooling.of(*parts, n_layers=network.n_layers) for parts in written]
             module = traceable(network.model, network.n_layers, layer_poolings)
@@ -93,7 +92,7 @@ def batch(shape, pad_id, *, left=False):
     return np.where(mask, input_ids, pad_id), mask, mask
 
 
-@pytest.mark.parametrize("name", ["bert", pytest.param("modernbert", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["bert", "modernbert"])
 def test_vectors_are_those_of_torch(name, opened):
     module, expected_of, pad_id = opened(name)
     backend = OnnxBackend(module, name)
@@ -127,7 +126,7 @@ def test_calls_from_several_threads_do_not_mix(opened):
         np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("name", ["bert", pytest.param("gpt2", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["bert", "gpt2"])
 def test_int8_is_close_to_float32(name, opened):
     module, expected_of, pad_id = opened(name)
     arrays = batch((6, 12), pad_id)
@@ -177,14 +176,12 @@ def test_a_graph_is_traced_once(empty_cache):
     assert len(list(empty_cache.iterdir())) == 2
 
 
-@pytest.mark.slow
 def test_another_module_has_another_graph(empty_cache):
     arrays = [np.ones((1, 4), np.int64)] * 3
     assert OnnxBackend(Largest(1.0), "one")(*arrays)[0] == 12
     assert OnnxBackend(Largest(2.0), "two")(*arrays)[0] == 24
 
 
-@pytest.mark.slow
 def test_a_damaged_graph_is_made_again(empty_cache):
     OnnxBackend(Largest(), "key")
     [path] = empty_cache.glob("*/graph.onnx")
@@ -203,7 +200,6 @@ def test_the_graphs_used_last_are_kept(empty_cache, monkeypatch):
     assert sorted(path.name for path in empty_cache.iterdir()) == ["1", "2"]
 
 
-@pytest.mark.slow
 def test_without_a_cache_it_warns_and_goes_on(tmp_path, monkeypatch):
     (tmp_path / "isosent").write_text("no folder")
     monkeypatch.setenv("ISOSENT_CACHE", str(tmp_path))
@@ -212,7 +208,6 @@ def test_without_a_cache_it_warns_and_goes_on(tmp_path, monkeypatch):
     assert backend(*[np.ones((1, 4), np.int64)] * 3)[0] == 12
 
 
-@pytest.mark.slow
 def test_what_fails_leaves_nothing_in_the_cache(empty_cache):
     with pytest.raises(InputError, match=r"backend onnx: torch cannot trace .* Use backend=torch\."):
         OnnxBackend(Largest(untraceable=True), "key")
@@ -233,7 +228,6 @@ def test_a_number_type_that_is_not_there_is_refused():
         OnnxBackend(Largest(), "key", dtype="float16")
 
 
-@pytest.mark.slow
 def test_a_compiled_network_gives_the_same_vectors_and_no_warning_of_the_compiler(tiny_model, monkeypatch):
     """Traced as ever; code of its own, which takes the compiler half a minute, is not written."""
     compile_, compiled = torch.compile, []
@@ -273,7 +267,6 @@ def test_what_a_killed_run_left_is_removed_and_what_a_live_one_makes_is_not(empt
     assert sorted(path.name for path in empty_cache.iterdir()) == ["a", "b"]
 
 
-@pytest.mark.slow
 def test_a_full_disk_while_a_graph_is_written_is_told(tmp_path):
     inputs = {name: torch.ones(2, 3, dtype=torch.int64) for name in ("input_ids", "attention_mask", "pooling_mask")}
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -185,5 +185,5 @@ def test_a_missing_text_is_told_by_its_row(tmp_path, table):
 
 
 def test_a_missing_file_is_told(tmp_path):
-    with pytest.raises(InputFileError, match="must exist"):
+    with pytest.raises(InputFileError, match="no such file"):
         read_scored_pairs(tmp_path / "pairs.csv")

@@ -154,7 +154,7 @@ def test_a_file_of_another_form_is_refused(written, old, new, message):
 
 
 def test_what_is_not_there_is_named(tmp_path):
-    with pytest.raises(InputFileError, match="must exist; got no such file"):
+    with pytest.raises(InputFileError, match="no such file"):
         read_paper(tmp_path / "none.yaml")
     with pytest.raises(InputError, match="paper must be one of S1, S2, S3, S4, others; got 'S5'"):
         known_paper("S5")

@@ -189,6 +189,27 @@ def test_what_cannot_be_called_is_not_wrapped(value):
         isosent.wrap(value)
 
 
+def test_stored_vectors_are_wrapped_by_their_texts(texts, wordllama, tmp_path):
+    vectors = wordllama.encode(texts)
+    stored = dict(zip(texts, vectors, strict=True))
+    model = isosent.wrap(stored)
+    np.testing.assert_array_equal(model.encode([texts[3], "", texts[1]])[[0, 2]], vectors[[3, 1]])
+    assert model.fingerprint == isosent.wrap(dict(reversed(stored.items()))).fingerprint
+    assert model.fingerprint != isosent.wrap(stored | {texts[0]: vectors[1]}).fingerprint
+    fitted = model.fitted(texts)
+    assert fitted.fits[-1].choice["chosen"] == wordllama.fitted(texts).fits[-1].choice["chosen"]
+    fitted.save(tmp_path / "m")
+    np.testing.assert_array_equal(isosent.load(tmp_path / "m").transform(vectors), fitted.encode(texts))
+    assert (pickle.loads(pickle.dumps(model)).encode(texts[0]) == vectors[0]).all()
+    with pytest.raises(InputError, match="no vector is stored for the text 'a new text'"):
+        model.encode(["a new text"])
+    with pytest.raises(InputError, match=r"wrap\(\{text: vector"):
+        isosent.wrap(lambda some: np.stack([stored[text] for text in some]))
+    for bad in ({}, {"": [1.0]}, {"a": [1.0], "b": [1.0, 2.0]}, {"a": [float("nan")]}):
+        with pytest.raises(InputError):
+            isosent.wrap(bad)
+
+
 def test_a_model_of_ours_is_wrapped_already(wordllama):
     assert isosent.wrap(wordllama) is wordllama
     assert isosent.wrap(wordllama.encoder).fingerprint == wordllama.fingerprint

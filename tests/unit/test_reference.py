@@ -27,7 +27,8 @@ def refuses(text, words, options=None):
 def does_not_understand(text, words):
     with pytest.raises(ModelReferenceError, match=words) as caught:
         parse_reference(text)
-    assert str(caught.value).endswith(GRAMMAR)
+    assert str(caught.value).endswith("All options: isosent help models")
+    assert len(str(caught.value).splitlines()) == 1
 
 
 @pytest.fixture(autouse=True)
@@ -109,12 +110,12 @@ def test_a_prefix_with_nothing_behind_it_is_refused(prefix):
 
 @pytest.mark.parametrize("text", ["words", "folder", "/no/such/folder", "./no/such/folder", "glove.txt", "~nobody/x"])
 def test_what_is_neither_a_reference_nor_a_folder_is_refused(text):
-    does_not_understand(text, rf"'{re.escape(text)}' is no model reference and no folder\.")
+    does_not_understand(text, rf"'{re.escape(text)}' is neither a model nor a folder\.")
 
 
 def test_a_file_is_no_model(tmp_path):
     (tmp_path / "glove.txt").write_text("a 1 2\n")
-    refuses("glove.txt", r"'glove\.txt' is no model reference and no folder\..*words:glove\.txt")
+    refuses("glove.txt", r"'glove\.txt' is neither a model nor a folder\..*words:glove\.txt")
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "glove.txt").write_text("a 1 2\n")  # not looked for on the hub
     refuses("data/glove.txt", "It is a file")
@@ -135,7 +136,7 @@ def test_a_folder_in_the_home_is_recognised(tmp_path, monkeypatch):
 
 
 def test_an_empty_reference_is_refused_even_where_a_model_lies_in_the_current_folder():
-    does_not_understand("", r"'' is no model reference")
+    does_not_understand("", r"'' is neither a model nor a folder")
 
 
 def test_a_reference_longer_than_a_file_name_may_be_is_understood():
@@ -144,7 +145,7 @@ def test_a_reference_longer_than_a_file_name_may_be_is_understood():
 
 
 def test_nonsense_longer_than_a_file_name_may_be_is_refused():
-    does_not_understand("x" * 300, r"is no model reference and no folder\.")
+    does_not_understand("x" * 300, r"is neither a model nor a folder\.")
 
 
 def test_an_unknown_option_is_refused():
@@ -306,7 +307,7 @@ def test_the_grammar_says_how_a_path_is_escaped():
     )
 
 
-def test_load_refuses_with_the_grammar_too():
+def test_load_names_the_kinds_of_models_too():
     with pytest.raises(ModelReferenceError, match=r"has the unknown prefix bert:\.") as caught:
         load("bert:base")
-    assert GRAMMAR in str(caught.value)
+    assert "words:FILE" in str(caught.value)

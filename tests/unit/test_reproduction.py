@@ -257,7 +257,7 @@ def test_what_cannot_be_done_is_refused(here):
     with pytest.raises(InputError, match="paper must be one of S1, S2, S3, S4, others, or a YAML file; got 'S9'"):
         reproduce("S9", "data")
     (here / "map.yaml").write_text("here: nowhere\n")
-    with pytest.raises(ModelReferenceError, match=r"^[^\n]*'nowhere' is no model reference and no folder\.$"):
+    with pytest.raises(ModelReferenceError, match=r"^[^\n]*'nowhere' is neither a model nor a folder\.[^\n]*$"):
         outcomes("1")
     (here / "map.yaml").write_text("here: wordllama\n")
     (here / "paper.yaml").write_text(PAPER.replace("metric: spearman", "metric: rho", 1))

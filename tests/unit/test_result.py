@@ -158,7 +158,7 @@ def test_averages_are_over_tasks_that_have_the_metric(result):
 
 
 def test_a_missing_file_is_told_from_a_damaged_one(tmp_path):
-    with pytest.raises(InputFileError, match="must exist"):
+    with pytest.raises(InputFileError, match="no such file"):
         read_result(tmp_path / "nowhere.json")
     (tmp_path / "empty.json").touch()
     with pytest.raises(InputFileError, match="must not be empty"):

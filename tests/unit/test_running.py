@@ -247,7 +247,7 @@ def test_human_scores_give_intervals_of_both_correlations(wordllama, texts):
         ({"transform": []}, "empty list"),
         ({"transform": "whitning"}, "whitning"),
         ({"fit_on": "nowhere.txt"}, "nothing to fit on nowhere.txt"),
-        ({"fit_on": "nowhere.txt", "transform": "whitening"}, "nowhere.txt must exist"),
+        ({"fit_on": "nowhere.txt", "transform": "whitening"}, "nowhere.txt: no such file"),
         ({"columns": "a,b,c"}, "columns"),
         ({"tasks": []}, "at least one task; got none"),
         ({"tasks": [1]}, "tasks must be names; got [1]"),

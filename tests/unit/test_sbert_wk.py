@@ -6,7 +6,7 @@ import sbert_wk_reference
 import torch
 
 from isosent.errors import InputError
-from isosent.networks.sbert_wk import sbert_wk, sbert_wk_layers
+from isosent.networks.layer_pooling import sbert_wk, sbert_wk_layers
 
 LENGTHS = (6, 1, 4, 2, 3)
 TOLERANCE = 1e-6

@@ -306,8 +306,10 @@ def test_without_texts_only_the_width_is_applied(wordllama, texts, badly_scaled)
     assert "without texts" in model.fits[0].choice["reason"]
     np.testing.assert_array_equal(model.encode(texts[:9]), wordllama.encode(texts[:9]))
     by_auto = wordllama.fitted_on_vectors(badly_scaled, settings={"n_components": 64})
-    by_name = wordllama.fitted_on_vectors(badly_scaled, "principal_components", settings={"n_components": 64})
+    about_zero = "principal_components?center=false"
+    by_name = wordllama.fitted_on_vectors(badly_scaled, about_zero, settings={"n_components": 64})
     assert by_auto.fits[0].transform == "principal_components"
+    assert "without centering" in by_auto.fits[0].choice["chosen"]  # which keeps more neighbors of these vectors
     assert by_auto.fingerprint == by_name.fingerprint
 
 

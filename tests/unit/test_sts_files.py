@@ -185,7 +185,7 @@ def test_sick_test_needs_the_test_part_only(tmp_path, write_sick):
 
 
 def test_sick_full_without_its_train_part_is_refused(tmp_path, write_sick):
-    with pytest.raises(InputFileError, match=r"SICK_train\.txt must exist; got no such file"):
+    with pytest.raises(InputFileError, match=r"SICK_train\.txt: no such file"):
         read_sts(write_sick(tmp_path, ["trial", "test_annotated"]))
 
 
@@ -218,7 +218,7 @@ def test_unequal_numbers_of_lines_are_refused(tmp_path, write_year):
 
 def test_missing_scores_are_refused(tmp_path, write_year):
     (write_year("STS13", tmp_path) / "STS.gs.FNWN.txt").unlink()
-    with pytest.raises(InputFileError, match=r"STS\.gs\.FNWN\.txt must exist; got no such file"):
+    with pytest.raises(InputFileError, match=r"STS\.gs\.FNWN\.txt: no such file"):
         read_sts(tmp_path)
 
 

@@ -24,16 +24,6 @@ def columns_of(path, **settings):
         return table.columns
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(name, content):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    return write
-
-
 @pytest.mark.parametrize("ending", ["csv", "tsv", "txt"])
 def test_a_tab_in_the_first_line_separates_whatever_the_ending(write, ending):
     tabs = write(f"tabs.{ending}", '\na\tb, c\n"1\t2"\n3\t"4, 5"\n')

@@ -20,16 +20,6 @@ def texts_of(path, **settings):
         return list(source.read())
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write(name, content):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    return write
-
-
 @pytest.mark.parametrize("piece_bytes", [1, 2, 3, 5, 8, 13, 40, 100])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_pieces_of_any_size_give_the_same_texts(write, monkeypatch, piece_bytes, mark):

@@ -11,16 +11,6 @@ from isosent.errors import FileFormatError, InputError, InputFileError
 
 
 @pytest.fixture
-def write(tmp_path):
-    def write(name, content):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    return write
-
-
-@pytest.fixture
 def table(tmp_path):
     def table(columns, name="texts.parquet"):
         pq.write_table(pa.table(columns), tmp_path / name)
@@ -277,13 +267,13 @@ def test_a_parquet_file_without_rows_has_no_texts(table):
 
 @pytest.mark.parametrize("name", ["t.txt", "t.csv", "t.jsonl", "t.parquet"])
 def test_a_missing_file_is_refused(tmp_path, name):
-    with pytest.raises(InputFileError, match=rf"{name} must exist; got no such file"):
+    with pytest.raises(InputFileError, match=rf"{name}: no such file"):
         read_texts(tmp_path / name)
 
 
 @pytest.mark.parametrize("name", ["t.txt", "t.csv", "t.jsonl", "t.parquet"])
 def test_an_empty_file_is_refused(write, name):
-    with pytest.raises(InputFileError, match=rf"{name} must not be empty; got 0 bytes"):
+    with pytest.raises(InputFileError, match=rf"{name} is empty"):
         read_texts(write(name, b""))
 
 
@@ -304,9 +294,9 @@ def test_a_byte_order_mark_alone_is_no_text(write):
 
 
 def test_an_input_file_error_is_an_os_error_and_a_value_error(tmp_path):
-    with pytest.raises(OSError, match="must exist"):
+    with pytest.raises(OSError, match="no such file"):
         read_texts(tmp_path / "t.txt")
-    with pytest.raises(ValueError, match="must exist"):
+    with pytest.raises(ValueError, match="no such file"):
         read_texts(tmp_path / "t.txt")
 
 

@@ -36,7 +36,7 @@ def few_threads(quick_trainers):
 def transformer(texts, tmp_path_factory):
     """Folder of a tiny transformer, with dropout."""
     folder = tmp_path_factory.mktemp("transformer")
-    open_base(SCRATCH, texts).model.save_pretrained(str(folder), create_model_card=False)
+    open_base(SCRATCH, texts)[0].save_pretrained(str(folder), create_model_card=False)
     return folder
 
 
@@ -53,51 +53,51 @@ WORDS = [f"w{i} w{(7 * i + 3) % 40}" for i in range(40)]
 
 
 def kinds(base):
-    return [type(module).__name__ for module in base.model]
+    return [type(module).__name__ for module in base]
 
 
 def assert_same(base, model, texts):
-    np.testing.assert_allclose(base.model.encode(texts), model.encode(texts), atol=2e-6)
+    np.testing.assert_allclose(base.encode(texts), model.encode(texts), atol=2e-6)
 
 
 def test_scratch_gives_a_network_to_train(texts):
-    base = open_base(SCRATCH, texts, seed=3)
-    assert (base.kind, base.is_static, kinds(base)) == ("scratch", False, ["Transformer", "Pooling"])
-    assert base.facts["vocab_size"] == 300
-    assert base.facts["dim"] == 8
-    assert base.facts["n_parameters"] == sum(parameter.numel() for parameter in base.model.parameters())
-    assert base.facts["reference"] == "scratch:?layers=2&dim=8&heads=2&vocab=300&max_length=64&lowercase=true"
-    assert base.model.max_seq_length == 64
-    json.dumps(dict(base.facts))
+    base, facts = open_base(SCRATCH, texts, seed=3)
+    assert (facts["kind"], kinds(base)) == ("scratch", ["Transformer", "Pooling"])
+    assert facts["vocab_size"] == 300
+    assert facts["dim"] == 8
+    assert facts["n_parameters"] == sum(parameter.numel() for parameter in base.parameters())
+    assert facts["reference"] == "scratch:?layers=2&dim=8&heads=2&vocab=300&max_length=64&lowercase=true"
+    assert base.max_seq_length == 64
+    json.dumps(facts)
 
 
 def test_the_seed_makes_the_weights_and_leaves_the_random_numbers_alone(texts):
     torch.manual_seed(5)
     before = torch.random.get_rng_state()
-    first, again, other = (open_base(SCRATCH, texts, seed=seed).model.encode(["a man"]) for seed in (1, 1, 2))
+    first, again, other = (open_base(SCRATCH, texts, seed=seed)[0].encode(["a man"]) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert np.abs(first - other).max() > 0.01
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
 def test_every_weight_has_a_gradient_and_dropout_is_on_in_training(transformer):
-    base = open_base(f"hf:{transformer}")
-    assert all(parameter.requires_grad and parameter.dtype == torch.float32 for parameter in base.model.parameters())
-    features = base.model.preprocess(["a man is riding a horse"])
-    base.model.train()
-    first, second = (base.model(dict(features))["sentence_embedding"] for _ in range(2))
+    base = open_base(f"hf:{transformer}")[0]
+    assert all(parameter.requires_grad and parameter.dtype == torch.float32 for parameter in base.parameters())
+    features = base.preprocess(["a man is riding a horse"])
+    base.train()
+    first, second = (base(dict(features))["sentence_embedding"] for _ in range(2))
     assert not torch.equal(first, second)
-    base.model.eval()
-    first, second = (base.model(dict(features))["sentence_embedding"] for _ in range(2))
+    base.eval()
+    first, second = (base(dict(features))["sentence_embedding"] for _ in range(2))
     assert torch.equal(first, second)
 
 
 def test_a_base_shares_no_weight_with_the_model_on_disk(transformer, texts):
     model = isosent.load(f"hf:{transformer}")
     before = model.encode(texts[:3])
-    base = open_base(f"hf:{transformer}")
+    base = open_base(f"hf:{transformer}")[0]
     with torch.no_grad():
-        for parameter in base.model.parameters():
+        for parameter in base.parameters():
             parameter.add_(1)
     np.testing.assert_array_equal(isosent.load(f"hf:{transformer}").encode(texts[:3]), before)
 
@@ -105,38 +105,38 @@ def test_a_base_shares_no_weight_with_the_model_on_disk(transformer, texts):
 @pytest.mark.filterwarnings("ignore::isosent.errors.TruncationWarning")
 @pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
 def test_pooling_and_length_can_be_others(transformer, texts, pooling):
-    base = open_base(f"hf:{transformer}", pooling=pooling, max_length=12)
+    base, facts = open_base(f"hf:{transformer}", pooling=pooling, max_length=12)
     assert_same(base, isosent.load(f"hf:{transformer}?pooling={pooling}&max_length=12"), texts[:20])
-    assert (base.facts["options"]["pooling"], base.model.max_seq_length) == (pooling, 12)
+    assert (facts["options"]["pooling"], base.max_seq_length) == (pooling, 12)
 
 
 def test_scratch_takes_pooling_and_length_too(texts):
-    base = open_base(SCRATCH, texts, pooling="mean,max", max_length=12)
-    assert (base.facts["pooling"], base.facts["dim"], base.model.max_seq_length) == ("mean,max", 16, 12)
+    base, facts = open_base(SCRATCH, texts, pooling="mean,max", max_length=12)
+    assert (facts["pooling"], facts["dim"], base.max_seq_length) == ("mean,max", 16, 12)
 
 
 def test_layers_can_be_averaged_with_shares_that_stay(transformer, texts):
-    base = open_base(f"hf:{transformer}?layers=0.3*1,0.7*2")
+    base = open_base(f"hf:{transformer}?layers=0.3*1,0.7*2")[0]
     assert kinds(base) == ["Transformer", "WeightedLayerPooling", "Pooling"]
     assert_same(base, isosent.load(f"hf:{transformer}?layers=0.3*1,0.7*2"), texts[:20])
-    fixed = [name for name, parameter in base.model.named_parameters() if not parameter.requires_grad]
+    fixed = [name for name, parameter in base.named_parameters() if not parameter.requires_grad]
     assert fixed == ["1.layer_weights"]
 
 
 def test_the_map_of_a_saved_transformer_is_a_module_to_train(transformer, texts, tmp_path):
     model = isosent.load(f"hf:{transformer}").fitted(texts, transform=chain(Whitening(4), L2Normalize()))
     model.save(tmp_path / "model")
-    base = open_base(tmp_path / "model")
+    base, facts = open_base(tmp_path / "model")
     assert kinds(base) == ["Transformer", "Pooling", "Dense", "Normalize"]
-    assert all(parameter.requires_grad for parameter in base.model.parameters())
-    assert len(base.facts["fits"]) == 1
-    np.testing.assert_allclose(base.model.encode(texts[:20]), model.encode(texts[:20]), atol=1e-4)
+    assert all(parameter.requires_grad for parameter in base.parameters())
+    assert len(facts["fits"]) == 1
+    np.testing.assert_allclose(base.encode(texts[:20]), model.encode(texts[:20]), atol=1e-4)
 
 
 def test_wordllama_is_a_table_of_token_vectors(wordllama, texts):
-    base = open_base("wordllama")
-    assert (base.kind, base.is_static, kinds(base)) == ("static", True, ["StaticEmbedding"])
-    assert base.facts["n_parameters"] == 32_000 * 256
+    base, facts = open_base("wordllama")
+    assert (facts["kind"], kinds(base)) == ("static", ["StaticEmbedding"])
+    assert facts["n_parameters"] == 32_000 * 256
     assert_same(base, wordllama, texts[:20])
 
 
@@ -144,16 +144,16 @@ def test_wordllama_is_a_table_of_token_vectors(wordllama, texts):
 def test_the_map_of_a_saved_static_model_is_folded_into_its_vectors(glove, tmp_path, postprocessing):
     model = isosent.load(f"words:{glove}").fitted(WORDS, transform=chain(Whitening(3), *postprocessing))
     model.save(tmp_path / "model")
-    base = open_base(str(tmp_path / "model"))
+    base, facts = open_base(str(tmp_path / "model"))
     assert kinds(base) == ["StaticEmbedding", *(["Normalize"] if postprocessing else [])]
-    assert base.facts["n_parameters"] == 40 * 3
+    assert facts["n_parameters"] == 40 * 3
     assert_same(base, model, [*WORDS, "w1 nothing w2", ""])
 
 
 def test_weights_of_words_that_are_known_come_along(glove, tmp_path):
     model = isosent.load(f"words:{glove}?weighting=sif").fitted(WORDS, transform=None)
     model.save(tmp_path / "model")
-    assert_same(open_base(tmp_path / "model"), model, WORDS)
+    assert_same(open_base(tmp_path / "model")[0], model, WORDS)
 
 
 @pytest.mark.parametrize(
@@ -188,11 +188,11 @@ def model2vec(folder, *, normalize):
 @pytest.mark.filterwarnings("ignore::isosent.errors.TruncationWarning")
 def test_a_model2vec_folder_keeps_its_scaling_and_its_limit(tmp_path):
     folder = model2vec(tmp_path / "static", normalize=True)
-    base = open_base(f"static:{folder}")
+    base = open_base(f"static:{folder}")[0]
     assert kinds(base) == ["StaticEmbedding", "Normalize"]
     texts = ["w1 w2 other w3", " ".join(f"w{i}" for i in range(10))]
     assert_same(base, isosent.load(f"static:{folder}"), texts)
-    with saving_trained(base.model, tmp_path / "trained"):
+    with saving_trained(base, tmp_path / "trained"):
         pass
     assert_same(base, isosent.load(tmp_path / "trained"), texts)
     assert isosent.load(f"static:{tmp_path / 'trained' / 'encoder'}").encoder.options["max_length"] == "5"
@@ -274,10 +274,10 @@ def test_a_folder_of_sentence_transformers_keeps_its_modules(transformer, texts,
     parts = [modules.Transformer(str(transformer)), modules.Pooling(8), modules.Dense(8, 4), modules.Normalize()]
     model = SentenceTransformer(modules=parts, device="cpu", prompts={"query": "ask: ", "document": ""})
     model.save_pretrained(str(tmp_path / "whole"), create_model_card=False)
-    base = open_base(f"hf:{tmp_path / 'whole'}")
+    base = open_base(f"hf:{tmp_path / 'whole'}")[0]
     assert kinds(base) == ["Transformer", "Pooling", "Dense", "Normalize"]
-    assert base.model.prompts["query"] == "ask: "
-    np.testing.assert_allclose(base.model.encode(texts[:9]), model.encode(texts[:9]), atol=1e-6)
+    assert base.prompts["query"] == "ask: "
+    np.testing.assert_allclose(base.encode(texts[:9]), model.encode(texts[:9]), atol=1e-6)
 
 
 KOREAN = ["한국어 문장을 나눕니다.", "고양이가 나무 위에 앉아 있다.", "문장 두 개를 비교한다."] * 3

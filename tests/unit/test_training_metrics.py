@@ -141,7 +141,7 @@ def test_a_bit_that_was_flipped_is_found(tmp_path):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(InputFileError, match="must exist"):
+    with pytest.raises(InputFileError, match="no such file"):
         read_metrics(tmp_path / "none.jsonl")
 
 

@@ -15,7 +15,7 @@ from tokenizers.models import WordLevel  # noqa: E402
 from tokenizers.pre_tokenizers import Whitespace  # noqa: E402
 
 from isosent.errors import InputError  # noqa: E402
-from isosent.numeric import isotropy  # noqa: E402
+from isosent.numeric import spectrum  # noqa: E402
 from isosent.training.objectives import (  # noqa: E402
     REGULARIZATIONS,
     make_loss,
@@ -343,7 +343,7 @@ def test_uniformity_is_that_of_the_inspection():
     embeddings = rows(12, 5)
     unit = torch.nn.functional.normalize(embeddings).numpy()
     cosines = (unit @ unit.T)[~np.eye(12, dtype=bool)]
-    assert uniformity(embeddings).item() == pytest.approx(isotropy.uniformity(cosines), abs=1e-12)
+    assert uniformity(embeddings).item() == pytest.approx(spectrum.uniformity(cosines), abs=1e-12)
 
 
 def test_uniformity_is_that_of_the_paper():

@@ -255,10 +255,10 @@ def test_an_older_checkpoint_is_whole_or_gone(tmp_path, monkeypatch):
 
 def test_the_head_of_the_softmax_is_trained_and_kept_in_checkpoints(tmp_path):
     own = job(tmp_path / "a")
-    base = open_base(BASE, own.examples.texts())
-    loss = make_loss(base.model, own.settings, n_classes=3)
+    base, facts = open_base(BASE, own.examples.texts())
+    loss = make_loss(base, own.settings, n_classes=3)
     (tmp_path / "run").mkdir()
-    trained = make_trainer(own, base, loss, make_arguments(own, base, tmp_path / "run"), StepRecorder())
+    trained = make_trainer(own, base, loss, make_arguments(own, facts["kind"], tmp_path / "run"), StepRecorder())
     heads = {name: tensor.clone() for name, tensor in trained.weights().items() if name.startswith("loss.")}
     trained.train()
     assert heads
@@ -323,7 +323,7 @@ def test_every_objective_trains(tmp_path, objective):
     settings = replace(SETTINGS, objective=objective)
     data = Examples(columns, objective)
     train(TrainingJob(BASE, data, tmp_path / "a", settings))
-    before = open_base(BASE, data.texts()).model.encode(sentences(10, 9))
+    before = open_base(BASE, data.texts())[0].encode(sentences(10, 9))
     assert np.abs(weights(tmp_path / "a") - before).max() > 0.01
     record = json.loads((tmp_path / "a" / "training.json").read_text())
     assert record["objective"] == objective
@@ -508,11 +508,11 @@ def test_a_running_training_is_not_resumed_by_another(resumable):
 
 def test_tied_weights_are_kept_once(tmp_path):
     own = job(tmp_path / "a")
-    base = open_base(BASE, own.examples.texts())
-    base.model[0].again = next(module for module in base.model.modules() if type(module).__name__ == "Embedding")
-    loss = make_loss(base.model, own.settings, n_classes=3)
+    base, facts = open_base(BASE, own.examples.texts())
+    base[0].again = next(module for module in base.modules() if type(module).__name__ == "Embedding")
+    loss = make_loss(base, own.settings, n_classes=3)
     (tmp_path / "run").mkdir()
-    trained = make_trainer(own, base, loss, make_arguments(own, base, tmp_path / "run"), StepRecorder())
+    trained = make_trainer(own, base, loss, make_arguments(own, facts["kind"], tmp_path / "run"), StepRecorder())
     tied = {name for name in trained.model.state_dict() if ".again." in name}
     assert tied
     assert not [name for name in trained.weights() if name.removeprefix("model.") in tied]

@@ -50,7 +50,7 @@ def trained(texts, tmp_path_factory):
     rows = np.random.default_rng(1).normal(size=(len(words), 6)).round(3) + 1
     path.write_text("".join(f"{word} {' '.join(map(str, row))}\n" for word, row in zip(words, rows, strict=True)))
     references = {"transformer": SCRATCH, "static": f"words:{path}"}
-    return {kind: train_a_step(open_base(name, texts).model, texts) for kind, name in references.items()}
+    return {kind: train_a_step(open_base(name, texts)[0], texts) for kind, name in references.items()}
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def test_a_trained_folder_is_a_base(saved, texts):
 
 def test_a_map_goes_on_being_trained_inside_of_the_encoder(saved, texts, tmp_path):
     folder, _ = saved("transformer", "mapped")
-    model = train_a_step(open_base(folder).model, texts)
+    model = train_a_step(open_base(folder)[0], texts)
     again = save_trained(model, tmp_path / "again")
     assert files(tmp_path / "again" / "encoder")[:3] == ["1_Pooling", "2_Dense", "3_Normalize"]
     assert (again.dim, again.linear_map) == (4, None)

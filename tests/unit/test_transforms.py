@@ -119,6 +119,17 @@ def test_eps_is_added_to_the_variances(rows):
     np.testing.assert_allclose(variances, values / (values + 0.5))
 
 
+def test_uncentered_principal_components_are_singular_vectors_and_keep_all_cosines(rows):
+    moved = rows + 3.0
+    found = PrincipalComponents(center=False).fit(moved)
+    np.testing.assert_allclose(found.explained_variance_, np.linalg.svd(moved, compute_uv=False) ** 2 / len(moved))
+    np.testing.assert_allclose(cosine_matrix(*[found.transform(moved)] * 2), cosine_matrix(moved, moved), atol=1e-9)
+    assert np.abs(cosine_matrix(*[PrincipalComponents().fit_transform(moved)] * 2)).mean() < 0.5
+    parts = PrincipalComponents(2, center=False).partial_fit(moved[:100]).partial_fit(moved[100:])
+    whole = PrincipalComponents(2, center=False).fit(moved)
+    np.testing.assert_allclose(parts.linear_map_.weight, whole.linear_map_.weight, atol=1e-9)
+
+
 def test_without_centring_the_second_moment_is_whitened(rows):
     found = Whitening(center=False).fit_transform(rows)
     np.testing.assert_allclose(found.T @ found / len(found), np.eye(6), atol=1e-9)

@@ -168,8 +168,8 @@ def test_a_repeated_word_is_told_of_once(text, cache):
 
 def test_a_fasttext_model_keeps_its_subwords_in_the_cache(cache):
     cached, read = read_word_vectors([FASTTEXT]), read_word_vectors([FASTTEXT], cache=False)
-    assert lies_in_a_file(cached.subwords.tables[0].vectors)
-    np.testing.assert_array_equal(cached.subwords.vectors(["foxes"]), read.subwords.vectors(["foxes"]))
+    assert lies_in_a_file(cached.tables[0].vectors)
+    np.testing.assert_array_equal(cached.vectors_of_unknown(["foxes"]), read.vectors_of_unknown(["foxes"]))
     assert_same(cached, read)
 
 
@@ -191,10 +191,10 @@ def test_a_converted_file_is_read_as_any_other(text, tmp_path):
 def test_smaller_numbers_of_release_0_1_0_are_read_as_float32(dtype, tolerance):
     """`isosent words convert fasttext_tiny.bin --dtype DTYPE` of that release wrote the files."""
     words, exact = read_word_vectors([GOLDEN / f"words_{dtype}_0.1.0.safetensors"]), read_word_vectors([FASTTEXT])
-    assert words.vectors.dtype == words.subwords.tables[0].vectors.dtype == np.float32
+    assert words.vectors.dtype == words.tables[0].vectors.dtype == np.float32
     np.testing.assert_allclose(words.vectors, exact.vectors, atol=tolerance)
     np.testing.assert_allclose(
-        words.subwords.vectors(["foxes", "a"]), exact.subwords.vectors(["foxes", "a"]), atol=tolerance
+        words.vectors_of_unknown(["foxes", "a"]), exact.vectors_of_unknown(["foxes", "a"]), atol=tolerance
     )
 
 
@@ -208,8 +208,8 @@ def test_several_files_are_converted_into_one(text, tmp_path):
     words = convert_word_vectors([text, FASTTEXT], tmp_path / "out.safetensors", vocabulary=["w1", "fox"])
     assert_same(words, read_word_vectors([text, FASTTEXT], vocabulary=["w1", "fox"]))
     np.testing.assert_array_equal(
-        words.subwords.vectors(["foxes"])[0],
-        [*np.zeros(5), *read_word_vectors([FASTTEXT]).subwords.vectors(["foxes"])[0]],
+        words.vectors_of_unknown(["foxes"])[0],
+        [*np.zeros(5), *read_word_vectors([FASTTEXT]).vectors_of_unknown(["foxes"])[0]],
     )
 
 

@@ -368,12 +368,14 @@ def test_a_format_without_names_takes_no_column(tmp_path, name):
 
 def test_an_unknown_ending_is_refused(tmp_path):
     (tmp_path / "v.npz").write_bytes(b"PK")
-    with pytest.raises(InputError, match=r"must end in \.npy, \.fvecs, \.bvecs, \.safetensors, \.parquet; got \.npz"):
+    with pytest.raises(
+        InputError, match=r"must end in \.npy, \.fvecs, \.bvecs, \.safetensors, \.parquet, \.json, \.jsonl; got \.npz"
+    ):
         open_vectors(tmp_path / "v.npz")
 
 
 def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(InputFileError, match=r"must exist; got no such file"):
+    with pytest.raises(InputFileError, match=r"no such file"):
         open_vectors(tmp_path / "v.npy")
 
 
@@ -534,3 +536,48 @@ def test_identity_follows_the_content_and_not_the_name(tmp_path):
     rows[30, 1] += 1
     np.save(tmp_path / "w.npy", rows)
     assert open_vectors(tmp_path / "w.npy").identity != before
+
+
+@pytest.mark.parametrize("chunk", [7, 1 << 20])
+@pytest.mark.parametrize("name", ["v.json", "v.jsonl"])
+def test_lists_in_json_are_vectors(tmp_path, monkeypatch, name, chunk):
+    monkeypatch.setattr(vector_source, "_JSON_CHUNK", chunk)
+    rows = [[float(number) for number in row] for row in ROWS]
+    text = json.dumps(rows, indent=1) if name == "v.json" else "\n".join(map(json.dumps, rows)) + "\n\n"
+    (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.encode())
+    source = open_vectors(tmp_path / name)
+    assert holds_vectors(tmp_path / name)
+    assert (source.n_rows, source.dim, source.dtype) == (N_ROWS, DIM, "float32")
+    np.testing.assert_array_equal(read(tmp_path / name), ROWS)
+    np.testing.assert_array_equal(next(source.part(20, 9).blocks(3)), ROWS[23:29])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("v.json", "[[1, 2], [3, 4]", "truncated"),
+        ("v.json", "[[1, 2], [3, ", "truncated"),
+        ("v.json", "[[1, 2],, [3, 4]]", "row 1, counted from 0"),
+        ("v.json", "[[1, 2], [3, 4]] []", "row 2"),
+        ("v.json", "[[1, 2], [3]]", "got 1 in row 1"),
+        ("v.json", '[[1, 2], ["a", 4]]', "row 1"),
+        ("v.json", "[[1, 2], [[3, 4]]]", "truncated"),
+        ("v.json", "[[1, NaN]]", "row 0"),
+        ("v.json", "[[]]", "dim at least 1"),
+        ("v.json", "[]", "row 0"),
+        ("v.jsonl", "[1, 2] [3, 4]\n", "row 1"),
+        ("v.jsonl", "[1, 2]\n[3, 4\n", "truncated"),
+        ("v.jsonl", "[1, 2]\n{}\n", "truncated"),
+    ],
+)
+def test_lists_that_are_no_vectors_are_refused_with_their_row(tmp_path, name, text, words):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(FileFormatError, match=words):
+        read(tmp_path / name)
+
+
+def test_objects_in_json_are_texts(tmp_path):
+    (tmp_path / "t.json").write_text('[{"text": "a"}]')
+    (tmp_path / "t.jsonl").write_text('{"text": "a"}\n')
+    assert not holds_vectors(tmp_path / "t.json")
+    assert not holds_vectors(tmp_path / "t.jsonl")

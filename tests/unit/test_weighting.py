@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
-from tampering import replace_part, rewrite
+from tampering import refuses, replace_part, rewrite
 from tokenizers import Tokenizer
 
 import isosent
@@ -436,11 +436,6 @@ def corpus_file(folder):
     return path
 
 
-def refuses(folder, words):
-    with pytest.raises(ModelFolderError, match=words):
-        isosent.load(folder)
-
-
 def files(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -594,7 +589,7 @@ def test_words_that_were_moved_are_named_with_their_files(fit, words_file, tmp_p
     model.save(tmp_path / "model")
     (tmp_path / "there").mkdir()
     words, stop = (path.rename(tmp_path / "there" / path.name) for path in (words_file, tmp_path / "stop.txt"))
-    refuses(tmp_path / "model", r"could not be loaded: .* must exist")
+    refuses(tmp_path / "model", r"could not be loaded: .*: no such file")
     loaded = isosent.load(f"{tmp_path / 'model'}?encoder=words:{words}?stop_words={stop}")
     np.testing.assert_array_equal(loaded.encode(TEXTS), model.encode(TEXTS))
 
@@ -606,7 +601,7 @@ def test_frequencies_that_were_moved_are_named(words_file, tmp_path):
     model.save(tmp_path / "model")
     (tmp_path / "there").mkdir()
     moved = counts.rename(tmp_path / "there" / "counts.txt")
-    refuses(tmp_path / "model", r"counts\.txt must exist")
+    refuses(tmp_path / "model", r"counts\.txt: no such file")
     loaded = isosent.load(f"{tmp_path / 'model'}?encoder=words:{words_file}?frequencies={moved}")
     np.testing.assert_array_equal(loaded.encode(TEXTS), model.encode(TEXTS))
     moved.write_text("w0 1\nw1 7\n")

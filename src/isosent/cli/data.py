@@ -48,7 +48,7 @@ def list_sets() -> None:
 @click.argument("names", nargs=-1, required=True)
 @click.option("--output", "-o", type=_PATH, metavar="DIR", required=True, help="Folder for the data.")
 @click.option(
-    *("--from", "mirror"), type=_PATH, metavar="FOLDER", help="Copy REPOSITORY/FILE from a folder instead of the hub."
+    "--from", "mirror", type=_PATH, metavar="FOLDER", help="Copy REPOSITORY/FILE from a folder instead of the hub."
 )
 def get(names: tuple[str, ...], output: Path, mirror: Path | None) -> None:
     """Download the data sets NAMES from the Hugging Face hub, and lay them out for "isosent evaluate".
@@ -120,4 +120,4 @@ def info(file: str) -> None:
 
 
 def _subwords(vectors: WordVectors) -> str:
-    return "none" if vectors.subwords is None else "yes"
+    return "yes" if vectors.tables else "none"

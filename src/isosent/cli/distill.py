@@ -4,9 +4,8 @@ from pathlib import Path
 
 import click
 
-from isosent.cli.options import PATH, column_option, open_model
+from isosent.cli.options import PATH, column_option, open_model, worker_options
 from isosent.cli.printing import say, show
-from isosent.cli.workers import worker_options
 from isosent.jobs.shards import Engine
 from isosent.pages.progress import progress_bar
 from isosent.training.distill import distill_files
@@ -45,7 +44,9 @@ def distill(
     loaded = open_model(model)
     settings = {} if dims is None else {"n_components": parse_option(dims)}
     result = distill_files(
-        *(inputs, output, loaded),
+        inputs,
+        output,
+        loaded,
         reference=model,
         vectors=vectors,
         column=column,

@@ -6,9 +6,8 @@ from pathlib import Path, PurePath
 
 import click
 
-from isosent.cli.options import PATH, Command, column_option, model_options, open_model
+from isosent.cli.options import PATH, Command, column_option, model_options, open_model, worker_options
 from isosent.cli.printing import say, show, show_tokens
-from isosent.cli.workers import worker_options
 from isosent.encoders.base import EncodingStats
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
@@ -19,7 +18,14 @@ from isosent.io.vector_source import DTYPES
 from isosent.io.vectors import VECTOR_ENDINGS, check_vector_file, open_vectors
 from isosent.jobs.encode import encode_file
 from isosent.jobs.shards import Engine, encode_folder, how_resumed, transform_folder
-from isosent.jobs.vectors import check_moments_file, open_vector_files, sum_of_files, transform_file, write_moments
+from isosent.jobs.vectors import (
+    CODES,
+    check_moments_file,
+    open_vector_files,
+    sum_of_files,
+    transform_file,
+    write_moments,
+)
 from isosent.loading import read_record
 from isosent.model import Role, SentenceEncoder
 from isosent.pages.progress import progress_bar
@@ -27,7 +33,7 @@ from isosent.pages.progress import progress_bar
 dtype_option = click.option("--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Number type of the output.")
 vector_column_option = click.option("--column", metavar="NAME", help="Column or tensor with the vectors.")
 _format_option = click.option(
-    *("--format", "file_format"), metavar="|".join(SHARD_FORMATS), help="Folder: file format.  [default: npy]"
+    "--format", "file_format", metavar="|".join(SHARD_FORMATS), help="Folder: file format.  [default: npy]"
 )
 shard_size_option = click.option(
     "--shard-size", type=int, metavar="N", help=f"Folder: rows of a file.  [default: {SHARD_SIZE}]"
@@ -84,7 +90,9 @@ def encode(
     loaded = open_model(model)
     with progress_bar("encoding") as bar:
         index = encode_folder(
-            *(loaded, paths, output),
+            loaded,
+            paths,
+            output,
             column=column,
             sharding=sharding,
             role=role,
@@ -100,8 +108,8 @@ def _encode_file(model: str | None, path: str, output: str, column: str | None, 
     with open_texts(path, column=column) as source:
         loaded = open_model(model)
         with progress_bar("encoding") as bar:
-            encoded = encode_file(loaded, source, output, dtype=dtype, role=role, progress=bar(source.n_texts))
-    _show_encoded(output, loaded, encoded.encoding_stats, f"{encoded.dim} {dtype}")
+            dim, stats = encode_file(loaded, source, output, dtype=dtype, role=role, progress=bar(source.n_texts))
+    _show_encoded(output, loaded, stats, f"{dim} {dtype}")
 
 
 def _show_encoded(output: str, model: SentenceEncoder, stats: EncodingStats, shape: str) -> None:
@@ -141,7 +149,12 @@ def _sharding(
 @click.option("--output", "-o", metavar="OUT", required=True, help="A .npy, .fvecs or .parquet file, or a folder.")
 @vector_column_option
 @click.option("--queries", is_flag=True, help="They are vectors of queries, if the model treats them differently.")
-@dtype_option
+@click.option(
+    "--dtype",
+    type=click.Choice([*DTYPES, *CODES]),
+    default=DTYPES[0],
+    help="Number type of the output, or codes of a calibrated model: int8, bits.",
+)
 @shard_options
 @worker_options
 def transform(
@@ -160,16 +173,23 @@ def transform(
     The vectors must come from the encoder that the model was fitted on; the encoder itself is not loaded. Files may be
     larger than memory. A zero row stays zero. From .parquet to .parquet, the other columns are kept.
 
+    With --dtype int8 or bits, an .npy file gets a byte or a bit per dimension, of vectors scaled to length 1, after
+    "isosent calibrate VECTORS -m MODEL". Python reads them back: model.quantization.decode(numpy.load(OUT), "int8").
+
     VECTORS and OUT may be folders, as for "isosent encode".
     """
     paths = input_paths(vectors, VECTOR_ENDINGS)
-    sharding = _sharding(output, paths, dtype, file_format, shard_size, engine)
+    sharding = _sharding(output, paths, "float32" if dtype in CODES else dtype, file_format, shard_size, engine)
+    if sharding is not None and dtype in CODES:
+        raise InputError(f"transform: --dtype {dtype} is for one .npy file; {output} is a folder.")
     source = None if sharding else open_vectors(paths[0], column=column)
     record = read_record(model)
     if source is None:
         with progress_bar("transforming", "vectors") as bar:
             index = transform_folder(
-                *(record, paths, output),
+                record,
+                paths,
+                output,
                 column=column,
                 sharding=sharding,
                 queries=queries,
@@ -183,9 +203,7 @@ def transform(
         return
     with progress_bar("transforming", "vectors") as bar:
         n_zero_rows = transform_file(source, record, output, dtype=dtype, queries=queries, progress=bar(source.n_rows))
-    linear_map = record.postprocessing.linear_map
-    dim = source.dim if linear_map is None else linear_map.n_components
-    show(f"{output}: {source.n_rows} x {dim} {dtype}; zero rows: {n_zero_rows}")
+    show(f"{output}: {source.n_rows} x {record.dim} {dtype}; zero rows: {n_zero_rows}")
 
 
 @click.command()

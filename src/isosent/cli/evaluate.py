@@ -1,4 +1,9 @@
-"""The commands ``evaluate``, ``compare``, ``report`` and ``overlap``."""
+"""The commands ``evaluate``, ``compare``, ``report`` and ``overlap``.
+
+`evaluate` reads options and calls `evaluation.run`; `_table` prints one transform, `_variants_table` several side by
+side. `compare` prints the test of each task of two result files, `report` writes the page of many, and `overlap` counts
+evaluation texts in a corpus, which `overlap_table` prints; the command ``train`` prints with it too.
+"""
 
 import json
 import math
@@ -59,7 +64,8 @@ resamples_option = click.option(
 @click.command()
 @click.argument("tasks", nargs=-1, required=True)
 @click.option(
-    *("--data", "data"),
+    "--data",
+    "data",
     metavar="DIR|FILE",
     required=True,
     type=PATH,
@@ -120,7 +126,9 @@ def evaluate(
     ]
     with progress_bar("encoding") as bar:
         result = evaluate_model(
-            *(loaded, data, [name for argument in tasks for name in argument.split(",")]),
+            loaded,
+            data,
+            [name for argument in tasks for name in argument.split(",")],
             transform=transforms,
             fit_on=fit_on or TARGET,
             sickr=sickr,

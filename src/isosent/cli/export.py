@@ -20,7 +20,8 @@ from isosent.pages.progress import progress_bar
 @click.argument("model")
 @click.option("--to", "target", type=click.Choice(list(TARGETS)), required=True, help="Format.")
 @click.option(
-    *("--output", "-o"),
+    "--output",
+    "-o",
     type=PATH,
     metavar="OUT",
     required=True,

@@ -8,7 +8,15 @@ from typing import Any
 import click
 
 from isosent.cli.encode import checkpoint_option, shard_size_option
-from isosent.cli.options import PATH, details_option, json_option, model_options, transform_options
+from isosent.cli.options import (
+    PATH,
+    details_option,
+    json_option,
+    model_options,
+    transform_options,
+    vector_texts_option,
+    worker_options,
+)
 from isosent.cli.printing import (
     change_table,
     choice_table,
@@ -18,25 +26,25 @@ from isosent.cli.printing import (
     show_tokens,
     write_output,
 )
-from isosent.cli.workers import worker_options
 from isosent.demo import DEMO_COMPONENTS, run_demo
 from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.encoders.reference import DEFAULT_REFERENCE
-from isosent.jobs.fit import FitResult, fit_files
+from isosent.errors import InputError
+from isosent.jobs.fit import FitResult, Goal, fit_files
 from isosent.jobs.inspect import groups_warning
 from isosent.jobs.shards import Engine
 from isosent.loading import read_record
 from isosent.pages.progress import progress_bar
 from isosent.persistence import check_model_folder
+from isosent.report.inspect_page import sizes_table
 from isosent.transforms.base import resolve_transform
 
 
 @click.command()
-@click.option("--output", "-o", type=PATH, metavar="FOLDER", help="Keep the model here.")
-def demo(output: Path | None) -> None:
+def demo() -> None:
     """Encode a bundled sample, shorten its vectors, save and reload, offline, and show what changed. Takes seconds."""
     with tempfile.TemporaryDirectory() as temporary:
-        report = run_demo(output or Path(temporary) / "model")
+        report = run_demo(Path(temporary) / "model")
     before, after = report.before, report.after
     title = f"wordllama, {report.n_texts} sentences, --dims {DEMO_COMPONENTS}"
     table = change_table(before.space, after.space, title)
@@ -51,8 +59,7 @@ def demo(output: Path | None) -> None:
     show(f"Full whitening (strength 1) to the same dimensions finds {report.n_found_at_full_strength} paraphrases.")
     identical = "bit-identical vectors" if report.reloaded_identical else "DIFFERENT vectors"
     show(f"Saved and loaded: {identical}. {report.elapsed_s:.1f} s in total.")
-    if output:
-        show(f"The model is in {output}. Use it: isosent encode TEXTS -m {output} -o vectors.npy")
+    show("Do the same with your texts: isosent fit TEXTS -o my-model")
 
 
 @click.command()
@@ -62,8 +69,22 @@ def demo(output: Path | None) -> None:
 @click.option("--output", "-o", type=PATH, metavar="FOLDER", required=True, help="Model folder to write.")
 @click.option("--column", metavar="NAME", help="Column of a table with the texts or the vectors.")
 @click.option("--queries", metavar="FILE", help="Queries like those to come, if they differ from the documents.")
+@vector_texts_option
 @click.option("--space", metavar="NAME", help="Vectors: what made them, such as text-embedding-3-small.")
 @checkpoint_option
+@click.option(
+    "--bytes",
+    "n_bytes",
+    type=click.FloatRange(1),
+    metavar="N",
+    help="Keep the most neighbors within N bytes of memory a vector.",
+)
+@click.option(
+    "--loss",
+    type=click.FloatRange(0, 1, max_open=True),
+    metavar="SHARE",
+    help="Take the least memory that loses at most this share of the neighbors, as 0.01.",
+)
 @details_option
 @shard_size_option
 @worker_options
@@ -75,31 +96,46 @@ def fit(
     output: Path,
     column: str | None,
     queries: str | None,
+    texts: str | None,
     space: str | None,
     checkpoint: Path | None,
+    n_bytes: float | None,
+    loss: float | None,
     details: bool,
     shard_size: int | None,
     engine: Engine | None,
 ) -> None:
     """Fit a transform on texts or vectors, without labels, and save the model.
 
-    INPUTS are files of texts (- for standard input), of vectors (.npy, .fvecs, .bvecs, .safetensors, .parquet), or of
-    moments (see "isosent moments"), or the URL of a proxy that learns (see "isosent proxy"). Use texts like those you
-    will compare, more of them than dimensions.
+    INPUTS are files of texts (- for standard input), of vectors (.npy, .fvecs, .bvecs, .safetensors, .parquet, lists in
+    .json or .jsonl), or of moments (see "isosent moments"), or the URL of a proxy that learns (see "isosent proxy").
+    Use texts like those you will compare, more of them than dimensions.
 
     The default, --transform auto, chooses a strength of whitening or no transform; with --dims, the strength for that
-    width. It needs texts: for vectors, it keeps the principal components. A weighting that learns from texts
-    (sif, usif, p_mean, gem) is fitted first. A model of vectors is used with "isosent transform".
+    width. It needs texts: name those of vectors with --texts, or it keeps the principal components. A weighting that
+    learns from texts (sif, usif, p_mean, gem) is fitted first. A model of vectors is used with "isosent transform".
+    With --transform none, it leaves vectors as they are: for int8 codes and bits, and to see drift.
+
+    With --bytes or --loss, dimensions and dtype are chosen by measuring how many of the nearest neighbors are kept. The
+    model holds both, and "isosent index -m FOLDER" stores vectors so.
     """
     check_model_folder(output)
+    if None not in (n_bytes, loss):
+        raise InputError("fit: --bytes and --loss both set the size. Leave one out.")
     result = fit_files(
-        *(inputs, output, model, resolve_transform(transform, settings)),
+        inputs,
+        output,
+        model,
+        resolve_transform(transform, settings),
         column=column,
         queries=queries,
+        texts=texts,
         space=space,
         checkpoint=checkpoint,
         engine=engine,
         shard_size=shard_size,
+        goal=None if n_bytes is loss is None else Goal(n_bytes, loss),
+        codecs=details,
         bars=progress_bar,
         say=say,
     )
@@ -110,7 +146,9 @@ def fit(
 
 def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:
     record = result.record
-    if record is not None and record.choice:
+    if result.sizes is not None and result.size is not None:
+        _show_size(result, details=details)
+    elif record is not None and record.choice:
         if details and record.choice["candidates"]:
             show(choice_table(record.choice))
         show(record.choice["reason"])
@@ -133,6 +171,27 @@ def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:
     show_tokens(result.n_tokens, result.n_unknown, result.model.encoder.languages)
 
 
+def _show_size(result: FitResult, *, details: bool) -> None:
+    """The front, the size that was chosen, and whose neighbors were counted."""
+    measured, size = result.sizes, result.size
+    assert measured is not None
+    assert size is not None
+    choices = [fit.choice for fit in result.model.fits if fit.choice]
+    if choices:
+        show(choices[-1]["reason"])
+    show(sizes_table(measured, chosen=size, details=details))
+    if result.original_recall is None:
+        show("Neighbors are those of the original vectors.")
+    else:
+        show(
+            "Two goals differ here: the transform ranks texts better than the original vectors do, and so changes who "
+            "is near. Neighbors are those of the transformed vectors; of the original neighbors, "
+            f"{result.original_recall:.3f} are kept. To keep these, leave the transform out: --transform "
+            "principal_components?center=false"
+        )
+    show(measured.sentence(size))
+
+
 @click.command()
 @click.argument("model")
 @json_option
@@ -151,7 +210,14 @@ def info(model: str, json_output: Path | None) -> None:
         for each in steps:
             settings = {name: value for name, value in each.items() if name != "transform"}
             calls.append(f"{each.get('transform')}({_plain(settings) if settings else ''})")
-        lines.append((f"fit {step}", "none, chosen by auto" if record["transform"] == "none" else calls[0]))
+        lines.append(
+            (
+                f"fit {step}",
+                ("none, chosen by auto" if record.get("choice") else "none")
+                if record["transform"] == "none"
+                else calls[0],
+            )
+        )
         lines += [("", f"then {call}") for call in calls[1:]]
         lines.append(("", f"on {record['n_texts']} {unit} of {record['source']}, {record['fitted_at']}"))
         counted = "zero rows left out" if unit == "vectors" else "texts without a vector"

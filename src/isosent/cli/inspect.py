@@ -10,12 +10,12 @@ from isosent.cli.encode import vector_column_option
 from isosent.cli.options import (
     PATH,
     column_option,
-    columns_option,
     details_option,
     json_option,
     model_options,
     open_model,
     split_names,
+    vector_texts_option,
 )
 from isosent.cli.printing import check_output, show, write_output
 from isosent.encoders.reference import DEFAULT_REFERENCE
@@ -25,7 +25,7 @@ from isosent.io.json import without_nan
 from isosent.io.tables import read_numbers
 from isosent.io.texts import read_texts
 from isosent.io.vectors import holds_vectors, open_vectors
-from isosent.jobs.calibrate import MOST_TEXTS, calibrated_on_pairs, calibrated_on_texts
+from isosent.jobs.calibrate import MOST_TEXTS, calibrated_on_pairs, calibrated_on_texts, calibrated_on_vectors
 from isosent.jobs.inspect import Inspection, inspect_moments, inspect_texts, inspect_vectors
 from isosent.jobs.vectors import drift_of_files, fetch_moments, holds_moments, is_url, read_moments
 from isosent.numeric.drift import LEVEL, Drift
@@ -33,12 +33,14 @@ from isosent.pages.progress import progress_bar
 from isosent.pages.tables import make_table
 from isosent.persistence import check_model_folder
 from isosent.report.inspect_page import html_page, inspection_tables
+from isosent.transforms.base import NO_TRANSFORM
 
 
 @click.command()
 @click.argument("source", metavar="TEXTS|VECTORS|MOMENTS|URL")
 @model_options
 @column_option
+@vector_texts_option
 @json_option
 @click.option("--html", type=PATH, metavar="FILE", help="Also write a page with figures.")
 @details_option
@@ -46,32 +48,37 @@ def inspect(
     source: str,
     model: str | None,
     column: str | None,
+    texts: str | None,
     json_output: Path | None,
     html: Path | None,
     details: bool,
 ) -> None:
     """Is whitening worth it? Print statistics of the vectors and a recommendation.
 
-    The input is a file of texts, or a file of vectors (.npy, .fvecs, .bvecs, .safetensors, .parquet). Counts unusable
-    rows, measures how the vectors fill their space, and says what "isosent fit" would choose. For vectors, it measures
-    how many neighbors are kept with fewer dimensions. Of moments, or of a proxy that learns, it shows what whitening
-    would do.
+    The input is a file of texts, or a file of vectors (.npy, .fvecs, .bvecs, .safetensors, .parquet, lists in .json or
+    .jsonl). Counts unusable rows, measures how the vectors fill their space, and says what "isosent fit" would choose:
+    for vectors, name their texts with --texts. It measures how many neighbors are kept in fewer bytes: with fewer
+    dimensions and other dtypes. Of moments, or of a proxy that learns, it shows what whitening would do.
     """
     if is_url(source) or (source != STANDARD_INPUT and holds_moments(source)):
-        if html is not None:
-            raise InputError("inspect: --html needs texts or vectors; got moments.")
+        if html is not None or texts is not None:
+            raise InputError("inspect: --html and --texts need vectors; got moments.")
         check_output(json_output, reads=() if is_url(source) else (source,))
         _inspect_moments(source, json_output)
         return
     check_output(html, reads=(source,))
     check_output(json_output, reads=(source,))
-    inspection = _inspect(source, model, column)
+    inspection = _inspect(source, model, column, texts, codecs=details)
     if html is not None:
         write_output(html, html_page(inspection))
     if write_output(json_output, json.dumps(inspection.to_json(), indent=2, ensure_ascii=False) + "\n"):
         return
     for table in inspection_tables(inspection, details=details):
         show(table)
+    if inspection.sizes is not None:
+        show(inspection.sizes.sentence(inspection.sizes.smallest(0.01)))
+        if inspection.choice is not None and inspection.choice.chosen.name != NO_TRANSFORM:
+            show("Neighbors are those of the original vectors; auto changes who is near, because that ranks better.")
     show(f"\n{inspection.advice}")
 
 
@@ -89,7 +96,7 @@ def _inspect_moments(source: str, json_output: Path | None) -> None:
     show(f"\n{inspection.advice}")
 
 
-def _inspect(source: str, model: str | None, column: str | None) -> Inspection:
+def _inspect(source: str, model: str | None, column: str | None, texts: str | None, *, codecs: bool) -> Inspection:
     name = Path(source).name
     if source != STANDARD_INPUT and holds_vectors(source, column=column):
         if model is not None:
@@ -99,11 +106,14 @@ def _inspect(source: str, model: str | None, column: str | None) -> Inspection:
             )
         vectors = open_vectors(source, column=column)
         with progress_bar("reading", unit="vectors") as bar:
-            return inspect_vectors(vectors, source=name, progress=bar)
-    texts = read_texts(source, column=column)
+            listed = None if texts is None else read_texts(texts)
+            return inspect_vectors(vectors, texts=listed, source=name, codecs=codecs, progress=bar)
+    if texts is not None:
+        raise InputError(f"inspect: --texts are for vectors; {source} holds texts.")
+    listed = read_texts(source, column=column)
     loaded = open_model(model)
     with progress_bar("encoding") as bar:
-        return inspect_texts(loaded, texts, source=name, progress=bar)
+        return inspect_texts(loaded, listed, source=name, codecs=codecs, progress=bar)
 
 
 _MOST_AXES_SHOWN = 10
@@ -117,8 +127,9 @@ _MOST_AXES_SHOWN = 10
 def drift(old: str, new: str, column: str | None, json_output: Path | None) -> None:
     """Test whether vectors have changed beyond chance, and whether a whitening should be fitted again.
 
-    OLD and NEW are files of vectors (.npy, .fvecs, .bvecs, .safetensors or .parquet), files of moments, or URLs of
-    proxies that learn. Tests the mean and the variances along the principal axes, and measures how well the whitening
+    OLD and NEW are files of vectors (.npy, .fvecs, .bvecs, .safetensors, .parquet, lists in .json or .jsonl), files of
+    moments, or URLs of proxies that learn. OLD may be a model that was fitted on vectors: it holds their statistics.
+    Tests the mean and the variances along the principal axes, and measures how well the whitening
     of OLD fits NEW. Vectors say more than moments: the variances of single axes are tested only if OLD or NEW is a file
     of vectors. Rows count as independent: repeated and related texts make false alarms more frequent.
     """
@@ -165,55 +176,53 @@ def _p_value(value: float) -> str:
 
 
 @click.command()
-@click.argument("texts", required=False)
+@click.argument("source", metavar="TEXTS|PAIRS|VECTORS")
 @model_options
 @column_option
-@click.option("--pairs", metavar="FILE", help="Instead of TEXTS: a table of pairs with scores.")
-@columns_option
+@click.option("--columns", metavar="A,B,SCORE", help="Of a table of PAIRS, in this order.")
 @click.option("--output", "-o", type=PATH, metavar="FOLDER", help="Model folder to write.  [default: that of -m]")
 def calibrate(
-    texts: str | None,
+    source: str,
     model: str | None,
     column: str | None,
-    pairs: str | None,
     columns: str | None,
     output: Path | None,
 ) -> None:
     """Give the cosines of a model a meaning, and save it in the model folder.
 
-    With TEXTS, a cosine becomes the share of random pairs with a lower one. With --pairs, it becomes the expected
-    score, scaled to 0 ... 1. Use it in Python: model.similarity(a, b, calibrated=True).
+    With TEXTS, a cosine becomes the share of random pairs with a lower one; with VECTORS of the encoder, too. With
+    PAIRS, a table of texts with scores, and --columns, it becomes the expected score, scaled to 0 ... 1. Use it in
+    Python: model.similarity(a, b, calibrated=True).
 
-    The ranges of int8 and the rotation of bits are fitted on the same texts: model.encode(texts, precision="int8").
+    The ranges of int8 and the rotation of bits are fitted on the same texts or vectors. They are used by "isosent
+    transform --dtype int8", and in Python by model.encode(texts, precision="int8").
     """
-    if (texts is None) == (pairs is None):
-        raise InputError("calibrate: name either TEXTS or --pairs FILE.")
-    if (pairs is None) != (columns is None):
-        raise InputError("calibrate: --pairs FILE and --columns A,B,SCORE go together.")
-    if pairs is not None and column is not None:
-        raise InputError("calibrate: --column is for TEXTS; name the columns of pairs with --columns A,B,SCORE.")
+    if columns is not None and column is not None:
+        raise InputError("calibrate: --column is for TEXTS or VECTORS; --columns A,B,SCORE names those of pairs.")
     folder = Path(model or DEFAULT_REFERENCE) if output is None else output
     if output is None and not folder.is_dir():
         raise InputError(f"calibrate: {folder} is not a model folder. Name one to write: -o FOLDER.")
     check_model_folder(folder)
-    if texts is not None:
-        sample = read_texts(texts, column=column)
-        loaded = open_model(model)
-        with progress_bar("encoding") as bar:
-            loaded = calibrated_on_texts(loaded, sample, progress=bar(min(len(sample), MOST_TEXTS)))
-    else:
+    if columns is not None:
         names = split_names(columns) or []
         if len(names) != 3:
             raise InputError(f"calibrate: --columns must name three columns, A,B,SCORE; got {columns!r}.")
-        scores = read_numbers(str(pairs), column=names[2])
-        first, second = (read_texts(str(pairs), column=name) for name in names[:2])
+        scores = read_numbers(source, column=names[2])
+        first, second = (read_texts(source, column=name) for name in names[:2])
         loaded = open_model(model)
         with progress_bar("encoding") as bar:
             loaded = calibrated_on_pairs(loaded, first, second, scores, progress=bar(2 * len(first)))
+    elif source != STANDARD_INPUT and holds_vectors(source, column=column):
+        loaded = calibrated_on_vectors(open_model(model), open_vectors(source, column=column))
+    else:
+        sample = read_texts(source, column=column)
+        loaded = open_model(model)
+        with progress_bar("encoding") as bar:
+            loaded = calibrated_on_texts(loaded, sample, progress=bar(min(len(sample), MOST_TEXTS)))
     loaded.save(folder)
     calibration = loaded.calibration
     assert calibration is not None
-    show(f"{folder}: calibrated on {calibration.n_pairs:,} {calibration.kind}; int8 and bits fitted on the same texts")
-    meaning = "percentile" if pairs is None else "expected label"
+    show(f"{folder}: calibrated on {calibration.n_pairs:,} {calibration.kind}; int8 and bits fitted on the same")
+    meaning = "percentile" if columns is None else "expected label"
     for cosine in (0.2, 0.4, 0.6, 0.8):
         show(f"  cosine {cosine:.1f} -> {meaning} {float(calibration(cosine)):.4f}")

@@ -60,17 +60,17 @@ COMMANDS = {
     },
 }
 _MODULES = {name: module for commands in COMMANDS.values() for name, (module, _) in commands.items()}
+_MODULES["help"] = "options"  # `isosent help models`; the first help names it in its text
 
 
 class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_MODULES)
+        return [name for commands in COMMANDS.values() for name in commands]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _MODULES:
             return None
-        command: click.Command = getattr(import_module(f"isosent.cli.{_MODULES[cmd_name]}"), cmd_name)
-        return command
+        return getattr(import_module(f"isosent.cli.{_MODULES[cmd_name]}"), cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -100,7 +100,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, is_asked_for: bool) -
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
 )
 @click.option(
-    *("--version", "-V"), is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show version."
+    "--version", "-V", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show version."
 )
 def app() -> None:
     """Better, smaller, comparable sentence vectors.
@@ -113,7 +113,8 @@ def app() -> None:
     isosent evaluate sts --data DIR -m model
 
     A model is wordllama (the default), words:FILE (GloVe, word2vec, fastText), static:DIR (Model2Vec), hf:ID or hf:DIR
-    (transformers), or a folder that isosent saved. Options follow a question mark: "hf:DIR?layers=1,12&pooling=mean".
+    (transformers), or a folder that isosent saved. Options follow a question mark:
+    "hf:DIR?layers=1,12&pooling=mean". All options: isosent help models
 
     Results go to standard output, messages to standard error. Exit codes: 0 success, 2 bad input, 130 interrupted,
     1 internal error.

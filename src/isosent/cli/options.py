@@ -7,8 +7,10 @@ from typing import Any
 
 import click
 
+from isosent._check import split_options
 from isosent.cli.printing import STANDARD_OUTPUT
-from isosent.encoders.reference import DEFAULT_REFERENCE, with_options
+from isosent.distributed import engine_for
+from isosent.encoders.reference import DEFAULT_REFERENCE, GRAMMAR, with_options
 from isosent.errors import InputError
 from isosent.loading import load
 from isosent.model import SentenceEncoder
@@ -19,14 +21,16 @@ Command = Callable[..., None]
 
 PATH = click.Path(path_type=Path)
 column_option = click.option("--column", metavar="NAME", help="Column with the texts, if the file is a table.")
+vector_texts_option = click.option("--texts", metavar="FILE", help="Vectors: their texts, one per vector, for auto.")
 columns_option = click.option("--columns", metavar="A,B,SCORE", help="Columns of a table of pairs, in this order.")
 data_option = click.option(
-    *("--data", "data"), metavar="DIR", type=PATH, required=True, help="Folder with the data files, at any depth."
+    "--data", "data", metavar="DIR", type=PATH, required=True, help="Folder with the data files, at any depth."
 )
 tasks_option = click.option("--tasks", metavar="NAMES", help="Tasks, separated by commas.  [default: all in --data]")
-details_option = click.option("--details", is_flag=True, help="Also print what auto compared.")
+details_option = click.option("--details", is_flag=True, help="Also print what was compared.")
 json_option = click.option(
-    *("--json", "json_output"),
+    "--json",
+    "json_output",
     metavar="[FILE]",
     type=PATH,
     is_flag=False,
@@ -37,7 +41,9 @@ csv_option = click.option("--csv", "csv_output", metavar="FILE", type=PATH, help
 latex_option = click.option("--latex", "latex_output", metavar="FILE", type=PATH, help="Write the table as LaTeX.")
 seed_option = click.option("--seed", type=click.IntRange(0), default=0, metavar="N", help="Random seed.")
 models_option = click.option(
-    *("--model", "-m", "models"),
+    "--model",
+    "-m",
+    "models",
     metavar="REFERENCE",
     multiple=True,
     default=[DEFAULT_REFERENCE],
@@ -51,6 +57,13 @@ _MODEL_OPTIONS = {
     "weighting": ("NAME", "How words become a sentence: mean, sif, usif, p_mean or gem."),
     "prompt": ("TEXT", "Text put before every text."),
 }
+
+
+@click.command("help")
+@click.argument("topic", type=click.Choice(["models"]))
+def help(topic: str) -> None:
+    """List all options of a model: isosent help models."""
+    click.echo(GRAMMAR)
 
 
 def model_options(command: Command) -> Command:
@@ -120,3 +133,24 @@ def whole_numbers(option: str, text: str) -> list[int]:
         return [int(number) for number in text.split(",")]
     except ValueError:
         raise InputError(f"{option} must be whole numbers separated by commas; got {text!r}.") from None
+
+
+def worker_options(command: Command) -> Command:
+    """Pass ``--workers`` and ``--on`` as ``engine``, an `Engine`; None for one process."""
+
+    @functools.wraps(command)
+    def wrapped(workers: int | None, on: str | None, **values: Any) -> None:
+        cluster, options = (None, {}) if on is None else split_options(on)
+        gpus = parse_option(options.pop("gpus", "0"))
+        if options or isinstance(gpus, str):
+            raise InputError(f"--on {on}: the only option is the number of GPUs per worker, as in ray?gpus=0.5.")
+        command(engine=None if workers is None and on is None else engine_for(cluster, workers, gpus), **values)
+
+    for option in (
+        click.option(
+            "--on", "on", metavar="ray[://ADDRESS][?gpus=X]", help="Folder: run the workers on a Ray cluster."
+        ),
+        click.option("--workers", type=click.IntRange(1), metavar="N", help="Folder: processes.  [default: 1]"),
+    ):
+        wrapped = option(wrapped)
+    return wrapped

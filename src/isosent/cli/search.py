@@ -1,21 +1,30 @@
-"""The commands ``index``, ``search``, ``push`` and ``pull``."""
+"""The commands ``index``, ``search``, ``push`` and ``pull``.
+
+`index` is a group: ``create`` is meant where no subcommand is named (`_IndexCommands`), and ``add``, ``remove``,
+``compact`` and ``stats`` change or describe a folder. `_read_inputs` turns the files of a command into texts, vectors,
+ids and metadata; with workers, `_encoded` encodes them into a folder first. `search` asks an index or the table of a
+database; `push` and `pull` copy between the two. The work is done by `Index` and `search.database`; the rest is
+printing.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from isosent import _extras
 from isosent._check import brief
-from isosent.cli.options import PATH, json_option, model_options, open_model
+from isosent.cli.options import PATH, json_option, model_options, open_model, worker_options
 from isosent.cli.printing import STANDARD_OUTPUT, check_output, say, show, write_output
-from isosent.cli.workers import worker_options
+from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.io.atomic import check_folder
@@ -36,7 +45,7 @@ from isosent.search.build import MIN_RECALL
 from isosent.search.database import is_database, search_database
 from isosent.search.database import pull as pull_index
 from isosent.search.database import push as push_index
-from isosent.search.engine import KINDS, STORES, bytes_per_vector
+from isosent.search.engine import K_MEASURED, KINDS, STORES, bytes_per_vector
 from isosent.search.index import Index
 from isosent.search.result import IndexStats
 from isosent.search.rows import TEXT, read_rows
@@ -46,11 +55,13 @@ _LONGEST_TEXT = 100
 _DEFAULT = "create"
 _VECTOR_NAMES = ("vector", "vectors", "embedding", "embeddings")
 _LARGEST_ID = 2**63 - 1
+_MOST_HITS = 10
 
 text_column_option = click.option(
     "--column", metavar="NAME", help="Column with the texts.  [default: text, else the only column of texts]"
 )
 id_column_option = click.option("--id-column", metavar="NAME", help="Column with the ids.  [default: id, else numbers]")
+space_option = click.option("--space", metavar="NAME", help="Vectors: what made them, such as text-embedding-3-small.")
 texts_option = click.option("--texts", metavar="FILE", help="Texts of the rows, if the first file is vectors alone.")
 
 
@@ -95,6 +106,7 @@ def index() -> None:
 @text_column_option
 @id_column_option
 @texts_option
+@space_option
 @worker_options
 def create(
     rows: tuple[str, ...],
@@ -108,6 +120,7 @@ def create(
     column: str | None,
     id_column: str | None,
     texts: str | None,
+    space: str | None,
     engine: Engine | None,
 ) -> None:
     """Make an index of ROWS: texts, tables, or vectors of the encoder.
@@ -122,7 +135,7 @@ def create(
     with local_copies(names) as (paths, _):
         if len(paths) > 1 and (texts is not None or any(map(holds_vectors, paths))):
             raise InputError(f"index: only texts may come from several files; got {', '.join(paths)}.")
-        inputs = _joined([_read_inputs(path, column, id_column, texts) for path in paths])
+        inputs = _joined([_read_inputs(path, column, id_column, texts, space=space) for path in paths])
         loaded = open_model(model) if model is not None or inputs["vectors"] is None else None
         if engine is not None:
             if loaded is None or inputs["vectors"] is not None:
@@ -136,7 +149,8 @@ def create(
         is_replaced = is_index(output)
         with progress_bar("indexing") as bar:
             made = Index.create(
-                *(inputs.pop("texts"), loaded),
+                inputs.pop("texts"),
+                loaded,
                 **inputs,
                 folder=output,
                 kind=chosen,
@@ -161,12 +175,26 @@ def create(
 @text_column_option
 @id_column_option
 @texts_option
-def add(folder: Path, rows: str, column: str | None, id_column: str | None, texts: str | None) -> None:
-    """Add ROWS to INDEX; rows with an id that is there are replaced (not in an hnsw index)."""
+@space_option
+@click.option("--force", is_flag=True, help="Add vectors that seem to be of another space.")
+def add(
+    folder: Path,
+    rows: str,
+    column: str | None,
+    id_column: str | None,
+    texts: str | None,
+    space: str | None,
+    force: bool,
+) -> None:
+    """Add ROWS to INDEX; rows with an id that is there are replaced (not in an hnsw index).
+
+    Vectors without a note of their space are compared with those of INDEX. A warning says that they differ. A hundred
+    or more that can only be of another space are refused, unless --space names the one of INDEX.
+    """
     opened = Index.open(folder)
     n_before = len(opened)
-    inputs = _read_inputs(rows, column, id_column, texts, opened.schema)
-    n_added = len(opened.add(**inputs))
+    inputs = _read_inputs(rows, column, id_column, texts, opened.schema, space=space)
+    n_added = len(opened.add(**inputs, check_space=not force))
     show(f"{folder}: {n_added} rows added, {n_before + n_added - len(opened)} replaced; {len(opened)} now")
     if inputs["texts"] is None and TEXT in opened.schema.names:
         say(f"warning: {rows} has no texts, so results show these rows without one. Add them with --texts FILE.")
@@ -209,7 +237,7 @@ def stats(folder: Path, json_output: Path | None) -> None:
 @click.argument("folder", metavar="INDEX|URL")
 @click.argument("queries", nargs=-1, metavar="[QUERY]...")
 @click.option("--model", "-m", metavar="REFERENCE", help="Model of the table, if the first argument is a URL.")
-@click.option("-k", "k", type=click.IntRange(1), default=10, metavar="N", help="Most hits of a query.")
+@click.option("-k", "k", type=click.IntRange(1), default=_MOST_HITS, metavar="N", help="Most hits of a query.")
 @click.option("--like", "likes", multiple=True, metavar="ID", help="Search rows like this one; may be repeated.")
 @click.option(
     "--where",
@@ -227,6 +255,9 @@ def stats(folder: Path, json_output: Path | None) -> None:
 )
 @click.option("--rerank", is_flag=True, help="Index with a query model: rank the best 100 by the model itself.")
 @click.option("--explain", is_flag=True, help="Show which words make a hit similar.")
+@click.option(
+    "--against", metavar="VECTORS", help="Instead of a query: measure recall of these vectors of the same texts."
+)
 @json_option
 def search(
     folder: str,
@@ -239,11 +270,16 @@ def search(
     false_alarms: float | None,
     rerank: bool,
     explain: bool,
+    against: str | None,
     json_output: Path | None,
 ) -> None:
     """Find the rows of INDEX, or of the table of a database, that are nearest to each QUERY.
 
     A score is a cosine. The share beside it says how many random pairs of the index have a lower score.
+
+    A QUERY is a text, or a file of vectors of the encoder (.npy, .parquet and others). With --against, the file holds
+    the original vectors of the texts of INDEX in their order, and a parquet file may have their ids: up to 500 of them
+    are queries, and the neighbors that INDEX finds are compared with those that an exact search of the file finds.
 
     \b
     isosent search INDEX "a query" --where 'lang = "en"'
@@ -251,11 +287,22 @@ def search(
     isosent search lance:DIR "a query" -m MODEL
     """  # noqa: D301
     check_output(json_output)
+    if against is not None:
+        others = (queries, likes, conditions, hybrid, false_alarms is not None, rerank, explain, model, k != _MOST_HITS)
+        if any(others):
+            raise InputError("search: --against measures recall@10; leave out queries and all options but --json.")
+        _measure_recall(folder, against, json_output)
+        return
     where = conditions[0] if len(conditions) == 1 else " and ".join(f"({each})" for each in conditions) or None
     if bool(queries) == bool(likes):
         hint = " Write --json after the query." if json_output not in (None, STANDARD_OUTPUT) else ""
         raise InputError(f"search: name queries, or rows with --like; got {'both' if queries else 'neither'}.{hint}")
+    vectors = None if likes or is_database(folder) else _query_vectors(queries)
     asked = [f"like {name}" for name in likes] or list(queries)
+    if vectors is not None:
+        if hybrid or explain or rerank:
+            raise InputError(f"search: --hybrid, --rerank and --explain need texts; {queries[0]} holds vectors.")
+        asked = [f"row {row} of {queries[0]}" for row in range(vectors.n_rows)]
     if is_database(folder):
         if likes or false_alarms is not None or explain or rerank:
             raise InputError("search: --like, --false-alarms, --rerank and --explain need an index; got a database.")
@@ -274,9 +321,8 @@ def search(
         if likes:
             result = opened.more_like(_parsed_ids(likes, opened), k, where=where)
         else:
-            result = opened.search(
-                list(queries), k, where=where, hybrid=hybrid, false_alarms=false_alarms, rerank=rerank
-            )
+            searched: Any = list(queries) if vectors is None else vectors
+            result = opened.search(searched, k, where=where, hybrid=hybrid, false_alarms=false_alarms, rerank=rerank)
         hits = [[] for _ in asked]
         for row in result.to_arrow().to_pylist():
             hits[row.pop("query")].append(row)
@@ -287,6 +333,35 @@ def search(
                         query, row.get("text") or "", roles=("query", "document")
                     ).line()
     _show_hits(asked, hits, json_output)
+
+
+def _query_vectors(queries: Sequence[str]) -> VectorSource | None:
+    """The vectors of the only query, if it is a file of vectors."""
+    if not any(query.lower().endswith(VECTOR_ENDINGS) and Path(query).is_file() for query in queries):
+        return None
+    if len(queries) > 1:
+        raise InputError(f"search: a file of vectors must be the only query; got {', '.join(queries)}.")
+    return _opened_vectors(queries[0], None)
+
+
+def _measure_recall(folder: str, against: str, json_output: Path | None) -> None:
+    """Recall of an index against an exact search of other vectors of the same texts."""
+    if is_database(folder):
+        raise InputError("search: --against needs an index; got a database.")
+    opened, inputs = Index.open(folder), _read_inputs(against, None, None, None)
+    if inputs["vectors"] is None:
+        raise InputError(f"search: --against needs vectors; {against} holds texts. Encode them: isosent encode.")
+    recall, n_queries = opened.recall_against(inputs["vectors"], ids=inputs["ids"])
+    if json_output is not None:
+        figures = {"recall": recall, "k": K_MEASURED, "n_queries": n_queries, "n_rows": len(opened)}
+        _write_json(json_output, {**figures, "against": against, "of_own_vectors": to_builtins(opened.recall)})
+    if json_output == STANDARD_OUTPUT:
+        return
+    counted = f"{n_queries} of {len(opened)} texts as queries"
+    show(f"recall@{K_MEASURED}: {recall:.4f} against exact search of {against}; {counted}")
+    if opened.recall is not None:
+        counted = f"{opened.recall.n_queries} of {opened.recall.n_rows} texts as queries"
+        show(f"recall@{K_MEASURED}: {opened.recall.recall:.4f} against exact search of its own vectors; {counted}")
 
 
 @click.command()
@@ -319,16 +394,24 @@ def pull(url: str, output: Path, model: str | None) -> None:
 
 
 def _read_inputs(
-    rows: str, column: str | None, id_column: str | None, texts: str | None, schema: Any = None
+    rows: str,
+    column: str | None,
+    id_column: str | None,
+    texts: str | None,
+    schema: Any = None,
+    *,
+    space: str | None = None,
 ) -> dict[str, Any]:
     """Texts, vectors, ids and metadata of the files that a command names, with the types of a schema."""
     read = partial(read_rows, column=column, id_column=id_column, schema=schema)
     source = _opened_vectors(rows, column)
     if source is None:
-        if texts is not None:
-            raise InputError(f"--texts belongs to a file of vectors; {rows} holds texts.")
+        if (texts, space) != (None, None):
+            raise InputError(f"--texts and --space belong to a file of vectors; {rows} holds texts.")
         listed, ids, metadata = read(rows)
         return {"texts": listed, "vectors": None, "ids": ids, "metadata": metadata}
+    if space is not None:
+        source = replace(source, space=PrecomputedVectors.of_space(source.dim, source.space, space).space)
     listed, ids, metadata = None, None, None
     if texts is not None:
         listed, ids, metadata = read(texts)
@@ -365,7 +448,9 @@ def _encoded(
     """The vectors of texts, encoded by workers into a folder that lets an interrupted run resume."""
     with progress_bar("encoding") as bar:
         encode_folder(
-            *(loaded, paths, folder),
+            loaded,
+            paths,
+            folder,
             column=column,
             role="document",
             engine=engine,
@@ -419,10 +504,13 @@ def _show_stats(folder: Path, stats: IndexStats) -> None:
     if stats.recall is None:
         show("recall@10: not measured; there are too few rows")
     else:
-        show(
-            f"recall@10: {stats.recall.recall:.4f} against exact search; {stats.recall.n_queries} of "
-            f"{stats.recall.n_rows} rows as queries"
-        )
+        measured = stats.recall
+        counted = f"{measured.n_queries} of {measured.n_rows} texts as queries"
+        show(f"recall@10: {measured.recall:.4f} against exact search of its own vectors; {counted}")
+        if measured.original_recall is not None:
+            show(f"recall@10: {measured.original_recall:.4f} against exact search of the original vectors; {counted}")
+        elif stats.has_map:
+            show(f"recall@10 of the original vectors: not known; isosent search {folder} --against VECTORS measures it")
         if stats.recall.recall < stats.recall.min_recall:
             say(f"warning: no setting reached the recall of {stats.recall.min_recall:g}")
     if stats.queries is not None:

@@ -37,6 +37,7 @@ from isosent.server.service import Limits  # noqa: E402
 from isosent.server.upstream import DIALECTS, Upstream, dialect_of  # noqa: E402
 
 UPSTREAM_KEY_VARIABLE = "ISOSENT_UPSTREAM_KEY"
+_CACHE_MB, _LARGEST_CACHE_MB = 1000.0, 1e9
 _MEGABYTE = 1_000_000
 
 
@@ -59,7 +60,8 @@ def serving_options(*limits: str) -> Callable[[Callable[..., None]], Callable[..
 def _limit_option(limit: Any) -> Callable[..., Any]:
     is_time = isinstance(limit.default, float)
     return click.option(
-        *(limit.metadata["flag"], limit.name),
+        limit.metadata["flag"],
+        limit.name,
         type=click.FloatRange(0, min_open=True) if is_time else click.IntRange(1),
         default=limit.default,
         metavar="S" if is_time else "N",
@@ -74,18 +76,11 @@ _ADDRESS = (
         "--api-key-file", type=PATH, metavar="FILE", help=f"Keys of clients, one a line.  [default: ${KEYS_VARIABLE}]"
     ),
     click.option(
-        *("--drain-delay", "drain_delay_s"),
-        type=click.FloatRange(0),
-        default=0,
-        metavar="S",
-        help="Seconds between SIGTERM, when /ready turns 503, and the end of listening.",
-    ),
-    click.option(
-        *("--drain-timeout", "drain_timeout_s"),
-        type=click.FloatRange(0),
-        default=30,
-        metavar="S",
-        help="Seconds for the requests in flight after that.",
+        "--drain",
+        type=(click.FloatRange(0), click.FloatRange(0)),
+        default=(0, 30),
+        metavar="S S",
+        help="Seconds from SIGTERM, when /ready turns 503, to the end of listening, and then for requests in flight.",
     ),
 )
 
@@ -98,8 +93,7 @@ def serve(
     host: str,
     port: int,
     api_key_file: Path | None,
-    drain_delay_s: float,
-    drain_timeout_s: float,
+    drain: tuple[float, float],
     limits: Limits,
 ) -> None:
     """Serve models and indexes over HTTP.
@@ -130,7 +124,7 @@ def serve(
         keys=keys,
         hosts=[host] if is_loopback(host) and not keys else None,
     )
-    serve_app(app, host=host, port=port, drain_delay_s=drain_delay_s, drain_timeout_s=drain_timeout_s)
+    serve_app(app, host=host, port=port, drain_delay_s=drain[0], drain_timeout_s=drain[1])
 
 
 def open_source(reference: str) -> SentenceEncoder | Index:
@@ -142,7 +136,9 @@ def open_source(reference: str) -> SentenceEncoder | Index:
 @click.option("--upstream", metavar="URL", required=True, help="The API, such as https://api.openai.com/v1.")
 @click.option("--dialect", type=click.Choice(list(DIALECTS)), help="How it is asked.  [default: by the URL]")
 @click.option(
-    *("--model", "-m", "models"),
+    "--model",
+    "-m",
+    "models",
     metavar="[NAME=]FOLDER",
     multiple=True,
     help="Model fitted on vectors of the API; may be repeated. Without one, vectors are passed on.",
@@ -157,8 +153,11 @@ def open_source(reference: str) -> SentenceEncoder | Index:
     help="Most seconds for an answer.",
 )
 @click.option("--max-upstream-requests", type=click.IntRange(1), default=8, metavar="N", help="At the same time.")
-@click.option("--cache", type=PATH, metavar="FILE", help="Keep vectors of the API here, so that a new map is free.")
-@click.option("--cache-mb", type=click.FloatRange(1), default=1000, metavar="N", help="Most size of --cache.")
+@click.option(
+    "--cache",
+    metavar="FILE[?mb=N]",
+    help="Keep vectors of the API here, so that a new map is free; at most N megabytes of them.  [default: mb=1000]",
+)
 @click.option(
     "--learn", type=PATH, metavar="FILE", help="Compute the moments of the vectors that pass; no texts are kept."
 )
@@ -171,14 +170,12 @@ def proxy(
     upstream_key_file: Path | None,
     upstream_timeout: float,
     max_upstream_requests: int,
-    cache: Path | None,
-    cache_mb: float,
+    cache: str | None,
     learn: Path | None,
     host: str,
     port: int,
     api_key_file: Path | None,
-    drain_delay_s: float,
-    drain_timeout_s: float,
+    drain: tuple[float, float],
     limits: Limits,
 ) -> None:
     """Apply a map to the vectors of an embedding API.
@@ -221,14 +218,14 @@ def proxy(
     proxy = Proxy(
         api,
         maps,
-        cache=None if cache is None else VectorCache(cache, max_bytes=round(cache_mb * _MEGABYTE)),
+        cache=None if cache is None else _opened_cache(cache),
         learner=None if learn is None else Learner(learn, name, maps.dim),
         limits=limits,
         has_keys=bool(keys),
         is_local=is_loopback(host),
     )
     app = create_proxy(proxy, keys=keys, hosts=[host] if is_loopback(host) and not keys else None)
-    serve_app(app, host=host, port=port, drain_delay_s=drain_delay_s, drain_timeout_s=drain_timeout_s)
+    serve_app(app, host=host, port=port, drain_delay_s=drain[0], drain_timeout_s=drain[1])
 
 
 def _named(model: str) -> tuple[str, Path]:
@@ -245,3 +242,15 @@ def _upstream_key(file: Path | None) -> str | None:
     if others:
         raise InputError(f"{file} must hold one key; it holds {1 + len(others)}.")
     return key
+
+
+def _opened_cache(text: str) -> VectorCache:
+    """The cache of ``FILE`` or ``FILE?mb=N``."""
+    path, separator, size = text.partition("?mb=")
+    try:
+        megabytes = float(size) if separator else _CACHE_MB
+    except ValueError:
+        megabytes = 0.0
+    if not 1 <= megabytes <= _LARGEST_CACHE_MB:
+        raise InputError(f"--cache {text}: the size must be 1 megabyte or more; got {size!r}. Write FILE?mb=1000.")
+    return VectorCache(Path(path), max_bytes=round(megabytes * _MEGABYTE))

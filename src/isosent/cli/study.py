@@ -1,4 +1,9 @@
-"""The commands ``study`` and ``reproduce``."""
+"""The commands ``study`` and ``reproduce``.
+
+`study` is a command whose first argument says what varies; ``_run_...`` calls the study of `research` and gives its
+records and the tables to print (``_..._tables``), all x100 and with published numbers where there are some. The records
+can be written as JSON, and pictures drawn by `report.figures`. `reproduce` measures the tables of a paper again.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from isosent import _extras
 from isosent.errors import InputError
-from isosent.model import SentenceEncoder, check_model
+from isosent.loading import check_model
+from isosent.model import SentenceEncoder
 
 DEFAULT_NAME = "isosent/model"
 

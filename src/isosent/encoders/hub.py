@@ -9,7 +9,6 @@ from pathlib import Path
 from isosent.encoders.reference import path_of
 from isosent.errors import InputFileError
 from isosent.io.atomic import recover
-from isosent.networks.load import Permissions
 
 _HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?(@[\w./-]+)?")
 _FILES = ("*.json", "*.jinja", "*.txt", "*.model", "*.safetensors")
@@ -40,8 +39,9 @@ def local_folder(scheme: str, location: str) -> Path | None:
 def download(
     scheme: str,
     hub_id: str,
-    permissions: Permissions = Permissions(),  # noqa: B008
     *,
+    trust_remote_code: bool = False,
+    pickled_weights: bool = False,
     files: Sequence[str] = _FILES,
 ) -> Path:
     """Download a model, or find it in the cache of the hub client; code and pickles only where they are permitted."""
@@ -50,7 +50,7 @@ def download(
     name, _, revision = hub_id.partition("@")
 
     def snapshot(*more: str) -> Path:
-        allowed = [*files, *(["*.py"] if permissions.trust_remote_code else []), *more]
+        allowed = [*files, *(["*.py"] if trust_remote_code else []), *more]
         return Path(
             huggingface_hub.snapshot_download(
                 name, revision=revision or None, allow_patterns=allowed, ignore_patterns=_LEFT_OUT
@@ -60,7 +60,7 @@ def download(
     try:
         folder = snapshot()
         lacks_weights = not any(folder.rglob("*.safetensors"))
-        return snapshot("*.bin") if permissions.pickled_weights and lacks_weights else folder
+        return snapshot("*.bin") if pickled_weights and lacks_weights else folder
     except (OSError, ValueError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         named = hub_id if scheme == "hub" else f"{scheme}: {hub_id}"

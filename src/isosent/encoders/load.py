@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from isosent.encoders.base import Encoder, Progress
 from isosent.encoders.hub import download
@@ -12,7 +13,6 @@ from isosent.encoders.static import SplitFunction, load_static, load_token_embed
 from isosent.encoders.transformer import PROMPT_OF, load_transformer
 from isosent.encoders.word_average import Corpus
 from isosent.errors import InputError, InputFileError
-from isosent.networks.load import Permissions
 
 DEFAULT_PROMPT = "default"
 
@@ -50,8 +50,8 @@ def load_encoder(
 
 def _hub_model(reference: Reference) -> Reference:
     """Detect by its files whether a model on the hub is Model2Vec or a transformer."""
-    permissions = Permissions(*(reference.options.get(name, False) for name in PERMISSIONS))
-    kind = folder_kind(download("hub", reference.location, permissions))
+    permissions: dict[str, Any] = {name: reference.options.get(name, False) for name in PERMISSIONS}
+    kind = folder_kind(download("hub", reference.location, **permissions))
     if kind not in ("hf", "static"):
         raise InputFileError(f"{reference.location}: the hub has no config.json of a known kind of model for it.")
     if foreign := set(reference.options) - set(SCHEMES[kind].options):

@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from isosent.encoders.base import Encoder
 from isosent.errors import InputError
 from isosent.io.space import Space
+from isosent.numeric.moments import Moments
 
 PRECOMPUTED = "vectors"
+_STATISTICS = "statistics."  # begins the names of these tensors
 
 
 class PrecomputedVectors(Encoder):
@@ -27,11 +29,31 @@ class PrecomputedVectors(Encoder):
         tensors: Mapping[str, NDArray[np.float64]] | None = None,
     ) -> None:
         super().__init__(PRECOMPUTED, options or {}, dim)
-        self._tensors = dict(tensors or {})  # vectors of known texts, to see whether what made the vectors has changed
+        # vectors of known texts, and statistics, to see whether what made the vectors has changed
+        self._tensors = dict(tensors or {})
 
     def corpus_tensors(self) -> dict[str, NDArray[np.float64]]:
-        """Vectors of known texts."""
+        """Vectors of known texts, and the statistics of those that a model was fitted on."""
         return self._tensors
+
+    def with_tensors(self, tensors: Mapping[str, NDArray[Any]]) -> PrecomputedVectors:
+        """The same with further tensors."""
+        return PrecomputedVectors(self.dim, self.options, self._tensors | dict(tensors))
+
+    def with_statistics(self, moments: Moments) -> PrecomputedVectors:
+        """The same with the statistics of vectors of this space."""
+        packed = moments.packed()
+        return self.with_tensors({f"{_STATISTICS}{name}": array for name, array in packed.items()})
+
+    @property
+    def statistics(self) -> Moments | None:
+        """Those of the vectors that a model was fitted on; None if they are not known."""
+        packed = {
+            name.removeprefix(_STATISTICS): array
+            for name, array in self._tensors.items()
+            if name.startswith(_STATISTICS)
+        }
+        return Moments.unpacked(packed) if packed else None
 
     @classmethod
     def of_space(cls, dim: int, space: Space | None, name: str | None = None) -> PrecomputedVectors:

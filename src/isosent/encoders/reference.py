@@ -1,6 +1,12 @@
 """Model references, such as ``hf:DIR?layers=1,-1&pooling=mean``: their grammar and their options.
 
 A reference is parsed once, into typed values. `write_options` is the inverse, for model folders and fingerprints.
+
+`OPTIONS` is the table of all options: each `Option` has its parser, its default, and its help. `SCHEMES` says which
+ones a kind of model takes. `parse_reference` finds the scheme, by the prefix or by the files of a folder
+(`folder_kind`), and parses each option. `with_options` adds options to a text; `relative_reference` and
+`absolute_reference` move one with its folder. What comes out of a file passes through `stored_reference`, which grants
+no permission. `weighting_of` makes the weighting of words that options name.
 """
 
 from __future__ import annotations
@@ -316,6 +322,8 @@ GRAMMAR = "\n".join(
     ]
 )
 
+_ADVICE = "Use wordllama, OWNER/NAME, a folder, words:FILE, static:DIR or hf:DIR. All options: isosent help models"
+
 
 @dataclass(frozen=True, slots=True)
 class Reference:
@@ -357,7 +365,7 @@ def _scheme_of(text: str, body: str) -> tuple[str, str]:
         return "wordllama", ""
     if body and _is_folder(body):
         return folder_kind(path_of(body)) or "folder", body
-    problem = f"{text!r} is no model reference and no folder."
+    problem = f"{text!r} is neither a model nor a folder."
     if _is_file(body):
         raise _refused(f"{problem} It is a file. For word vectors, write words:{body}.")
     if re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+(@[\w./-]+)?", body):
@@ -425,7 +433,7 @@ def _refused(problem: str) -> ModelReferenceError:
 
 
 def _not_understood(problem: str) -> ModelReferenceError:
-    return ModelReferenceError(f"Model reference: {problem}\n{GRAMMAR}")
+    return _refused(f"{problem} {_ADVICE}")
 
 
 def write_options(options: Mapping[str, Any]) -> dict[str, str]:

@@ -239,7 +239,7 @@ def _layer_norm(spec: ModuleSpec, dim: int) -> LoadedModule:
 def _read_weights(spec: ModuleSpec) -> dict[str, Any]:
     torch, path = _extras.require("torch"), spec.folder / "model.safetensors"
     if not path.exists():
-        raise FileFormatError(f"{path} must exist; got no such file. Weights in pickles are not loaded.")
+        raise FileFormatError(f"{path}: no such file. Weights in pickles are not loaded.")
     try:
         with open_tensors(path, "pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

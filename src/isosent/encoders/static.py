@@ -52,13 +52,14 @@ from isosent.numeric.similarity import unit_rows
 from isosent.transforms.base import LinearTransform, make_linear
 from isosent.words.embedding_matrix import read_embedding_matrix
 from isosent.words.frequencies import (
-    Frequencies,
     count_tokens,
     frequencies_of_counts,
     read_frequencies,
+    share_without,
     warn_if_many_without,
     zipf_probabilities,
 )
+from isosent.words.ngrams import NgramTable, vectors_of_unknown
 from isosent.words.subwords import SubwordTokenizer, TokenLookup
 from isosent.words.tokens import (
     SPLITTERS,
@@ -70,7 +71,7 @@ from isosent.words.tokens import (
     read_stop_words,
 )
 from isosent.words.vocabulary import Vocabulary
-from isosent.words.word_vectors import Subwords, WordVectors, read_word_vectors, size_of_files
+from isosent.words.word_vectors import WordVectors, read_word_vectors, size_of_files
 
 SplitFunction = Callable[[str], Sequence[str]]
 
@@ -95,12 +96,12 @@ class StaticEncoder(Encoder):
         vectors: NDArray[np.float32] | WordVectors,
         *,
         weighting: Weighting = Average(),  # noqa: B008
-        frequencies: Frequencies | None = None,
+        frequencies: NDArray[np.float64] | None = None,
         corpus: Corpus | None = None,
         normalize: bool = False,
     ) -> None:
         self._rows = vectors.vectors if isinstance(vectors, WordVectors) else vectors
-        subwords = vectors.subwords if isinstance(vectors, WordVectors) else None
+        tables = vectors.tables if isinstance(vectors, WordVectors) else ()
         if not isinstance(vectors, WordVectors):
             _check.finite_rows(reference, "token vectors", vectors)
         weighting.check(self._rows.shape[1])
@@ -113,7 +114,7 @@ class StaticEncoder(Encoder):
             corpus = self._corpus(frequencies)
         self.corpus = corpus
         learned = corpus or Corpus()
-        self._table = RowTable(self._rows, subwords, learned.word_map, learned.principal)
+        self._table = RowTable(self._rows, tables, learned.word_map, learned.principal)
         super().__init__(reference, options, weighting.dim(self._table.dim))
 
     @property
@@ -143,7 +144,7 @@ class StaticEncoder(Encoder):
             if frequencies is None:
                 frequencies = frequencies_of_counts(counts)
             else:
-                warn_if_many_without(frequencies.share_without(counts), self.options.get("frequencies", "frequencies"))
+                warn_if_many_without(share_without(frequencies, counts), self.options.get("frequencies", "frequencies"))
         mean_length = sum(len(window.ids) for window in windows) / n_texts
         fitted = self._with(self._corpus(frequencies, n_texts, mean_length))
         if not self.weighting.has_principal:
@@ -329,11 +330,11 @@ class StaticEncoder(Encoder):
             normalize=self.normalize,
         )
 
-    def _corpus(self, frequencies: Frequencies | None, n_texts: int = 0, mean_length: float = 0.0) -> Corpus:
+    def _corpus(self, frequencies: NDArray[np.float64] | None, n_texts: int = 0, mean_length: float = 0.0) -> Corpus:
         """What frequencies and counts determine, without principal vectors."""
         if not self.weighting.uses_frequencies or frequencies is None:
             return Corpus(n_texts, mean_length)
-        probabilities = frequencies.probabilities
+        probabilities = frequencies
         word_map = self._zipfian_map(probabilities) if self.weighting.whitens_words else None
         return Corpus(n_texts, mean_length, probabilities, word_map)
 
@@ -355,12 +356,12 @@ class RowTable:
     def __init__(
         self,
         vectors: NDArray[np.float32],
-        subwords: Subwords | None,
+        tables: Sequence[NgramTable],
         word_map: LinearMap | None,
         principal: PrincipalVectors | None,
     ) -> None:
         self._vectors = vectors
-        self._subwords = subwords
+        self._tables = tables
         self._word_map = word_map
         self._principal = principal
         # vectors that need no map are used where they lie
@@ -373,7 +374,7 @@ class RowTable:
         self.lock = Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RowTable, (self._vectors, self._subwords, self._word_map, self._principal)
+        return RowTable, (self._vectors, self._tables, self._word_map, self._principal)
 
     @property
     def dim(self) -> int:
@@ -416,8 +417,8 @@ class RowTable:
             self._products[start:stop] = products
 
     def _vectors_of_unknown(self, words: tuple[str, ...]) -> NDArray[np.float32]:
-        if self._subwords is not None:
-            return self._subwords.vectors(words)
+        if self._tables:
+            return vectors_of_unknown(self._tables, words, self._vectors.shape[1])
         if self._mean is None:
             blocks = (slice(start, start + _BLOCK) for start in range(0, len(self._vectors), _BLOCK))
             sums = [self._vectors[block].sum(axis=0, dtype=np.float64) for block in blocks]
@@ -460,8 +461,8 @@ def load_words(
     vocabulary = unescape(options["vocabulary"]) if "vocabulary" in options else None
     report = None if progress is None else progress(size_of_files(paths))
     words = read_word_vectors(paths, vocabulary=vocabulary, progress=report)
-    options.setdefault("unknown", "skip" if words.subwords is None else "subwords")
-    if options["unknown"] == "subwords" and words.subwords is None:
+    options.setdefault("unknown", "subwords" if words.tables else "skip")
+    if options["unknown"] == "subwords" and not words.tables:
         raise InputError(f"{location}: unknown=subwords needs vectors of sub-words; the file has none.")
     tokenizer = _word_tokenizer(words.vocabulary, options, split)
     return _assembled(f"words:{','.join(escape(str(path)) for path in paths)}", options, tokenizer, words, corpus)
@@ -582,7 +583,7 @@ def _assembled(
     options = with_absolute_paths(options)
     frequencies, source = None, options.get("frequencies", "corpus")
     if corpus is None and source == "rank":
-        frequencies = Frequencies(zipf_probabilities(len(getattr(vectors, "vectors", vectors))))
+        frequencies = zipf_probabilities(len(getattr(vectors, "vectors", vectors)))
     elif corpus is None and source != "corpus":
         words = getattr(tokenizer, "words", None)
         words = Vocabulary.from_words(tokenizer.vocabulary()) if words is None else words
@@ -605,7 +606,7 @@ def read_all_tensors(path: Path) -> dict[str, NDArray[np.generic]]:
         with open_tensors(path, "numpy") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
-        raise InputFileError(f"{path} must exist; got no such file.") from None
+        raise InputFileError(f"{path}: no such file.") from None
     except (OSError, SafetensorError, TypeError) as error:
         if unreadable := system_error(error, path):
             raise unreadable from None

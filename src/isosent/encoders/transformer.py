@@ -26,9 +26,15 @@ from isosent.encoders.st_modules import LoadedModule, ModuleFolder, load_modules
 from isosent.errors import InputError, ModelReferenceError
 from isosent.io.texts import text_blocks
 from isosent.networks.batching import BatchRunner
-from isosent.networks.layer_pooling import SBERT_WK, LayerPooling, canonical_pooling, format_layers, resolve_layers
-from isosent.networks.load import Network, Permissions, Runtime, batch_runner, load_network
-from isosent.networks.sbert_wk import sbert_wk_layers
+from isosent.networks.layer_pooling import (
+    SBERT_WK,
+    LayerPooling,
+    canonical_pooling,
+    format_layers,
+    resolve_layers,
+    sbert_wk_layers,
+)
+from isosent.networks.load import Network, Runtime, batch_runner, load_network
 from isosent.networks.torch_backend import traceable
 from isosent.words.tokens import LONGEST_PIECE, TokenIds, offsets_of
 
@@ -349,10 +355,10 @@ def load_transformer(location: str, options: Mapping[str, Any]) -> TransformerEn
     """Load a transformers encoder or a sentence-transformers model."""
     for package in ("torch", "transformers"):
         _extras.require(package)
-    permissions = Permissions(*(bool(options.get(name)) for name in PERMISSIONS))
-    folder = local_folder("hf", location)
-    reference = f"hf:{location}" if folder is None else f"hf:{escape(str(folder))}"
-    module_folder = read_module_folder(folder or download("hf", location, permissions), pooling=options.get("pooling"))
+    permissions: dict[str, Any] = {name: bool(options.get(name)) for name in PERMISSIONS}
+    local = local_folder("hf", location)
+    reference = f"hf:{location}" if local is None else f"hf:{escape(str(local))}"
+    module_folder = read_module_folder(local or download("hf", location, **permissions), pooling=options.get("pooling"))
     runtime = Runtime.of(options)
     runtime.check_devices()
 
@@ -360,7 +366,7 @@ def load_transformer(location: str, options: Mapping[str, Any]) -> TransformerEn
         if "layers" in options:
             _layer_pooling({"pooling": module_folder.pooling, **options}, n_layers)
 
-    network = load_network(module_folder.transformer, permissions, check)
+    network = load_network(module_folder.transformer, check, **permissions)
     resolved = _resolved(module_folder, network, options)
     modules = load_modules(
         module_folder.modules,

@@ -1,4 +1,4 @@
-"""Encoders that exist in memory only: models of other libraries, and functions from texts to an array."""
+"""Encoders that exist in memory only: models of other libraries, functions from texts to an array, stored vectors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import copy
 import hashlib
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.encoders.base import Encoder, Progress, Summands
 from isosent.encoders.load import load_encoder
+from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.encoders.reference import escape, parse_reference
 from isosent.errors import InputError, InputTypeError, IsosentError, IsosentWarning
+from isosent.io.space import Space
 from isosent.io.texts import text_blocks
 from isosent.numeric.similarity import pairwise_cosine
 from isosent.words.tokens import TokenIds
@@ -31,6 +33,7 @@ _PROBES = (
     "no",
 )
 _BLOCK = 1024  # texts of a call
+_STORED = "stored vectors"
 _LARGEST_DIFFERENCE, _LOWEST_COSINE = 1e-3, 1 - 1e-5
 _NOT_SAVABLE = (
     "{}: {} cannot be saved, because isosent cannot load it again. If it was loaded from a folder or the hub, say so: "
@@ -132,8 +135,41 @@ class WrappedEncoder(Encoder):
         return ()
 
 
+class StoredVectors(WrappedEncoder):
+    """Vectors of known texts, which is all that can be encoded."""
+
+    def __init__(self, stored: Mapping[str, NDArray[np.floating]]) -> None:
+        texts = [text for text in _check.text_list("wrap", stored) if text.strip()]
+        if not texts:
+            raise InputError("wrap: the mapping must hold the vector of at least one text that is not empty.")
+        vectors = _called(lambda listed: [stored[text] for text in listed], "text", texts, _STORED)
+        self._row_of = {text: row for row, text in enumerate(texts)}
+        self._vectors = vectors
+        digest = hashlib.sha256(str(vectors.shape).encode())
+        for row in sorted(range(len(texts)), key=texts.__getitem__):
+            digest.update(texts[row].encode() + b"\0" + vectors[row].astype("<f4").tobytes())
+        super().__init__(self.looked_up, _STORED, vectors.shape[1], digest.hexdigest())
+
+    def looked_up(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Vectors of texts, all of which must be known."""
+        if unknown := next((text for text in texts if text not in self._row_of), None):
+            raise InputError(
+                f"encode: no vector is stored for the text {unknown!r:.80}. Encode it where the others came from, and "
+                "wrap all of them."
+            )
+        return self._vectors[[self._row_of[text] for text in texts]]
+
+    def saved_as(self) -> Encoder:
+        """A placeholder: a saved model transforms vectors from the same place, and cannot encode."""
+        return PrecomputedVectors.of_space(self.dim, Space(self.fingerprint, _STORED))
+
+
 def wrap_encoder(model: Any, reference: str | None = None) -> WrappedEncoder:
     """Wrap a model or a function; it is called once, on fixed texts, for its dimensions and its fingerprint."""
+    if isinstance(model, Mapping):
+        if reference is not None:
+            raise InputError(f"wrap: stored vectors have no reference; got {reference!r}. Leave it out.")
+        return StoredVectors(model)
     if not callable(getattr(model, "encode", model)) or isinstance(model, (type, str, bytes)):
         raise InputTypeError(
             f"wrap: expected a model with a method encode, or a function from a list of texts to an array; got "
@@ -141,7 +177,13 @@ def wrap_encoder(model: Any, reference: str | None = None) -> WrappedEncoder:
         )
     name = getattr(model, "__qualname__", None) or type(model).__name__
     reference = reference or _loaded_from(model)
-    probes = _called(model, "text", list(_PROBES), name)
+    try:
+        probes = _called(model, "text", list(_PROBES), name)
+    except LookupError as error:  # of a dictionary
+        raise InputError(
+            f"wrap: {name} knows no vector of {error}, one of the texts that wrap asks for. If it looks up stored "
+            "vectors, wrap these: isosent.wrap({text: vector, ...})."
+        ) from error
     # rounded, because the last bits depend on the machine and on the batch
     rounded = np.round(probes / np.maximum(np.abs(probes).max(), 1e-30), 4) + 0.0
     fingerprint = hashlib.sha256(str(probes.shape).encode() + rounded.astype("<f4").tobytes()).hexdigest()

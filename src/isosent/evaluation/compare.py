@@ -1,4 +1,10 @@
-"""Compare two results task by task: which is better, and where the difference may be chance."""
+"""Compare two results task by task: which is better, and where the difference may be chance.
+
+`compare_results` takes two results and goes through the tasks that both have, after `check_comparable` has seen that
+data and protocol are the same. `_compare` tests each task by resampling its items, Spearman also by Williams's test;
+the p-values are then corrected for the number of tasks, and `_averages` tests the mean over tasks of a kind. A
+`Difference` is one line of the answer, with its verdict; a `Comparison` has them all, and writes JSON, CSV and LaTeX.
+"""
 
 from __future__ import annotations
 
@@ -195,7 +201,9 @@ def compare_results(
     differences, draws = {}, {}
     for task in shared:
         differences[task], draws[task] = _compare(
-            *(task, first.tasks[task], second.tasks[task]),
+            task,
+            first.tasks[task],
+            second.tasks[task],
             correlation=correlation,
             level=level,
             seed=seed,

@@ -1,4 +1,11 @@
-"""Results of evaluations: scores with intervals and circumstances, as JSON, CSV and LaTeX."""
+"""Results of evaluations: scores with intervals and circumstances, as JSON, CSV and LaTeX.
+
+A scoring function gives `Measured`: scores, and `Items`, what was measured item by item. `evaluation.run` adds
+intervals and protocol and makes a `TaskResult` of it. An `EvaluationResult` is all tasks under one transform with
+model, fitting and environment; results of further transforms are its `variants`. `to_text` writes a result file.
+`read_result` reads one: a schema checks its shape (`_Result` and the structs it is made of), and `_wrong_fields` what a
+schema cannot say.
+"""
 
 from __future__ import annotations
 
@@ -149,17 +156,47 @@ class EvaluationResult:
         return " -> ".join([self.model["reference"], *fitted, *([] if label == "none" else [label])])
 
     def average(self, metric: str) -> float:
-        """Unweighted mean of a metric over the tasks that have it; NaN if one is undefined or none has it."""
+        """Unweighted mean of a metric over the tasks that have it; NaN if one is undefined or none has it.
+
+        Parameters
+        ----------
+        metric : str
+            A key of the tasks' `scores`, such as ``"spearman"``.
+
+        Returns
+        -------
+        float
+            The mean, in the unit of the metric (correlations in [-1, 1], shares in [0, 1]).
+        """
         scores = [task.scores[metric] for task in self.tasks.values() if metric in task.scores]
         return float(np.mean(scores)) if scores else float("nan")
 
     def average_of(self, kind: str, metric: str) -> float:
-        """Unweighted mean over the tasks of a kind with that main metric; NaN if one is undefined or there is none."""
+        """Unweighted mean over the tasks of a kind with that main metric; NaN if one is undefined or there is none.
+
+        Parameters
+        ----------
+        kind : str
+            Kind of task, such as ``"sts"`` or ``"transfer"``.
+        metric : str
+            Main metric of the tasks that count.
+
+        Returns
+        -------
+        float
+            The mean of their main scores.
+        """
         scores = [task.score for task in self.tasks.values() if (task.kind, task.metric) == (kind, metric)]
         return float(np.mean(scores)) if scores else float("nan")
 
     def by_transform(self) -> dict[str, EvaluationResult]:
-        """Return the result of each transform, by its name, with the settings that distinguish equal names."""
+        """Return the result of each transform, by its name, with the settings that distinguish equal names.
+
+        Returns
+        -------
+        dict of str to EvaluationResult
+            This result and its `variants`, in the order in which they were asked for.
+        """
         results = (self, *self.variants)
         names = [result.fitting["transform"] or "none" for result in results]
         labels: dict[str, EvaluationResult] = {}
@@ -176,7 +213,13 @@ class EvaluationResult:
         return labels
 
     def to_csv(self) -> str:
-        """Return every score as CSV: one row per transform, task and metric, with its 95% interval if it has one."""
+        """Return every score as CSV: one row per transform, task and metric, with its 95% interval if it has one.
+
+        Returns
+        -------
+        str
+            The table with a header. An undefined score is an empty cell; numbers have all their digits.
+        """
         columns = ("model", "transform", "fit_on", "task", "kind", "metric", "score", "lower", "upper", "items", "dim")
         rows = []
         for label, result in self.by_transform().items():
@@ -189,7 +232,13 @@ class EvaluationResult:
         return csv_table(columns, rows)
 
     def to_latex(self) -> str:
-        """Return the main scores x100 as a LaTeX table for booktabs: one row per transform, one column per task."""
+        """Return the main scores x100 as a LaTeX table for booktabs: one row per transform, one column per task.
+
+        Returns
+        -------
+        str
+            The table, with an average if all tasks have the same kind and metric. The caption names the model.
+        """
         metrics = {(task.kind, task.metric) for task in self.tasks.values()}
         has_average = len(metrics) == 1 and len(self.tasks) > 1
         rows = []
@@ -226,7 +275,13 @@ class EvaluationResult:
         return without_nan(document)
 
     def to_text(self) -> str:
-        """Return the text of a result file: JSON with the items of a task on one line, and its checksum at the end."""
+        """Return the text of a result file: JSON with the items of a task on one line, and its checksum at the end.
+
+        Returns
+        -------
+        str
+            What ``isosent evaluate --json FILE`` writes and `compare` reads.
+        """
         document = self.to_json()
         items, variants = document.pop("items"), document.pop("variants", [])
         head = json.dumps(document, indent=2, ensure_ascii=False).removesuffix("\n}")

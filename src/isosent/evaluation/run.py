@@ -1,4 +1,11 @@
-"""Evaluation: read tasks, encode their texts once, fit, score, and record under which circumstances."""
+"""Evaluation: read tasks, encode their texts once, fit, score, and record under which circumstances.
+
+`evaluate` checks its arguments, and `read_tasks` makes `Task` objects of the files of a folder, kind by kind.
+`run_tasks` encodes each distinct text of all tasks once (`encode_tasks`: `TextVectors`), fits each transform on the
+texts that were asked for (`fit_tasks`), and lets each task score the vectors. `_score` adds intervals, counts and
+protocol; `describe_fitting`, `checksums` and `environment` say under which circumstances. Studies and training call
+`run_tasks` with tasks of their own.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +39,8 @@ from isosent.evaluation.task import Task, name_key
 from isosent.evaluation.transfer import TRANSFER_TASKS, transfer_tasks
 from isosent.io.system import open_to_read
 from isosent.io.texts import read_texts
-from isosent.model import Role, SentenceEncoder, check_model
+from isosent.loading import check_model
+from isosent.model import Role, SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
 from isosent.numeric.statistics import N_RESAMPLES, bootstrap_interval
 from isosent.transforms.base import Auto, Transform, resolve_transform, settings_of, transform_name

@@ -1,4 +1,11 @@
-"""Transfer tasks: what a logistic regression learns from frozen vectors, by the protocol of SentEval."""
+"""Transfer tasks: what a logistic regression learns from frozen vectors, by the protocol of SentEval.
+
+`read_transfer` finds the original files below a folder: `_Format` says for each set which they are and how they are
+read. A `TransferSet` has parts of `LabelledTexts`. `_measure` learns by the protocol of the set: with the penalty that
+is best on a development set (`probe_by_dev`), in cross-validation (`probe_by_folds`), or by ten folds of the whole,
+each with its own choice (`probe_each_fold`). A `Probe` is the regression that was chosen. All folds and penalties are
+fitted at once, by `numeric.logistic`.
+"""
 
 from __future__ import annotations
 

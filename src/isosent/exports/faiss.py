@@ -30,10 +30,10 @@ from isosent.io.checksum import file_checksum
 from isosent.io.parquet import read_integers
 from isosent.io.space import is_noted, note_entry, note_path, same_space
 from isosent.io.vector_source import VectorSource
-from isosent.jobs.vectors import encoder_space
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import nonzero_rows, unit_rows
+from isosent.persistence import encoder_space
 from isosent.search.codes_file import read_codes, write_codes
 from isosent.search.engine import behind_map
 from isosent.search.engine import to_vector_transform as to_vector_transform

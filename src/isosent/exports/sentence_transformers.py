@@ -1,4 +1,11 @@
-"""A model as a folder that sentence-transformers, or Text Embeddings Inference, loads without isosent."""
+"""A model as a folder that sentence-transformers, or Text Embeddings Inference, loads without isosent.
+
+`as_sentence_transformer` builds the modules in memory: those of the encoder (`_encoder_modules`), then map and scaling
+(`postprocessing_modules`); what the library has no module for is refused (`_check_expressible`).
+`export_sentence_transformers` saves them with a model card; for Text Embeddings Inference it renames modules and
+settings (`_write_old_names`). `check_vectors` loads the folder as a user would and compares vectors before the folder
+gets its name. Training uses the same modules.
+"""
 
 from __future__ import annotations
 

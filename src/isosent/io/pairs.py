@@ -40,7 +40,23 @@ class ScoredPairs:
         return self.first + self.second
 
     def require_variance(self, where: str | os.PathLike[str]) -> ScoredPairs:
-        """Refuse scores that have no correlation with anything: fewer than two, or all the same."""
+        """Refuse scores that have no correlation with anything: fewer than two, or all the same.
+
+        Parameters
+        ----------
+        where : str or path-like
+            What the message names, such as the file of the pairs.
+
+        Returns
+        -------
+        ScoredPairs
+            The pairs themselves.
+
+        Raises
+        ------
+        FileFormatError
+            If no correlation with the scores is defined.
+        """
         if len(self.scores) < 2 or self.scores.min() == self.scores.max():
             all_same = f", all scored {self.scores[0]:g}" if len(self.scores) else ""
             raise FileFormatError(

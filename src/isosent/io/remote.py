@@ -98,7 +98,7 @@ def files_in(folder: str) -> list[str]:
     if is_remote(folder):
         return [path_in(folder, name) for name in sizes(folder, must_exist=True) if not name.startswith(".")]
     if not Path(folder).is_dir():
-        raise InputFileError(f"{folder} must exist; got no such folder.")
+        raise InputFileError(f"{folder}: no such folder.")
     return [str(path) for path in Path(folder).iterdir() if path.is_file() and not path.name.startswith(".")]
 
 
@@ -276,7 +276,7 @@ def _info(url: str, *, must_exist: bool = True) -> Any:
         system, path = _filesystem(url)
         info = system.get_file_info(path)
         if must_exist and info.type.name == "NotFound":
-            raise InputFileError(f"{url} must exist; got no such file.")
+            raise InputFileError(f"{url}: no such file.")
         return info
 
 

@@ -1,4 +1,10 @@
-"""Which vector space vectors belong to, and the notes that say so: beside a file of vectors, or of an export."""
+"""Which vector space vectors belong to, and the notes that say so: beside a file of vectors, or of an export.
+
+A `Space` is a fingerprint with a name, and `same_space` refuses to mix two. The note of a file of vectors
+(`VectorNote`) has one entry per file: `write_note` adds one, and `read_note` checks that it is of this very file. The
+note of an export (`ExportNote`) has the checksums of its files, which `verify_export` compares; `shared_space` reads
+there in which space of another model the vectors of a distilled one lie.
+"""
 
 from __future__ import annotations
 

@@ -1,28 +1,32 @@
-"""Vectors in a file, read in blocks: .npy, .fvecs, .bvecs and .safetensors, through a memory map.
+"""Vectors in a file, read in blocks: .npy, .fvecs, .bvecs and .safetensors, through a memory map, and lists in JSON.
 
 A `VectorSource` is what every format opens as: shape, `NumberType` and vector space are known, and the vectors are read
 when its `blocks` are iterated, after the checksum was compared once. `open_npy`, `open_vecs` and `open_safetensors`
-check the header and the size of a file, and leave the reading to `_StoredRows`. `isosent.io.parquet` has the fourth
-format, and `isosent.io.vectors` chooses among them.
+check the header and the size of a file, and leave the reading to `_StoredRows`; `open_json` counts the lists, and reads
+them again for each pass. `isosent.io.parquet` has the last format, and `isosent.io.vectors` chooses among them.
 """
 
 from __future__ import annotations
 
 import mmap
+import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
 from isosent._check import brief
 from isosent.errors import FileFormatError, InputError
-from isosent.io.bounds import MOST_DIMENSIONS
+from isosent.io.bounds import LONGEST_VECTOR_LINE, MOST_DIMENSIONS
 from isosent.io.checksum import FileState, check_unchanged, file_state, verify_file
 from isosent.io.space import INDEX_FILE, Space, file_identity, read_note, space_in
 from isosent.io.system import naming, open_to_read
@@ -32,6 +36,8 @@ BLOCK_BYTES = 32 << 20
 BLOCK_ROWS_A_DIM = 4  # fewer rows than dimensions have no full rank, which moments would notice block by block
 
 _LONGEST_HEADER = 1 << 20  # bytes of a .npy file
+_JSON_CHUNK = 1 << 20  # bytes
+_JSON_START = 4096  # bytes that show what a file of JSON holds
 
 Array = NDArray[Any]
 
@@ -163,6 +169,16 @@ def in_blocks(pieces: Iterator[Array], n_rows: int) -> Iterator[Array]:
         yield block[:n_filled]
 
 
+def picked_rows(blocks: Iterable[Array], rows: NDArray[np.intp]) -> Array:
+    """The rows at ascending positions of all blocks together."""
+    picked, start = [], 0
+    for block in blocks:
+        here = rows[(rows >= start) & (rows < start + len(block))]
+        picked.append(block[here - start])  # a copy: the block is a view of its file
+        start += len(block)
+    return np.concatenate(picked)
+
+
 def open_npy(path: Path, column: str | None) -> VectorSource:
     """Open an array saved by numpy, in C or Fortran order."""
     _no_column(path, column)
@@ -259,6 +275,91 @@ def open_safetensors(path: Path, column: str | None) -> VectorSource:
         yield from map(number_type.decoded, stored.blocks(start_row, block_rows))
 
     return VectorSource(path, n_rows, dim, number_type, space_in(metadata), read, name, state=state)
+
+
+_JSON_PIECES = {  # what stands before the first row, and between two rows
+    ".json": (re.compile(rb"\s*\[\s*\["), re.compile(rb"\s*,\s*\[")),
+    ".jsonl": (re.compile(rb"\s*\["), re.compile(rb"[ \t\r]*\n\s*\[")),
+}
+
+
+def holds_json_lists(path: Path) -> bool:
+    """Whether a .json or .jsonl file begins as lists of numbers do, rather than objects."""
+    with open_to_read(path) as file:
+        start = file.read(_JSON_START).removeprefix(BOM_UTF8)
+    return _JSON_PIECES[path.suffix.lower()][0].match(start) is not None
+
+
+def open_json(path: Path, column: str | None) -> VectorSource:
+    """Open lists of numbers: one JSON document, ``[[0.1, 0.2], ...]``, or a list on each line of a .jsonl file."""
+    _no_column(path, column)
+    state = file_state(path)
+    first, n_rows = None, 0
+    for piece in _json_rows(path, state):
+        first = piece if first is None else first
+        n_rows += 1
+    if first is None:
+        raise FileFormatError(f"{path} must hold at least one list of numbers; it holds none.")
+    dim = len(_json_numbers(path, 0, first))
+    _matrix_shape(path, (n_rows, dim))
+    number_type = NUMBER_TYPES["float32"]
+
+    def read(start_row: int, block_rows: int) -> Iterator[Array]:
+        rows = enumerate(_json_rows(path, state))
+        pending = islice(rows, start_row, None)
+        while block := list(islice(pending, block_rows)):
+            vectors = np.empty((len(block), dim), np.float32)
+            for vector, (number, piece) in zip(vectors, block, strict=True):
+                numbers = _json_numbers(path, number, piece)
+                if len(numbers) != dim:
+                    raise FileFormatError(
+                        f"{path}: every list must have {dim} numbers, as the first has; got {len(numbers)} in row "
+                        f"{number}, counted from 0."
+                    )
+                with np.errstate(over="ignore"):  # infinity is refused by whoever reads the block
+                    vector[:] = numbers
+            yield vectors
+
+    space, checksum = read_note(path)
+    return VectorSource(path, n_rows, dim, number_type, space, read, checksum=checksum, state=state)
+
+
+def _json_rows(path: Path, state: FileState) -> Iterator[bytes]:
+    """The text between the brackets of each row, read piece by piece."""
+    before_first, between = _JSON_PIECES[path.suffix.lower()]
+    is_document, n_rows, rest, is_closed = path.suffix.lower() == ".json", 0, b"", False
+    with open_to_read(path) as file:
+        check_unchanged(path, state)
+        while chunk := file.read(_JSON_CHUNK):
+            *pieces, rest = (rest + (chunk if n_rows or rest else chunk.removeprefix(BOM_UTF8))).split(b"]")
+            for piece in pieces:
+                opening = (between if n_rows else before_first).match(piece)
+                if is_closed or (opening is None and not (is_document and n_rows and not piece.strip())):
+                    raise _not_json_lists(path, n_rows)
+                if opening is None:
+                    is_closed = True
+                    continue
+                yield piece[opening.end() :]
+                n_rows += 1
+            if len(rest) > LONGEST_VECTOR_LINE:
+                raise FileFormatError(f"{path}: row {n_rows}, counted from 0, is too long for a vector.")
+    if rest.strip() or (is_document and not is_closed):
+        raise _not_json_lists(path, n_rows)
+
+
+def _json_numbers(path: Path, number: int, piece: bytes) -> list[float]:
+    try:
+        return msgspec.json.decode(b"[%b]" % piece, type=list[float])
+    except msgspec.MsgspecError:
+        raise _not_json_lists(path, number) from None
+
+
+def _not_json_lists(path: Path, number: int) -> FileFormatError:
+    shape = "[[0.1, ...], ...]" if path.suffix.lower() == ".json" else "a list on each line, [0.1, ...]"
+    return FileFormatError(
+        f"{path} must hold vectors as lists of numbers, {shape}; row {number}, counted from 0, is none, or the file is "
+        "truncated."
+    )
 
 
 def _choose_tensor(path: Path, tensors: dict[str, dict[str, Any]], column: str | None) -> str:

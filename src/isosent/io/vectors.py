@@ -29,7 +29,9 @@ from isosent.io.vector_source import (
     DTYPES,
     NUMBER_TYPES,
     VectorSource,
+    holds_json_lists,
     in_blocks,
+    open_json,
     open_npy,
     open_safetensors,
     open_vecs,
@@ -41,6 +43,8 @@ _OPENERS: dict[str, Callable[[Path, str | None], VectorSource]] = {
     ".bvecs": open_vecs,
     ".safetensors": open_safetensors,
     ".parquet": open_parquet,
+    ".json": open_json,
+    ".jsonl": open_json,
 }
 
 
@@ -63,10 +67,12 @@ def open_vectors(path: str | os.PathLike[str], *, column: str | None = None) -> 
 
 
 def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) -> bool:
-    """Whether a file holds vectors rather than texts, by its ending and, for a table, its columns."""
+    """Whether a file holds vectors rather than texts, by its ending and, for tables and JSON, what is in it."""
     if is_folder(path) and (Path(path) / INDEX_FILE).exists():
         return True
     ending = Path(path).suffix.lower()
+    if ending in (".json", ".jsonl"):
+        return holds_json_lists(_check.input_file(path))
     if ending != ".parquet":
         return ending in _OPENERS
     names = vector_columns(_check.input_file(path))
@@ -113,13 +119,16 @@ ENDINGS = (".npy", ".fvecs", ".parquet")
 Write = Callable[[NDArray[Any]], None]
 
 
-def check_vector_file(path: str | os.PathLike[str], dtype: str = "float32") -> None:
+def check_vector_file(path: str | os.PathLike[str], dtype: str = "float32", *, are_codes: bool = False) -> None:
     """Refuse a file that `writing_vectors` cannot write, before any work is done."""
     ending = Path(path).suffix.lower()
     if ending not in ENDINGS:
         listed = f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
         raise InputError(f"{path} must end in {listed}; got {Path(path).suffix or 'no ending'}.")
-    if dtype not in DTYPES:
+    if are_codes:
+        if ending != ".npy":
+            raise InputError(f"{path}: codes are written to an .npy file; got {ending}.")
+    elif dtype not in DTYPES:
         raise InputError(f"{path}: dtype must be one of {', '.join(DTYPES)}; got {dtype}.")
     if ending == ".fvecs" and dtype != "float32":
         raise InputError(f"{path}: a .fvecs file holds float32; got {dtype}. Name a .npy or .parquet file.")
@@ -136,6 +145,7 @@ def writing_vectors(
     dtype: str = "float32",
     space: Space | None = None,
     beside: ColumnsBeside | None = None,
+    are_codes: bool = False,
 ) -> Iterator[Write]:
     """Write vectors under a temporary name, and rename the file when it is complete.
 
@@ -143,7 +153,7 @@ def writing_vectors(
     the space and a checksum. The note is put in place first and describes the older file as well: whenever a run is
     killed, the note fits the file that is there.
     """
-    check_vector_file(path, dtype)
+    check_vector_file(path, dtype, are_codes=are_codes)
     path = Path(path).resolve()  # the note belongs to the file, not to a link to it
     if path.suffix.lower() == ".parquet":
         metadata = {} if space is None else space.metadata

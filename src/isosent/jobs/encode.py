@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -30,14 +29,6 @@ BlockEncoder = Callable[[list[str]], NDArray[np.float32]]
 Row = tuple[str, Sequence[Any]]  # a text, and the values of the columns that are written with its vector
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """Result of a job."""
-
-    dim: int  # of the vectors
-    encoding_stats: EncodingStats  # over all texts
-
-
 def encode_file(
     model: SentenceEncoder,
     source: TextSource,
@@ -46,23 +37,22 @@ def encode_file(
     dtype: str = "float32",
     role: Role = "text",
     progress: Progress | None = None,
-) -> Encoded:
-    """Encode texts into one file."""
+) -> tuple[int, EncodingStats]:
+    """Encode texts into one file; the dimensions of the vectors, and what was counted over all texts."""
     check_vector_file(output, dtype)
     encode, dim = encoding(model, role, progress)  # refuses a model that cannot encode, before anything is written
     rows = TextRows(source, to_table=Path(output).suffix.lower() == ".parquet")
     space = Space(model.fingerprint, model.record.name)
     encoding_stats = write_encoded(output, rows, (0, source.n_texts), encode, dim=dim, space=space, dtype=dtype)
     warn_once(model, encoding_stats)
-    return Encoded(dim, encoding_stats)
+    return dim, encoding_stats
 
 
 def encoding(model: SentenceEncoder, role: Role, progress: Progress | None = None) -> tuple[BlockEncoder, int]:
     """How texts are encoded, and the dimensions of their vectors."""
 
     def encode(texts: list[str]) -> NDArray[np.float32]:
-        vectors: NDArray[np.float32] = model.encode(texts, progress=progress, role=role)
-        return vectors
+        return model.encode(texts, progress=progress, role=role)
 
     return encode, int(encode([]).shape[1])
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,16 +21,21 @@ from isosent.errors import InputError
 from isosent.io.remote import local_copies, remove
 from isosent.io.shards import SHARD_SIZE, input_paths
 from isosent.io.texts import TEXT_ENDINGS, is_table, read_texts
-from isosent.io.vector_source import VectorSource
+from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors
-from isosent.jobs.inspect import Groups, Recall, find_groups, held_out_recall
+from isosent.jobs.inspect import Groups, find_groups
 from isosent.jobs.shards import Engine, how_resumed, measure_folder, sample_texts
-from isosent.jobs.vectors import FileMoments, check_encoder_space, is_url, no_rows, open_vector_files, sum_of_files
+from isosent.jobs.vectors import FileMoments, is_url, no_rows, open_vector_files, sum_of_files
 from isosent.loading import load
 from isosent.model import SentenceEncoder
-from isosent.numeric.isotropy import SpaceReport, describe_space
+from isosent.numeric.moments import Moments
+from isosent.numeric.similarity import neighbour_recall, nonzero_rows, unit_rows
+from isosent.numeric.spectrum import SpaceReport, describe_space
 from isosent.pages.progress import Bars, no_bar
-from isosent.persistence import FitRecord
+from isosent.persistence import FitRecord, Storage, check_encoder_space
+from isosent.search.engine import K_MEASURED
+from isosent.search.smaller import FEWEST_ROWS, Size, Sizes, sizes
+from isosent.transforms.auto import held_out_recall
 from isosent.transforms.base import (
     NO_TRANSFORM,
     Auto,
@@ -40,12 +46,38 @@ from isosent.transforms.base import (
     make_linear,
     transform_name,
 )
+from isosent.transforms.quantization import Quantization
 
 _DESCRIBED_ROWS = 10_000
 _SAMPLED_TEXTS = 20_000  # for auto
+_MOST_KEPT_DIMENSIONS = 4096  # of statistics in a model folder: of so many, they take 34 MB
 
 Say = Callable[[str], None]
 Named = Callable[[str], str]
+
+
+class Recall(NamedTuple):
+    """Neighbours that a map keeps: those of held-out original vectors that are still among the ten nearest."""
+
+    label: str
+    n_components: int
+    recall: float  # mean over the queries, in [0, 1]
+
+
+class Goal(NamedTuple):
+    """How small vectors are to become: within so many bytes each, or at most so many neighbors lost."""
+
+    n_bytes: float | None = None
+    loss: float | None = None
+
+    @property
+    def option(self) -> str:
+        """The option of the command line."""
+        return "--loss" if self.n_bytes is None else "--bytes"
+
+    def choose(self, measured: Sizes) -> Size:
+        """The size that keeps the most neighbors within the bytes, or the smallest within the loss."""
+        return measured.smallest(self.loss or 0.0) if self.n_bytes is None else measured.within(self.n_bytes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,6 +94,9 @@ class FitResult:
     n_tokens: int = 0  # of the texts, if the encoder can count them
     n_unknown: int = 0
     follows_fit: bool = False  # whether the model was fitted before
+    sizes: Sizes | None = None  # if the vectors were to become smaller
+    size: Size | None = None  # that was chosen
+    original_recall: float | None = None  # of the original neighbors, if those after another transform were kept
 
 
 def fit_files(
@@ -72,20 +107,25 @@ def fit_files(
     *,
     column: str | None = None,
     queries: str | None = None,
+    texts: str | None = None,
     space: str | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     engine: Engine | None = None,
     shard_size: int | None = None,
+    goal: Goal | None = None,
+    codecs: bool = False,
     bars: Bars = no_bar,
     say: Say = print,
 ) -> FitResult:
     """Fit a transform on files of texts, or of vectors and moments; without a reference, vectors are of no encoder."""
+    if goal is not None:
+        _check_goal(goal, transform, queries=queries, engine=engine)
     if engine is not None:
-        if (queries, space, checkpoint) != (None, None, None):
-            raise InputError("fit: --queries, --space and --checkpoint do not go with --workers.")
+        if (queries, texts, space, checkpoint) != (None, None, None, None):
+            raise InputError("fit: --queries, --texts, --space and --checkpoint do not go with --workers.")
         n_rows = SHARD_SIZE if shard_size is None else shard_size
         return fit_shards(
-            *(inputs, output, reference, transform), engine=engine, column=column, shard_size=n_rows, bars=bars, say=say
+            inputs, output, reference, transform, engine=engine, column=column, shard_size=n_rows, bars=bars, say=say
         )
     if shard_size is not None:
         raise InputError("fit: --shard-size is for --workers.")
@@ -98,19 +138,36 @@ def fit_files(
             )
         if all(kinds.values()):
             return fit_vectors(
-                *(paths, output, reference, transform),
+                paths,
+                output,
+                reference,
+                transform,
                 named=named,
                 column=column,
                 queries=queries,
+                texts=texts,
                 space=space,
                 checkpoint=checkpoint,
+                goal=goal,
+                codecs=codecs,
                 bars=bars,
                 say=say,
             )
-        if (space, checkpoint) != (None, None):
-            raise InputError(f"fit: --space and --checkpoint are for vectors; {', '.join(paths)} holds texts.")
+        if (texts, space, checkpoint) != (None, None, None):
+            names = ", ".join(paths)
+            raise InputError(f"fit: --texts, --space and --checkpoint are for vectors; {names} holds texts.")
         return fit_texts(
-            *(paths, output, reference, transform), named=named, column=column, queries=queries, bars=bars, say=say
+            paths,
+            output,
+            reference,
+            transform,
+            named=named,
+            column=column,
+            queries=queries,
+            goal=goal,
+            codecs=codecs,
+            bars=bars,
+            say=say,
         )
 
 
@@ -123,6 +180,8 @@ def fit_texts(
     named: Named = str,
     column: str | None = None,
     queries: str | None = None,
+    goal: Goal | None = None,
+    codecs: bool = False,
     bars: Bars = no_bar,
     say: Say = print,
 ) -> FitResult:
@@ -143,13 +202,20 @@ def fit_texts(
             after = before.fitted(
                 texts, transform, queries=query_texts, encoded=encoded, source=source, report=_likelihood_to(say)
             )
+    result = FitResult(after, None, "texts")
+    if goal is not None:
+        has_vector = np.flatnonzero(encoded.any(axis=1))
+        listed = [texts[row] for row in has_vector]
+        moments = Moments.from_rows(encoded[has_vector])
+        result = _smaller(result, encoded[has_vector], moments, goal, texts=listed, codecs=codecs, before=before)
+        after = result.model
     after.save(output)
     record = after.fits[-1] if len(after.fits) > len(model.fits) else None
     n_tokens, n_unknown = before.encoder.coverage(texts)
-    result = FitResult(
-        after,
-        record,
-        "distinct texts" if record is not None and record.choice else "texts",
+    result = replace(
+        result,
+        record=record,
+        unit="distinct texts" if record is not None and record.choice else "texts",
         n_tokens=n_tokens,
         n_unknown=n_unknown,
         follows_fit=bool(model.fits and record is not None and record.transform != NO_TRANSFORM),
@@ -170,18 +236,29 @@ def fit_vectors(
     named: Named = str,
     column: str | None = None,
     queries: str | None = None,
+    texts: str | None = None,
     space: str | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    goal: Goal | None = None,
+    codecs: bool = False,
     bars: Bars = no_bar,
     say: Say = print,
 ) -> FitResult:
     """Fit a transform on vectors in files, and on moments; the encoder that made them may be named, or their space."""
     sources, merged = open_vector_files(paths, column=column)
     before = _model_of_vectors(paths, no_rows(sources, merged), reference, space, bars=bars)
-    if transform is None:
-        raise InputError("fit: vectors need a transform to fit; got none.")
-    transform.check_settings(before.dim)
-    if is_flow(transform):
+    if transform is not None:
+        transform.check_settings(before.dim)
+    elif queries is not None:
+        raise InputError("fit: --queries needs a transform; got none.")
+    if goal is not None and (transform is None or is_flow(transform) or not sources):
+        raise InputError(f"fit: {goal.option} needs vectors and a linear transform; got moments, a flow or none.")
+    sampled: tuple[list[str], NDArray[np.floating]] | None = None
+    if texts is not None:
+        if not isinstance(transform, Auto) or merged:
+            raise InputError("fit: --texts are for --transform auto, which compares the vectors of texts with them.")
+        sampled = _sampled_texts(texts, sources)
+    if transform is not None and is_flow(transform):
         if merged or (queries, checkpoint) != (None, None):
             raise InputError("fit: a flow needs vectors; moments, --queries and --checkpoint do not go with it.")
         vectors = np.concatenate([block for source in sources for block in source.blocks()])
@@ -193,32 +270,32 @@ def fit_vectors(
             no_rows([*sources, *query_files[0]], [*merged, *query_files[1]])  # refused before anything is read
         with bars("reading", "vectors") as bar:
             measured = sum_of_files(
-                *(sources, merged),
+                sources,
+                merged,
                 checkpoint=checkpoint,
                 resumed=lambda n_rows: say(f"resuming from row {n_rows:,}, as saved in {checkpoint}"),
                 progress=bar,
             )
             query_moments = sum_of_files(*query_files, progress=bar).moments if query_files else None
-        after = before.fitted_on_moments(
-            *(measured.moments, transform),
-            query_moments=query_moments,
-            n_zero_rows=measured.n_zero_rows,
-            source=named(", ".join(measured.sources)),
-        )
+        compares = isinstance(transform, Auto) and transform.n_components is not None and sampled is None
+        rows = _sampled_rows(sources[0]) if sources and measured.moments.weight and compares else None
+        after = _fitted_on_files(before, measured, transform, query_moments, sampled, named, rows=rows)
+    result, sample = FitResult(after, None, "vectors"), _sampled_rows(sources[0]) if sources else None
+    if goal is not None and sample is not None:
+        result = _smaller(result, sample, measured.moments, goal, codecs=codecs, before=before)
+        after = result.model
     after.save(output)
-    if not sources:
-        return FitResult(after, after.fits[-1], "vectors")
-    sample = _sampled_rows(sources[0])
+    result = replace(result, record=after.fits[-1])
+    if sample is None:
+        return result
     vectors = before.transform(sample)
-    return FitResult(
-        after,
-        after.fits[-1],
-        "vectors",
+    return replace(
+        result,
         spaces=(describe_space(vectors), describe_space(after.transform(sample))),
         described=f"{len(sample):,} vectors of {named(str(sources[0].path))}",
         recalls=()
-        if is_flow(transform) or after.fits[-1].transform == NO_TRANSFORM
-        else _recalls(vectors, transform, after.dim),
+        if transform is None or is_flow(transform) or after.fits[-1].transform == NO_TRANSFORM or goal is not None
+        else _recalls(vectors, transform, after),
         groups=find_groups(vectors),
     )
 
@@ -249,7 +326,9 @@ def fit_shards(
     folder = f"{os.fspath(output)}.shards"
     with bars("encoding", "texts") as bar:
         measured, index = measure_folder(
-            *(before, paths, folder),
+            before,
+            paths,
+            folder,
             column=column,
             shard_size=shard_size,
             engine=engine,
@@ -266,6 +345,57 @@ def fit_shards(
     encoded = before.encoder.encode(texts[:_DESCRIBED_ROWS])
     spaces = describe_space(before.transform(encoded)), describe_space(after.transform(encoded))
     return FitResult(after, after.fits[-1], "texts", spaces=spaces)
+
+
+def _check_goal(goal: Goal, transform: Transform | Auto | None, *, queries: str | None, engine: Engine | None) -> None:
+    """Refuse a size that does not go with the rest, before anything is read."""
+    if transform is None or queries is not None or engine is not None:
+        raise InputError(f"fit: {goal.option} does not go with --transform none, --queries and --workers.")
+    if isinstance(transform, Auto) and transform.n_components is not None:
+        raise InputError(f"fit: {goal.option} and --dims both set the size. Leave one out.")
+
+
+def _smaller(
+    result: FitResult,
+    sample: NDArray[np.floating],
+    moments: Moments,
+    goal: Goal,
+    *,
+    before: SentenceEncoder,
+    texts: Sequence[str] | None = None,
+    codecs: bool = False,
+) -> FitResult:
+    """The model with the size that reaches the goal: a map to fewer dimensions, if they help, and a dtype."""
+    model = result.model
+    rows = model.transform(sample)
+    widths = (model.dim,) if model.normalize else None  # nothing can follow that
+    measured = sizes(rows, texts=texts, n_bytes=goal.n_bytes, widths=widths, codecs=codecs)
+    if measured is None:
+        raise InputError(
+            f"fit: {goal.option} needs {FEWEST_ROWS} different vectors or more, whose neighbors are measured."
+        )
+    size = goal.choose(measured)
+    transform = size.fit()
+    if transform is not None:
+        model = model.fitted_on_moments(moments, transform, source=model.fits[-1].source)
+    mapped = model.transform(sample)
+    is_original = model.fits == before.fits or all(
+        fit.transform in (NO_TRANSFORM, "principal_components", "truncate") for fit in model.fits[len(before.fits) :]
+    )
+    storage = Storage(
+        dtype=size.dtype,
+        n_bytes=size.n_bytes,
+        min_recall=round(max(0.5, min(0.995, size.recall / measured.recall_of_map(size) - 0.005)), 4),
+        recall=size.recall,
+        n_texts=measured.n_texts,
+        neighbors_of="the original vectors" if is_original else "the transformed vectors",
+    )
+    recall = None
+    if not is_original and len(sample) > 10 * K_MEASURED:
+        order = np.random.default_rng(0).permutation(len(sample))
+        recall = neighbour_recall(before.transform(sample)[order], mapped[order], min(500, len(sample) // 10))
+    model = model.with_quantization(Quantization.fit(unit_rows(mapped)), storage)
+    return replace(result, model=model, sizes=measured, size=size, original_recall=recall)
 
 
 def _load(reference: str | None, bars: Bars) -> SentenceEncoder:
@@ -291,6 +421,49 @@ def _model_of_vectors(
     return model
 
 
+def _fitted_on_files(
+    before: SentenceEncoder,
+    measured: FileMoments,
+    transform: LinearTransform | Auto | None,
+    query_moments: Moments | None,
+    sampled: tuple[list[str], NDArray[np.floating]] | None,
+    named: Named,
+    *,
+    rows: NDArray[np.floating] | None,
+) -> SentenceEncoder:
+    """The model with a transform, or with none, and with the statistics of vectors of no encoder."""
+    source, moments, n_zero_rows = named(", ".join(measured.sources)), measured.moments, measured.n_zero_rows
+    if transform is None:
+        fit = FitRecord.made_now(NO_TRANSFORM, {}, round(moments.weight), n_zero_rows, source)
+        after = SentenceEncoder.from_record(before.encoder, replace(before.record, fits=(*before.fits, fit)))
+    else:
+        texts, encoded = sampled or (None, None)
+        after = before.fitted_on_moments(
+            moments,
+            transform,
+            query_moments=query_moments,
+            texts=texts,
+            encoded=encoded,
+            sample=rows,
+            n_zero_rows=n_zero_rows,
+            source=source,
+        )
+    if not isinstance(before.encoder, PrecomputedVectors) or moments.dim > _MOST_KEPT_DIMENSIONS:
+        return after
+    return SentenceEncoder.from_record(before.encoder.with_statistics(moments), after.record)
+
+
+def _sampled_texts(path: str, sources: Sequence[VectorSource]) -> tuple[list[str], NDArray[np.floating]]:
+    """Texts of vectors in files and these vectors, at most 20,000 drawn at random, without zero rows."""
+    listed, n_rows = read_texts(path), sum(source.n_rows for source in sources)
+    if len(listed) != n_rows:
+        raise InputError(f"{path} holds {len(listed)} texts; there are {n_rows} vectors. Give one text per vector.")
+    rows = np.sort(np.random.default_rng(0).permutation(n_rows)[:_SAMPLED_TEXTS])
+    vectors = picked_rows((block for source in sources for block in source.blocks()), rows)
+    has_vector = nonzero_rows(vectors)
+    return [listed[row] for row in rows[has_vector]], vectors[has_vector]
+
+
 def _sampled_rows(source: VectorSource) -> NDArray[np.floating]:
     """Random nonzero rows from the beginning of a file."""
     # A second pass over all of a large file would take too long for a report.
@@ -306,9 +479,13 @@ def _sampled_rows(source: VectorSource) -> NDArray[np.floating]:
     return sample[sample.any(axis=1)]
 
 
-def _recalls(sample: NDArray[np.floating], transform: LinearTransform | Auto, width: int) -> tuple[Recall, ...]:
+def _recalls(
+    sample: NDArray[np.floating], transform: LinearTransform | Auto, after: SentenceEncoder
+) -> tuple[Recall, ...]:
     """Neighbour recall of the transform, next to principal components of the same size."""
-    components = make_linear("principal_components", settings={"n_components": min(width, sample.shape[1])})
+    width = after.dim
+    settings = {"n_components": min(width, sample.shape[1]), "center": after.fits[-1].parameters.get("center", True)}
+    components = make_linear("principal_components", settings=settings)
     transforms = {"principal components": components}
     if not isinstance(transform, Auto):
         transforms = {transform_name(transform).replace("_", " "): transform} | transforms

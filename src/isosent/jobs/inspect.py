@@ -1,4 +1,11 @@
-"""`inspect_texts` and `inspect_vectors`: statistics of a vector space, and what auto would choose."""
+"""`inspect_texts` and `inspect_vectors`: statistics of a vector space, and what auto would choose.
+
+`inspect_texts` encodes texts, `inspect_vectors` reads vectors of any size; both hand their rows to a `Survey`, which
+sees them once: it counts what is wrong (`RowCounts`), sums moments, and keeps a sample. From moments come the figures
+of the space before and after a transform (`Stage`); from the sample two separate groups (`find_groups`) and the
+neighbours that fewer dimensions keep (`held_out_recall`). Texts also let auto choose. `_conclude` puts all of it into
+an `Inspection`, whose recommendation is `advise`. `inspect_moments` does what moments alone allow.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +20,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from isosent import _check
 from isosent.encoders.base import Progress
-from isosent.errors import InputError, RankWarning
+from isosent.errors import InputError, MissingExtraError, RankWarning
 from isosent.io.json import without_nan
 from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
-from isosent.numeric.isotropy import effective_rank, isoscore, mean_cosine_of_sum, participation_ratio, uniformity
 from isosent.numeric.moments import Moments
-from isosent.numeric.similarity import neighbour_recall, random_cosines, unit_rows
-from isosent.numeric.spectrum import spectrum
+from isosent.numeric.similarity import random_cosines, unit_rows
+from isosent.numeric.spectrum import (
+    effective_rank,
+    isoscore,
+    mean_cosine_of_sum,
+    participation_ratio,
+    spectrum,
+    uniformity,
+)
 from isosent.postprocessing import NO_POSTPROCESSING
+from isosent.search.smaller import Sizes, sizes
 from isosent.transforms.auto import AutoChoice, choose_from_texts, choose_without_texts
 from isosent.transforms.base import Auto, LinearTransform, make_linear
 from isosent.transforms.calibration import FEWEST_PAIRS
@@ -35,7 +49,6 @@ _BINS = 60
 _FEW_ROWS_PER_DIM = 2
 _GROUP_ROWS = 4000
 _FEWEST_GROUPED, _FEWEST_IN_GROUP = 100, 10
-_RECALL_QUERIES = 1000
 # Distance of two groups in standard deviations along the line between their means: none of 54 single sets of texts is
 # above; English and Korean in one file is with seven of nine encoders (docs/inspect.md).
 _SEPARATE_GROUPS = 8.0
@@ -102,15 +115,6 @@ class Groups:
 
 
 @dataclass(frozen=True, slots=True)
-class Recall:
-    """Neighbours that a map keeps: those of held-out original vectors that are still among the ten nearest."""
-
-    label: str
-    n_components: int
-    recall: float  # mean over the queries, in [0, 1]
-
-
-@dataclass(frozen=True, slots=True)
 class Inspection:
     """Statistics of a vector space, the choice of auto, and a recommendation."""
 
@@ -123,7 +127,7 @@ class Inspection:
     before: Stage
     after: Stage | None  # sampled vectors after the choice of auto, or after full whitening if auto chooses none
     groups: Groups | None  # if the rows are two separate groups
-    recalls: tuple[Recall, ...]  # of vectors without texts, at several widths
+    sizes: Sizes | None  # what smaller vectors keep; None for few vectors, and without FAISS
     advice: str  # the verdict of auto, and what to look out for
     marks: tuple[float, ...]  # cosines that percentiles are given for
     cosine_edges: tuple[float, ...]  # of the bins of the histograms
@@ -135,11 +139,11 @@ class Inspection:
         """Return values that JSON can hold; an undefined number is None."""
         document = asdict(self) | {
             "choice": None if self.choice is None else self.choice.to_json(),
+            "sizes": None if self.sizes is None else self.sizes.to_json(),
             "isosent_version": version("isosent"),
         }
         document["counts"]["rows_per_dim"] = self.counts.rows_per_dim
-        values: dict[str, Any] = without_nan(document)
-        return values
+        return without_nan(document)
 
 
 def inspect_texts(
@@ -148,6 +152,7 @@ def inspect_texts(
     *,
     seed: int = 0,
     source: str = "texts in memory",
+    codecs: bool = False,
     progress: Callable[[int], Progress] | None = None,
 ) -> Inspection:
     """Look at the vectors of texts, and say which transform they need, if any.
@@ -162,6 +167,8 @@ def inspect_texts(
         Seed of every sample.
     source : str, optional
         Where the texts come from, for the record.
+    codecs : bool, default False
+        Whether product quantization is tried among the sizes, too, which takes seconds (see `isosent.search.sizes`).
     progress : callable, optional
         Called once with the number of texts to encode; returns a callable that takes the number of texts finished.
 
@@ -188,15 +195,18 @@ def inspect_texts(
     vectors = model.encode(texts, progress=None if progress is None else progress(len(texts)))
     survey = Survey(vectors, seed=seed, n_duplicate_texts=len(texts) - len(set(texts)))
     choice = choose_from_texts(vectors, texts, Auto()) if survey.varies else None
+    sampled = [texts[row] for row in survey.sampled_rows]
     reference = f"{model.encoder.reference}{''.join(f' -> {fit.transform}' for fit in model.fits)}"
-    return _conclude(survey, choice, source=source, model=reference, seed=seed)
+    return _conclude(survey, choice, source=source, model=reference, seed=seed, texts=sampled, codecs=codecs)
 
 
 def inspect_vectors(
     vectors: ArrayLike | VectorSource,
     *,
+    texts: Sequence[str] | None = None,
     seed: int = 0,
     source: str = "vectors in memory",
+    codecs: bool = False,
     progress: Callable[[int], Progress] | None = None,
 ) -> Inspection:
     """Look at vectors from anywhere: how they fill their space, and what fewer dimensions would cost.
@@ -205,22 +215,26 @@ def inspect_vectors(
     ----------
     vectors : array-like of shape (n_rows, dim), any real dtype, or VectorSource
         The vectors, or an open file of vectors, which is read once. NaN and infinity are counted and left out.
+    texts : sequence of str, optional
+        The text of each vector, by which auto chooses as for `inspect_texts`.
     seed : int, default 0
         Seed of every sample.
     source : str, optional
         Where they come from, for the record.
+    codecs : bool, default False
+        Whether product quantization is tried among the sizes, too, which takes seconds (see `isosent.search.sizes`).
     progress : callable, optional
         Called once with the number of rows; returns a callable that takes the number of rows finished.
 
     Returns
     -------
     Inspection
-        As from `inspect_texts`. Without texts, auto applies no transform; instead, neighbour recall is measured.
+        As from `inspect_texts`. Without texts, auto applies no transform.
 
     Raises
     ------
     InputError
-        If an array is not 2-D or does not hold real numbers.
+        If an array is not 2-D or does not hold real numbers, or there is not one text per vector.
 
     Examples
     --------
@@ -230,9 +244,22 @@ def inspect_vectors(
     """
     if not isinstance(vectors, VectorSource):
         vectors = _check.matrix("inspect_vectors", "vectors", vectors)
-    survey = Survey(vectors, seed=seed, progress=progress)
-    choice = choose_without_texts(survey.moments, Auto()) if survey.varies else None
-    return _conclude(survey, choice, source=source, model=None, seed=seed)
+    n_duplicate_texts = None
+    if texts is not None:
+        texts = _check.some_texts("inspect_vectors", texts)
+        n_rows = vectors.n_rows if isinstance(vectors, VectorSource) else len(vectors)
+        if len(texts) != n_rows:
+            raise InputError(f"inspect: there are {len(texts)} texts for {n_rows} vectors. Give one text per vector.")
+        n_duplicate_texts = len(texts) - len(set(texts))
+    survey = Survey(vectors, seed=seed, n_duplicate_texts=n_duplicate_texts, progress=progress)
+    sampled = None if texts is None else [texts[row] for row in survey.sampled_rows]
+    if not survey.varies:
+        choice = None
+    elif sampled is None:
+        choice = choose_without_texts(survey.moments, Auto())
+    else:
+        choice = choose_from_texts(survey.sample, sampled, Auto())
+    return _conclude(survey, choice, source=source, model=None, seed=seed, texts=sampled, codecs=codecs)
 
 
 _VARIANCE_SHARES = (0.9, 0.95, 0.99)
@@ -264,8 +291,7 @@ class MomentsInspection:
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
-        values: dict[str, Any] = without_nan(asdict(self))
-        return values
+        return without_nan(asdict(self))
 
 
 def inspect_moments(moments: Moments) -> MomentsInspection:
@@ -322,6 +348,7 @@ class Survey:
         start = n_zero = n_non_finite = 0
         self.moments, self.unit_sum, sum_of_norms = Moments.empty(dim), np.zeros(dim), 0.0
         hashes, samples = [np.empty(0, np.int64)], [np.empty((0, dim), np.float32)]
+        sampled_rows = [np.empty(0, np.intp)]
         for block in blocks:
             finite, nonzero = np.isfinite(block).all(axis=1), block.any(axis=1)
             used = finite & nonzero
@@ -329,7 +356,9 @@ class Survey:
             n_zero += int((~nonzero).sum())
             first, last = np.searchsorted(sampled, [start, start + len(block)])
             picked = sampled[first:last] - start
-            sample = block[picked[used[picked]]]
+            picked = picked[used[picked]]
+            sample = block[picked]
+            sampled_rows.append(start + picked)
             samples.append(sample if sample.dtype == np.float64 else sample.astype(np.float32))
             start += len(block)
             rows = block if used.all() else block[used]
@@ -355,7 +384,7 @@ class Survey:
             n_duplicate_texts=n_duplicate_texts,
         )
         self.mean_norm = sum_of_norms / max(n_used, 1)
-        self.sample = np.concatenate(samples)
+        self.sample, self.sampled_rows = np.concatenate(samples), np.concatenate(sampled_rows)
         principal = spectrum(self.moments.covariance, noise=self.moments.rounding_variance)
         self.eigenvalues = principal.values.copy()
         self.eigenvalues[principal.rank :] = 0  # rounding noise
@@ -423,7 +452,10 @@ def _conclude(
     source: str,
     model: str | None,
     seed: int,
+    texts: Sequence[str] | None = None,
+    codecs: bool = False,
 ) -> Inspection:
+    has_texts = survey.counts.n_duplicate_texts is not None
     surveys = [(AS_THEY_ARE, survey)]
     if choice is not None:
         label, transform = _compared(choice)
@@ -441,8 +473,8 @@ def _conclude(
         before=before,
         after=rest[0] if rest else None,
         groups=groups,
-        recalls=_recalls(survey.sample) if model is None and survey.varies else (),
-        advice=advise(survey.counts, choice, groups, kind="vectors" if model is None else "texts"),
+        sizes=_sizes(survey.sample, texts, seed=seed, codecs=codecs) if survey.varies else None,
+        advice=advise(survey.counts, choice, groups, kind="texts" if has_texts else "vectors"),
         marks=MARKS,
         cosine_edges=tuple(edges.tolist()),
     )
@@ -481,35 +513,11 @@ def find_groups(rows: NDArray[np.floating], *, seed: int = 0) -> Groups | None:
     return Groups(len(smaller) / len(units), (within[0], within[1]), between)
 
 
-def _recalls(sample: NDArray[np.floating]) -> tuple[Recall, ...]:
-    """Neighbour recall of half and a quarter of the dimensions; maps are fitted on one half of the sample."""
-    recalls = []
-    for width in (sample.shape[1] // 2, sample.shape[1] // 4):
-        for name, label in (
-            ("principal_components", "principal components"),
-            ("whitening", "full whitening"),
-            ("truncate", "the first dimensions"),
-        ):
-            if width:
-                recall = held_out_recall(sample, make_linear(name, settings={"n_components": width}))
-                recalls += [] if recall is None else [Recall(label, width, recall)]
-    return tuple(recalls)
-
-
-def held_out_recall(sample: NDArray[np.floating], transform: LinearTransform) -> float | None:
-    """Recall@10 of the original neighbours under a transform fitted on the other half; None if rows are too few."""
-    half = len(sample) // 2
-    n_queries = min(_RECALL_QUERIES, (half - 1) // 10)  # ten neighbours besides the query
-    if not n_queries:
-        return None
-    # Shuffled, because rows of a file are often sorted by topic or source.
-    sample = sample[np.random.default_rng(0).permutation(len(sample))]
-    held_out = sample[half:]
+def _sizes(sample: NDArray[np.floating], texts: Sequence[str] | None, *, seed: int, codecs: bool) -> Sizes | None:
     try:
-        mapped = _fit(transform, Moments.from_rows(sample[:half]))(held_out)
-    except InputError:  # the half does not vary
+        return sizes(sample, texts=texts, seed=seed, codecs=codecs)
+    except MissingExtraError:
         return None
-    return neighbour_recall(held_out, mapped, n_queries)
 
 
 def groups_warning(groups: Groups) -> str:

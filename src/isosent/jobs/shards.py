@@ -2,6 +2,10 @@
 
 Every shard has a fixed place in its file, and a fixed name. It is done when the index lists its checksum. So a shard
 may be made twice, by workers that know nothing of each other, and nothing is lost or doubled.
+
+`encode_folder`, `transform_folder` and `measure_folder` describe a `Job` and call `make_shards`, which asks a `Worker`
+for the shards of each input, gives out those that the index lacks, and writes the index (`_Saved`) as they come back.
+An `Engine` says where workers run: `Here`, or the processes and clusters of `distributed`.
 """
 
 from __future__ import annotations
@@ -269,7 +273,10 @@ def encode_folder(
         sharding=sharding or Sharding(),
     )
     index = make_shards(
-        *(job, inputs, folder, _with_model(engine, model)),
+        job,
+        inputs,
+        folder,
+        _with_model(engine, model),
         space=Space(model.fingerprint, model.record.name),
         dim=dim,
         computed_in=model.encoder.computed_in,
@@ -311,7 +318,10 @@ def transform_folder(
         sharding=sharding or Sharding(),
     )
     return make_shards(
-        *(job, inputs, folder, engine or Here()),
+        job,
+        inputs,
+        folder,
+        engine or Here(),
         space=Space(record.fingerprint, record.name),
         dim=record.encoder_dim if linear_map is None else linear_map.n_components,
         resumed=resumed,
@@ -345,7 +355,10 @@ def measure_folder(
         sharding=Sharding(shard_size),
     )
     index = make_shards(
-        *(job, inputs, folder, _with_model(engine, model)),
+        job,
+        inputs,
+        folder,
+        _with_model(engine, model),
         space=Space(model.encoder.fingerprint, model.encoder.reference),
         dim=model.encoder.dim,
         computed_in=model.encoder.computed_in,

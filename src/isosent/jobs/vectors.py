@@ -1,7 +1,15 @@
-"""Jobs on vectors in files: their moments, with a checkpoint, and the transformation of a file into another one."""
+"""Jobs on vectors in files: their moments, with a checkpoint, and the transformation of a file into another one.
+
+`FileMoments` are moments with the space and the files that they came from; two of them add up. `moments_of` reads files
+block by block, and `_Checkpoint` writes the state after some of them, so that an interrupted run resumes with the same
+bits; `sum_of_files` adds what was computed elsewhere. `write_moments` and `read_moments` are the file of moments,
+`fetch_moments` asks a proxy for them. `drift_of` compares two sets. `transform_file` applies a model to a file of
+vectors, after `check_source` has seen that they are vectors of its encoder.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import json
 import os
@@ -24,6 +32,7 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.encoders.base import Progress
 from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
+from isosent.encoders.reference import MODEL_FILE
 from isosent.errors import FileFormatError, InputError, MemoryWarning, OutputError
 from isosent.io.atomic import check_destination, replacing
 from isosent.io.bounds import shown_bytes
@@ -36,13 +45,16 @@ from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import check_vector_file, open_vectors, writing_vectors
 from isosent.numeric.drift import Drift, drift, excess_kurtosis, fourth_powers, shared_axes
 from isosent.numeric.moments import Moments
-from isosent.numeric.similarity import nonzero_rows
+from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.pages.progress import Start
-from isosent.persistence import ModelRecord
+from isosent.persistence import ModelRecord, check_encoder_space, encoder_space, read_model
+from isosent.transforms.quantization import INT8, UBINARY
+from isosent.transforms.quantization import Dtype as CodeDtype
 
 MOMENTS_FORMAT, MOMENTS_VERSION = "isosent-moments", 1
 CHECKPOINT_FORMAT, CHECKPOINT_VERSION = "isosent-checkpoint", 1
 ENDING = ".safetensors"
+CODES: Mapping[str, tuple[str, CodeDtype]] = {"int8": ("int8", INT8), "bits": ("uint8", UBINARY)}  # in .npy files
 
 _METADATA = ("format", "format_version", "sources", "n_zero_rows", "run", *SPACE_METADATA)
 _SETTINGS = {"radial": False}  # 0.1.0 could also sum powers of the lengths; such a checkpoint is not resumed
@@ -162,12 +174,33 @@ def moments_of(
 
 
 def drift_of_files(old: str, new: str, *, column: str | None = None, progress: Start | None = None) -> Drift:
-    """What has changed between two files of vectors or of moments."""
-    opened = [open_vector_files([path], column=column) for path in (old, new)]
+    """What has changed between two files of vectors or of moments, or since a model was fitted."""
+    opened = [
+        ([], [_model_statistics(path)])
+        if (Path(path) / MODEL_FILE).is_file()
+        else open_vector_files([path], column=column)
+        for path in (old, new)
+    ]
     sources = [files for files, _ in opened]
     no_rows([source for files in sources for source in files], [part for _, parts in opened for part in parts])
     before, after = (sum_of_files(*each, progress=progress) for each in opened)
     return drift_of(before, after, sources)
+
+
+def _model_statistics(folder: str) -> FileMoments:
+    """Moments of the vectors that a model was fitted on."""
+    record = read_model(folder)
+    moments = None
+    if record.reference == PRECOMPUTED:
+        try:
+            moments = PrecomputedVectors(record.encoder_dim, record.options, record.corpus).statistics
+        except InputError as error:
+            raise FileFormatError(f"{folder}: its statistics are damaged: {error} Fit the model again.") from None
+    if moments is None or moments.dim != record.encoder_dim:
+        raise InputError(
+            f"{folder} holds no statistics: only a model that was fitted on vectors does. Name these vectors instead."
+        )
+    return FileMoments(moments, 0, encoder_space(record), (folder,))
 
 
 def drift_of(old: FileMoments, new: FileMoments, sources: Sequence[Sequence[VectorSource]]) -> Drift:
@@ -395,32 +428,45 @@ def transform_file(
     queries: bool = False,
     progress: Progress | None = None,
 ) -> int:
-    """Apply a model's postprocessing to vectors in a file, block by block; returns the number of zero rows."""
-    check_vector_file(output, dtype)
+    """Apply a model's postprocessing to vectors in a file, block by block; returns the number of zero rows.
+
+    The dtypes of `CODES` are written as the codes that the model's quantization gives the vectors scaled to length 1.
+    """
+    stored, coded = CODES.get(dtype, (dtype, None))
+    check_vector_file(output, stored, are_codes=coded is not None)
     if Path(output).exists() and source.path.samefile(output):
         raise InputError(f"transform: the output must be another file than the vectors; got {output} for both.")
     check_source(source, record)
-    linear_map = record.postprocessing.linear_map
-    dim = source.dim if linear_map is None else linear_map.n_components
-    space = Space(record.fingerprint, record.name)
+    dim, space = record.dim, Space(record.fingerprint, record.name)
+    if coded is not None:
+        if record.quantization is None:
+            raise InputError(f"transform: {dtype} needs a quantization. Fit one: isosent calibrate VECTORS -m FOLDER.")
+        dim = (dim + 7) // 8 if coded == UBINARY else dim
+        codes = hashlib.sha256(f"{record.fingerprint} {dtype}".encode())  # codes are no vectors of the space
+        space = Space(codes.hexdigest(), f"{record.name}, {dtype} codes")
     are_tables = source.path.suffix.lower() == Path(output).suffix.lower() == ".parquet"
     row, n_zero_rows = 0, 0
     beside = None
     if are_tables:
         beside = ColumnsBeside.of_file(
-            *(source.path, str(source.column)),
+            source.path,
+            str(source.column),
             start_row=source.first_row,
             n_rows=source.block_rows,
             state=source.state,
         )
-    with writing_vectors(output, (source.n_rows, dim), dtype=dtype, space=space, beside=beside) as write:
+    settings: dict[str, Any] = {"dtype": stored, "space": space, "beside": beside, "are_codes": coded is not None}
+    with writing_vectors(output, (source.n_rows, dim), **settings) as write:
         for block in source.blocks():
             try:
                 mapped = record.postprocessing.apply(block, queries=queries)
             except InputError:
                 source.check_finite(block, row)
                 raise
-            write(narrowed(mapped, dtype, source.first_row + row))
+            if coded is None or record.quantization is None:
+                write(narrowed(mapped, dtype, source.first_row + row))
+            else:
+                write(record.quantization.encode(unit_rows(mapped), coded))
             n_zero_rows += len(block) - int(nonzero_rows(block).sum())
             row += len(block)
             if progress:
@@ -432,23 +478,8 @@ def check_source(source: VectorSource, record: ModelRecord) -> None:
     """Refuse vectors that a model cannot be applied to."""
     check_encoder_space(record, str(source.path), source.space)
     _check.same_dim(str(source.path), "vectors", source.dim, record.encoder_dim)
-    if not record.fits:
+    if not record.fits and record.quantization is None:
         raise InputError(f"transform: the model must be a fitted one; {record.reference} is not. Name a model folder.")
-
-
-def check_encoder_space(record: ModelRecord, name: str, space: Space | None) -> None:
-    """Refuse vectors that are not those of a model's encoder; vectors of an unknown space pass."""
-    if space and space.fingerprint == record.fingerprint != record.encoder_fingerprint:
-        raise InputError(f"{name} must hold vectors of the encoder; the model was already applied to these.")
-    same_space("the model", encoder_space(record), name, space)
-
-
-def encoder_space(record: ModelRecord) -> Space | None:
-    """Space of the vectors of a model's encoder."""
-    if record.reference == PRECOMPUTED:
-        encoder = PrecomputedVectors(record.encoder_dim, record.options)
-        return encoder.space if encoder.options else None
-    return Space(record.encoder_fingerprint, record.reference)
 
 
 def narrowed(rows: NDArray[np.floating], dtype: str, first_row: int) -> NDArray[np.floating]:

@@ -109,14 +109,6 @@ class Runtime:
                 raise InputError(f"hf: torch does not reach devices={device}: {reason}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class Permissions:
-    """What a model folder may only do if the caller allows it."""
-
-    trust_remote_code: bool = False  # run code from the folder, and let transformers download what its config names
-    pickled_weights: bool = False  # read weights from pickles if there are none in safetensors
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Network:
     """A transformer and its tokenizer."""
@@ -200,14 +192,19 @@ def _converted(model: Any, dtype: str, device: str) -> Any:
 
 
 def load_network(
-    folder: Path, permissions: Permissions, check_n_layers: Callable[[int], None] = lambda _: None
+    folder: Path,
+    check_n_layers: Callable[[int], None] = lambda _: None,
+    *,
+    trust_remote_code: bool = False,
+    pickled_weights: bool = False,
 ) -> Network:
     """Load a transformers encoder; `check_n_layers` is called before the weights are read, if the config states it."""
+    # trust_remote_code: run code from the folder, and let transformers download what its config names.
+    # pickled_weights: read weights from pickles if there are none in safetensors.
     torch, transformers = _extras.require("torch"), _extras.require("transformers")
-    _check_files(transformers, folder, permissions)
+    _check_files(transformers, folder, trust_remote_code=trust_remote_code, pickled_weights=pickled_weights)
     # Without permission, transformers may read nothing but the folder.
-    trusted = permissions.trust_remote_code
-    sources = {"trust_remote_code": trusted, "local_files_only": not trusted}
+    sources = {"trust_remote_code": trust_remote_code, "local_files_only": not trust_remote_code}
     with quiet(transformers), _naming(folder):
         config = transformers.AutoConfig.from_pretrained(folder, **sources)
     if (n_layers := getattr(config.get_text_config(), "num_hidden_layers", None)) and not config.is_encoder_decoder:
@@ -290,7 +287,7 @@ _BUILT_IN = {
 }
 
 
-def _check_files(transformers: Any, folder: Path, permissions: Permissions) -> None:
+def _check_files(transformers: Any, folder: Path, *, trust_remote_code: bool, pickled_weights: bool) -> None:
     """Refuse what transformers would refuse less clearly, or do without being asked."""
     if not (folder / "config.json").exists():
         raise FileFormatError(f"hf: {folder} is not a transformers model; it has no config.json.")
@@ -313,7 +310,7 @@ def _check_files(transformers: Any, folder: Path, permissions: Permissions) -> N
             f"hf: {folder / 'config.json'}: transformers_weights must name a .safetensors file or its index in the "
             f"folder; got {weights!r}."
         )
-    if not permissions.trust_remote_code:
+    if not trust_remote_code:
         _check_code(transformers, folder, config)
     if missing := sorted(name for name in indexed if not (folder / name).exists()):
         raise FileFormatError(
@@ -331,7 +328,7 @@ def _check_files(transformers: Any, folder: Path, permissions: Permissions) -> N
     pickles = sorted(path.name for path in folder.glob("*.bin"))
     if not pickles:
         raise FileFormatError(f"hf: {folder} has no weights in .safetensors. The download may be incomplete.")
-    if not permissions.pickled_weights:
+    if not pickled_weights:
         raise FileFormatError(
             f"hf: {folder} has no weights in .safetensors, and pickles are not loaded by default: they can run code. "
             f"Add pickled_weights=true if you trust {pickles[0]}."

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _extras
-from isosent.networks.layer_pooling import SBERT_WK, LayerPooling, layers_of
+from isosent.networks.layer_pooling import SBERT_WK, LayerPooling, layers_of, sbert_wk
 from isosent.networks.pooling import POOLINGS
-from isosent.networks.sbert_wk import sbert_wk
 
 Visit = Callable[[int, Any], None]  # a layer, and its hidden states of shape (n_texts, seq_len, dim)
 

@@ -9,6 +9,7 @@ usually decide that. `SHRINKAGES` are estimators of how much a covariance is pul
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -197,6 +198,37 @@ class Moments:
         if self.rounding is None or not self.weight:
             return np.zeros(self.dim)
         return self.rounding / self.weight
+
+    def packed(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays of a small copy: the upper triangle of the scatter, as float32 in units of its largest."""
+        largest = float(np.abs(self.scatter).max()) or 1.0
+        triangle = (self.scatter[np.triu_indices(self.dim)] / largest).astype(np.float32)
+        rounding = self.weight * self.rounding_variance
+        # of the eigenvalues, by rounding every entry: at most the norm of what is lost
+        rounding = rounding + np.finfo(np.float32).eps / 2 * np.linalg.norm(self.scatter)
+        return {
+            "weight": np.array([self.weight, largest]),
+            "mean": self.mean,
+            "triangle": triangle,
+            "rounding": rounding,
+        }
+
+    @classmethod
+    def unpacked(cls, arrays: Mapping[str, NDArray[Any]]) -> Moments:
+        """Make moments of the result of `packed`; an `InputError` says what is wrong."""
+        names = ("weight", "mean", "triangle", "rounding")
+        if missing := [name for name in names if name not in arrays]:
+            raise InputError(f"{missing[0]} is missing.")
+        weight, mean, triangle, rounding = (arrays[name] for name in names)
+        dim = mean.size
+        if weight.shape != (2,) or triangle.shape != (dim * (dim + 1) // 2,) or rounding.shape != (dim,):
+            raise InputError("the shapes of its arrays differ.")
+        if not all(np.isfinite(array).all() for array in (weight, mean, triangle, rounding)):
+            raise InputError("a number is not finite.")
+        scatter = np.zeros((dim, dim))
+        scatter[np.triu_indices(dim)] = triangle.astype(np.float64) * weight[1]
+        scatter += np.triu(scatter, 1).T
+        return cls(float(weight[0]), mean.astype(np.float64), scatter, rounding.astype(np.float64))
 
     def __add__(self, other: Moments) -> Moments:
         """Return the moments of the union of both sets of rows; their scatter must stay within float64."""

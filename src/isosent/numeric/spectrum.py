@@ -1,9 +1,13 @@
-"""Eigenpairs of a covariance, the rule that separates variance from rounding noise, and how many axes to keep."""
+"""Eigenpairs of a covariance, variance apart from rounding noise, how many axes to keep, how evenly they are used."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from isosent.numeric.moments import Moments
+from isosent.numeric.similarity import unit_rows
 
 
 class Spectrum(NamedTuple):
@@ -62,3 +66,74 @@ def width_within_spread(variances: NDArray[np.float64], loss: float) -> int:
     # uncorrelated, but not independent.
     ratios = np.cumsum(variances) ** 2 / np.cumsum(variances**2)
     return int(np.argmax(np.sqrt(ratios / ratios[-1]) >= 1 - loss)) + 1
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceReport:
+    """The statistics of a set of vectors that whitening changes."""
+
+    n_rows: int  # nonzero rows; the other statistics are of these
+    dim: int
+    size_bytes: int  # of one vector
+    mean_cosine: float  # of two different vectors, in [-1, 1]; NaN for fewer than two
+    effective_rank: float  # in [1, dim]; NaN if all vectors are equal
+
+
+def describe_space(rows: NDArray[np.floating]) -> SpaceReport:
+    """Describe rows of shape (n_rows, dim)."""
+    nonzero = rows[rows.any(axis=1)]
+    return SpaceReport(
+        n_rows=len(nonzero),
+        dim=rows.shape[1],
+        size_bytes=rows.shape[1] * rows.itemsize,
+        mean_cosine=mean_cosine_of_sum(unit_rows(nonzero.astype(np.float64)).sum(axis=0), len(nonzero)),
+        effective_rank=effective_rank(spectrum(Moments.from_rows(nonzero).covariance).values),
+    )
+
+
+def mean_cosine_of_sum(unit_sum: NDArray[np.float64], n_rows: int) -> float:
+    """Mean cosine over all pairs of two different rows, from the sum of their unit vectors, (dim,)."""
+    # (|sum_i u_i|^2 - n) / (n (n - 1)): exact, without sampling pairs. It is 0 for any centred set, so it does not
+    # measure isotropy (Rudman et al. 2022, arXiv 2108.07344). It is the part of a cosine that all pairs share.
+    if n_rows < 2:
+        return float("nan")
+    return float((unit_sum @ unit_sum - n_rows) / (n_rows * (n_rows - 1)))
+
+
+def effective_rank(eigenvalues: NDArray[np.float64]) -> float:
+    """Number of dimensions that the variance is spread over: the exponential of the entropy of its shares."""
+    # exp(-sum_k p_k log p_k) with p_k = lambda_k / sum_j lambda_j; Roy & Vetterli 2007, "The effective rank",
+    # definition 1, with the covariance as the matrix.
+    total = eigenvalues.sum()
+    if total <= 0:
+        return float("nan")
+    shares = eigenvalues[eigenvalues > 0] / total
+    return float(np.exp(-(shares * np.log(shares)).sum()))
+
+
+def participation_ratio(eigenvalues: NDArray[np.float64]) -> float:
+    """Number of dimensions that the variance is spread over, with more weight on the large eigenvalues."""
+    # (sum_k lambda_k)^2 / sum_k lambda_k^2
+    largest = eigenvalues.max()
+    if largest <= 0:
+        return float("nan")
+    scaled = eigenvalues / largest
+    return float(scaled.sum() ** 2 / (scaled @ scaled))
+
+
+def isoscore(eigenvalues: NDArray[np.float64]) -> float:
+    """IsoScore, in [0, 1]: how evenly the variance fills the space."""
+    # Rudman et al. 2022, algorithm 1: with the variances v scaled to length sqrt(n), the isotropy defect is
+    # d = |v - 1| / sqrt(2 (n - sqrt(n))), the share of dimensions used is phi = (n - d^2 (n - sqrt(n)))^2 / n^2, and
+    # the score is (n phi - 1) / (n - 1). Multiplied out, n phi is the participation ratio.
+    if len(eigenvalues) < 2:
+        return float("nan")
+    return (participation_ratio(eigenvalues) - 1) / (len(eigenvalues) - 1)
+
+
+def uniformity(cosines: NDArray[np.float64]) -> float:
+    """How evenly unit vectors cover the sphere, from cosines of pairs of them; lower is more even."""
+    # log mean exp(-2 |u - v|^2), Wang & Isola 2020, section 4.1, with |u - v|^2 = 2 - 2 cos(u, v)
+    if not len(cosines):
+        return float("nan")
+    return float(np.log(np.exp(4 * cosines - 4).mean()))

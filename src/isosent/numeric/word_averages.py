@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent.errors import InputError
-from isosent.numeric.compiled import has_compiler, njit
+from isosent.numeric.compiled import njit
 from isosent.numeric.threads import over_chunks
 
 Single = NDArray[np.float32]
@@ -19,7 +19,6 @@ Bounds = NDArray[np.int64]
 
 _FEW_TOKENS = 512
 _FAST = {"contract", "nsz"}
-_NO_WEIGHTS: Single = np.empty(0, dtype=np.float32)
 
 
 def sif_weights(probabilities: NDArray[np.floating], a: float = 1e-3) -> Double:
@@ -61,18 +60,30 @@ def _checked(where: str, probabilities: NDArray[np.floating]) -> Double:
 def weighted_means(rows: Single, ids: Ids, offsets: Bounds, weights: Single | None = None) -> Single:
     """Means of weighted word vectors, (n_texts, dim): the sum of a_i v_i divided by the number of words."""
     means = np.zeros((len(offsets) - 1, rows.shape[1]), dtype=np.float32)
-    if weights is None and (len(ids) <= _FEW_TOKENS or not has_compiler()):
-        # Without numba, because importing it takes longer, or it is not installed. The bits are the same: both add
-        # word after word in float32.
-        with np.errstate(all="ignore"):
+    if weights is not None:
+        over_chunks(lambda *chunk: _mean_kernel(rows, ids, offsets, chunk, weights, means), offsets)
+        return means
+    # Both ways add word after word in float32, so they give the same bits.
+    with np.errstate(all="ignore"):
+        if len(ids) <= _FEW_TOKENS:  # importing scipy.sparse takes longer
             for text, (first, last) in enumerate(pairwise(offsets)):
                 if first < last:
                     means[text] += np.add.accumulate(rows.take(ids[first:last], axis=0), axis=0)[-1]
-                    means[text] /= np.float32(last - first)
-        return means
-    token_weights = _NO_WEIGHTS if weights is None else weights
-    over_chunks(lambda *chunk: _mean_kernel(rows, ids, offsets, chunk, token_weights, means), offsets)
+        else:
+            over_chunks(lambda *chunk: _add_words(rows, ids, offsets, chunk, means), offsets)
+        means /= np.maximum(np.diff(offsets), 1).astype(np.float32)[:, np.newaxis]
     return means
+
+
+def _add_words(rows: Single, ids: Ids, offsets: Bounds, chunk: tuple[int, int], means: Single) -> None:
+    """Sums of the word vectors of a chunk of texts: a matrix of ones for their words, times the rows."""
+    from scipy.sparse import csr_array
+
+    bounds = offsets[chunk[0] : chunk[1] + 1]
+    words = ids[bounds[0] : bounds[-1]]
+    ones = np.ones(len(words), dtype=np.float32)
+    counts = csr_array((ones, words, bounds - bounds[0]), shape=(len(bounds) - 1, len(rows)))
+    means[chunk[0] : chunk[1]] = counts @ rows
 
 
 def balanced_means(rows: Single, ids: Ids, offsets: Bounds, weights: Single) -> Single:
@@ -98,24 +109,20 @@ def _mean_kernel(
     rows: Single, ids: Ids, offsets: Bounds, chunk: tuple[int, int], weights: Single, means: Single
 ) -> None:
     # rows are addressed by two indices, four at a time: views are counted references
-    one = np.float32(1)
     for text in range(chunk[0], chunk[1]):
         first, last = offsets[text], offsets[text + 1]
         in_fours = first + (last - first) // 4 * 4
         for i in range(first, in_fours, 4):
             a, b, c, d = ids[i], ids[i + 1], ids[i + 2], ids[i + 3]
-            p, q, r, s = one, one, one, one
-            if len(weights):
-                p, q, r, s = weights[i], weights[i + 1], weights[i + 2], weights[i + 3]
+            p, q, r, s = weights[i], weights[i + 1], weights[i + 2], weights[i + 3]
             for k in range(rows.shape[1]):
                 means[text, k] = (((means[text, k] + p * rows[a, k]) + q * rows[b, k]) + r * rows[c, k]) + s * rows[
                     d, k
                 ]
         for i in range(in_fours, last):
-            a = ids[i]
-            p = weights[i] if len(weights) else one
+            word, weight = ids[i], weights[i]
             for k in range(rows.shape[1]):
-                means[text, k] += p * rows[a, k]
+                means[text, k] += weight * rows[word, k]
         n_words = np.float32(max(1, last - first))
         for k in range(rows.shape[1]):
             means[text, k] /= n_words

@@ -2,6 +2,10 @@
 
 A `Panel` places marks between two axes, a `Figure` arranges panels in rows. Everything is laid out once, in pixels; two
 short functions at the end turn the shapes into SVG text or draw them with matplotlib.
+
+`Axis` gives ticks and turns numbers into shares of its length; a panel adds `Path`, `Circle` and `Text` shapes for
+lines, dots, areas and cells (`heat_map`). `layout` places panels, headings and the legend. `page_svg` leaves colours to
+the style sheet of the page (`page_palette`), so that light and dark work; `render` writes a file.
 """
 
 from __future__ import annotations

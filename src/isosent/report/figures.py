@@ -1,4 +1,10 @@
-"""Which data goes into which figure: leaderboards, and studies of dimensions, GEM, layers and poolings."""
+"""Which data goes into which figure: leaderboards, and studies of dimensions, GEM, layers and poolings.
+
+Each kind of data has one function that describes a `Figure`: `scores_figure` for a leaderboard, `dims_figure`,
+`gem_figure`, `layer_figure` and `pooling_figure` for studies. `pages.figures` lays it out and draws it. `_figures` says
+which of them a report has, and `write_figures` writes all into a folder as SVG, PNG and PDF; `write_figure` writes one.
+Pages use the panels too (`best_panel`, `pair_maps`, `pooling_maps`) with legends of their own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""An inspection as an HTML page with figures, and as tables for the terminal."""
+"""An inspection as an HTML page with figures, and as tables for the terminal.
+
+An `Inspection` has the numbers; here they become rows (`_count_rows`, `_figure_rows`, `_percentile_rows`,
+`_recall_rows`, `_candidate_rows`). `inspection_tables` prints them on the terminal. `html_page` writes the page: the
+recommendation first (`_lead`), the tables, and figures of cosines, percentiles, spectrum, principal axes, and agreement
+with the texts (`_figures`). Tables leave out columns without a value.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +22,7 @@ from isosent.jobs.inspect import COSINE_PAIRS, SAMPLE_ROWS, Inspection, Stage
 from isosent.pages.figures import Axis, Figure, Key, Panel, percent
 from isosent.pages.html import figure_box, html_document
 from isosent.pages.tables import make_table
+from isosent.search.smaller import Size, Sizes
 from isosent.transforms.auto import AutoChoice
 from isosent.transforms.base import NO_TRANSFORM
 
@@ -28,11 +35,7 @@ _AGREEMENT = (
     "Agreement is the rank correlation of cosines with the word overlap (tf-idf) of pairs of texts. Each candidate was "
     "fitted on one half of the texts and measured on the other."
 )
-_RECALL_COLUMNS = ("reduced to", "dimensions", "recall@10", "")
-_RECALL = (
-    "Recall@10: how many of the ten nearest neighbors of the original vectors stay among the ten nearest. Each map was "
-    f"fitted on one half of up to {SAMPLE_ROWS:,} sampled rows and measured on the other."
-)
+_SIZE_COLUMNS = ("stored as", "dimensions", "bytes", "disk", "recall@10", "queries/s", "agreement")
 _MOST_POINTS = 300
 _SHARE = 0.9  # of the variance, marked in the cumulative figure
 _DESCRIBED_COSINE = 0.5
@@ -67,8 +70,8 @@ def inspection_tables(inspection: Inspection, *, details: bool = False) -> list[
         _terminal_table("rows", ("", "", "", ""), _count_rows(inspection)),
         _terminal_table("space", ("", "before", "after", ""), _figure_rows(inspection), after),
     ]
-    if inspection.recalls:
-        tables.append(_terminal_table("", _RECALL_COLUMNS, _recall_rows(inspection), _RECALL))
+    if inspection.sizes is not None:
+        tables.append(sizes_table(inspection.sizes, details=details))
     if details and inspection.choice is not None:
         columns = ("cosine", "before", "after", "")
         tables.append(_terminal_table("share of random pairs below a cosine", columns, _percentile_rows(inspection)))
@@ -76,6 +79,53 @@ def inspection_tables(inspection: Inspection, *, details: bool = False) -> list[
             rows = _candidate_rows(inspection.choice)
             tables.append(_terminal_table("what auto compared", _CANDIDATE_COLUMNS, rows, _AGREEMENT))
     return tables
+
+
+def sizes_table(sizes: Sizes, *, chosen: Size | None = None, details: bool = False) -> Table:
+    """What smaller vectors keep: the front, the size that was chosen, and dropped dimensions; with details, all."""
+    listed = _listed_sizes(sizes, chosen, details=details)
+    n_columns = 7 if any(each.agreement is not None for each in listed) else 6
+    table = make_table(*_SIZE_COLUMNS[:n_columns], "", title="smaller", caption=_sizes_caption(sizes))
+    for each in listed:
+        mark = CHOSEN if each == chosen else "front" if each in sizes.front else ""
+        table.add_row(*_size_cells(each)[:n_columns], mark)
+    return table
+
+
+def _listed_sizes(sizes: Sizes, chosen: Size | None, *, details: bool) -> list[Size]:
+    """The front, and beside it what is often tried: half the dimensions, and codes alone."""
+    front = sizes.front
+    half = max((each.n_components for each in sizes.rows if each.n_components <= sizes.dim // 2), default=0)
+    return [
+        each
+        for each in sorted(sizes.rows, key=lambda each: (-each.n_bytes, -each.recall))
+        if details
+        or each in front
+        or each == chosen
+        or (each.dtype == "float32" and each.n_components in (half, sizes.dim))
+        or (each.transform == NO_TRANSFORM and not (each.is_stored and each.oversampling == 10))
+    ]
+
+
+def _size_cells(size: Size) -> tuple[str, ...]:
+    return (
+        f"{size.dtype_label} x {size.oversampling}" if size.oversampling else size.dtype_label,
+        f"{size.n_components} {size.map_label}",
+        f"{size.n_bytes:,.0f}",
+        f"{size.n_bytes_on_disk:,.0f}" if size.n_bytes_on_disk else "",
+        f"{size.recall:.4f} ± {(size.high - size.low) / 2:.4f}",
+        f"{size.queries_per_s:,.0f}",
+        "" if size.agreement is None else f"{size.agreement:.3f}",
+    )
+
+
+def _sizes_caption(sizes: Sizes) -> str:
+    return (
+        f"Recall@10: the share of the ten nearest original vectors that are found, for {sizes.n_queries:,} held-out "
+        f"queries among {sizes.n_texts:,} texts, with the 95% interval; among more texts, fewer are found. Bytes are "
+        "those in memory. Rescored x 40: 40 candidates per result are scored again with float16, on disk. Front: "
+        "nothing smaller keeps as many."
+    )
 
 
 def _terminal_table(title: str, columns: Sequence[str], rows: Iterable[Row], caption: str = "") -> Table:
@@ -104,6 +154,7 @@ def html_page(inspection: Inspection) -> str:
         _header(inspection),
         _figures(inspection),
         f'<div class="two"><section>{_candidates(inspection)}</section><section>{_meaning(inspection)}</section></div>',
+        _sizes_section(inspection.sizes),
         f"<h2>All statistics</h2>{_lead(f'Before: the vectors as they are. {after}')}",
         _page_table(columns, _figure_rows(inspection), wide=True),
         "<h2>Rows</h2>",
@@ -147,13 +198,44 @@ def _header(inspection: Inspection) -> str:
 
 
 def _candidates(inspection: Inspection) -> str:
-    if inspection.recalls:
-        table = _page_table(_RECALL_COLUMNS, _recall_rows(inspection))
-        return f"<h2>Will search get worse?</h2>{_lead(_RECALL)}{table}"
     if inspection.choice is None or not inspection.choice.candidates:
         return ""
     table = _page_table(_CANDIDATE_COLUMNS, _candidate_rows(inspection.choice))
     return f"<h2>What auto compared</h2>{_lead(_AGREEMENT)}{table}"
+
+
+def _sizes_section(sizes: Sizes | None) -> str:
+    if sizes is None:
+        return ""
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in _SIZE_COLUMNS)
+    body = []
+    for each in _listed_sizes(sizes, None, details=True):
+        first, *cells = map(escape, _size_cells(each))
+        style = ' class="chosen"' if each in sizes.front else ""
+        numbers = "".join(f'<td class="number">{cell}</td>' for cell in cells)
+        body.append(f'<tr{style}><th scope="row">{first}</th>{numbers}</tr>')
+    figure = figure_box("sizes", _sizes_figure(sizes), "Bytes against neighbors kept", "The line is the front.")
+    return (
+        f"<h2>Will search get worse?</h2>{_lead(_sizes_caption(sizes))}"
+        f'<div class="figures">{figure}</div><div class="scroll"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(body)}</tbody></table></div>"
+    )
+
+
+def _sizes_figure(sizes: Sizes) -> Figure:
+    """Bytes in memory against recall; larger dots are those of the front."""
+    values = [each.n_bytes for each in sizes.rows]
+    panel = Panel(
+        Axis("bytes in memory per vector (log scale)", min(values) * 0.8, max(values) * 1.25, log=True),
+        Axis("original neighbors kept", 0, 1.04, write=percent),
+    )
+    front = sizes.front
+    panel.line([(each.n_bytes, each.recall) for each in front], "after")
+    for each in sizes.rows:
+        tip = f"{each}: {each.n_bytes:,.0f} bytes, recall {each.recall:.4f}, {each.queries_per_s:,.0f} queries/s"
+        panel.dot(each.n_bytes, each.recall, "after" if each in front else "before", tip=tip)
+    best = sizes.smallest(0.01)
+    return _one("Bytes against neighbors kept", sizes.sentence(best), panel)
 
 
 def _meaning(inspection: Inspection) -> str:
@@ -230,10 +312,6 @@ def _percentile_rows(inspection: Inspection) -> list[Row]:
         return []
     columns = zip(inspection.marks, inspection.before.percentiles, inspection.after.percentiles, strict=True)
     return [Row(f"{mark:.1f}", share(before), share(after)) for mark, before, after in columns]
-
-
-def _recall_rows(inspection: Inspection) -> list[Row]:
-    return [Row(each.label, f"{each.n_components}", f"{each.recall:.3f}") for each in inspection.recalls]
 
 
 def _candidate_rows(choice: AutoChoice) -> list[Row]:

@@ -1,4 +1,10 @@
-"""Result files become the rows and columns of a leaderboard, and the best of a column is tested."""
+"""Result files become the rows and columns of a leaderboard, and the best of a column is tested.
+
+`read_report` reads files of results and studies into `ReportData`. `make_leaderboard` lays out the results: `make_rows`
+gives each model with its settings a `Row`, named as briefly as tells it apart (`labels_of`); `_task_columns` gives a
+`Column` to each task and each way in which it was measured, because only equal terms may share one (`_terms`);
+`_with_averages` adds those of each kind. `_significant` tests whether the best of a column beats the second best.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""A report: results and studies as one HTML page that needs no other file and no network."""
+"""A report: results and studies as one HTML page that needs no other file and no network.
+
+`html_report` puts the sections together: the leaderboard with its figures (`_leaderboard`, `_score_table`), studies of
+dimensions (`_dims`), layers and poolings (`_layers`, `_poolings`), what auto chose (`_choices`, `_auto`), time and
+memory (`_cost`), and the circumstances of every score (`_small_print`, `_all_scores`). Rows and columns are those of
+`report.leaderboard`, pictures those of `report.figures`; this module only writes HTML. A section without data is left
+out.
+"""
 
 from __future__ import annotations
 

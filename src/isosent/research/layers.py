@@ -2,6 +2,10 @@
 
 The network runs once over the sentences. Each layer pooling is scored as it is, whitened, and as auto chooses, with the
 transform fitted on the sentences of the task.
+
+`study_layers` and `study_pooling` choose what to score; `search_layers` encodes the distinct texts of the tasks
+(`place_tasks`) for many layer poolings in one pass, and `score_vectors` scores each under each transform. The records
+are `LayerCell`; `averages`, `best_of_sizes` and `pair_grid` arrange them for tables and figures.
 """
 
 from __future__ import annotations
@@ -26,9 +30,8 @@ from isosent.evaluation.run import TARGET
 from isosent.evaluation.sts import AGGREGATIONS, STSSet, aggregate, pair_scores, read_sts
 from isosent.model import SentenceEncoder
 from isosent.networks.batching import run_batches
-from isosent.networks.layer_pooling import SBERT_WK, canonical_pooling
+from isosent.networks.layer_pooling import SBERT_WK, canonical_pooling, sbert_wk_layers
 from isosent.networks.pooling import POOLINGS
-from isosent.networks.sbert_wk import sbert_wk_layers
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows, spearman
 from isosent.numeric.spectrum import spectrum
@@ -140,7 +143,7 @@ def study_pooling(
         scored = _in_threads(vectors, partial(score_vectors, placed))
         for (pooling, layers), (_, scores) in zip(wanted, scored, strict=True):
             cells += layer_cells(
-                *(layers, placed.task, scores), name=name, reference=encoder.reference, sickr=sickr, pooling=pooling
+                layers, placed.task, scores, name=name, reference=encoder.reference, sickr=sickr, pooling=pooling
             )
     return cells
 

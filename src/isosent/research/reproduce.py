@@ -1,4 +1,11 @@
-"""The tables of a paper, measured again where their models are available, next to the published numbers."""
+"""The tables of a paper, measured again where their models are available, next to the published numbers.
+
+`reproduce` reads a paper (tables in YAML), and `_plan` makes a `Plan` of every condition: the `Request` that would
+measure it, what is missing for that, and other models in its place. `find_available` says which models and files there
+are. `_Measurements` runs requests, each once, whatever number of cells needs it: an evaluation, a study, or a
+measurement of speed. `_outcome` puts the numbers beside those that were published; `research.reproduction` holds and
+prints them.
+"""
 
 from __future__ import annotations
 
@@ -329,7 +336,9 @@ class _Measurements:
             return {}
         model = request.load()
         result = run_tasks(
-            *(model, tasks, self._folder),
+            model,
+            tasks,
+            self._folder,
             transforms=[request.make_transform(model.dim)],
             fit_on=fit,
             seed=self._seed,
@@ -374,7 +383,8 @@ class _Measurements:
                 f"reproduce: {request.transform} keeps all dimensions. It cannot be in a study of dimensions."
             )
         study = study_dims(
-            *(model, self._folder),
+            model,
+            self._folder,
             name=request.model,
             transform=transform,
             fit=request.fit,
@@ -399,7 +409,8 @@ class _Measurements:
         key = replace(request, transform=None, settings=())  # all transforms are in one study
         if key not in self._cells:
             self._cells[key] = study_layers(
-                *(request.load(), self._folder),
+                request.load(),
+                self._folder,
                 name=request.model,
                 tasks=available,
                 sickr=request.sickr,
@@ -422,7 +433,7 @@ class _Measurements:
         key = (replace(request, study=None), available)  # all settings are in one study
         if key not in self._cells:
             self._cells[key] = study_gem(
-                *(request.load(), self._folder), name=request.model, tasks=available, progress=self._progress
+                request.load(), self._folder, name=request.model, tasks=available, progress=self._progress
             )
         setting = SENSITIVITY[request.study or "window"][0]
         numbers: dict[tuple[str, str | None], Number] = {}

@@ -168,7 +168,7 @@ class Reproduction:
     def to_json(self) -> dict[str, Any]:
         """Values that JSON can hold: scores in [-1, 1], an undefined one None."""
         described = {name: getattr(self.paper, name) for name in ("name", "title", "citation", "arxiv")}
-        values: dict[str, Any] = without_nan(
+        return without_nan(
             {
                 "format": FORMAT,
                 "paper": described,
@@ -176,7 +176,6 @@ class Reproduction:
                 "environment": dict(self.environment),
             }
         )
-        return values
 
     def to_markdown(self, *, with_commands: bool = False) -> str:
         def escaped(text: str) -> str:

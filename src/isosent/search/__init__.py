@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from isosent.search.duplicates import Duplicates, find_duplicates
     from isosent.search.index import Index
     from isosent.search.result import IndexStats, SearchResult
+    from isosent.search.smaller import Size, Sizes, sizes
 
 _MODULE_OF = {
     "Cluster": "clusters",
@@ -16,8 +17,11 @@ _MODULE_OF = {
     "Index": "index",
     "IndexStats": "result",
     "SearchResult": "result",
+    "Size": "smaller",
+    "Sizes": "smaller",
     "cluster": "clusters",
     "find_duplicates": "duplicates",
+    "sizes": "smaller",
 }
 
 __all__ = [
@@ -27,8 +31,11 @@ __all__ = [
     "Index",
     "IndexStats",
     "SearchResult",
+    "Size",
+    "Sizes",
     "cluster",
     "find_duplicates",
+    "sizes",
 ]
 
 

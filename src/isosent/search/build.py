@@ -13,12 +13,12 @@ from __future__ import annotations
 import errno
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 from msgspec.structs import replace
@@ -27,23 +27,27 @@ from safetensors.numpy import save
 
 from isosent import _check, _extras
 from isosent.encoders.base import Progress
-from isosent.encoders.static import StaticEncoder
-from isosent.errors import InputError
-from isosent.io.space import Space, same_space
+from isosent.encoders.load import encoder_for
+from isosent.errors import InputError, IsosentWarning
+from isosent.io.space import Space
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
-from isosent.jobs.vectors import check_encoder_space
 from isosent.model import SentenceEncoder
+from isosent.numeric.drift import FEWEST_ROWS as FEWEST_COMPARED
+from isosent.numeric.drift import LEAST_CORRELATION, MOST_SPREAD, axis_correlation, drift
 from isosent.numeric.linear_map import LinearMap
+from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows, unit_rows
-from isosent.persistence import ModelRecord, write_model
-from isosent.postprocessing import NO_POSTPROCESSING
+from isosent.pages.progress import encoding_bar
+from isosent.persistence import ModelRecord, Storage, check_encoder_space, write_model
 from isosent.search.chance import FEWEST_ROWS, Chance
 from isosent.search.codes_file import write_codes
 from isosent.search.engine import (
+    K_MEASURED,
     KINDS,
     STORES,
     Kind,
+    OriginalNeighbors,
     SearchSettings,
     Segment,
     Store,
@@ -63,7 +67,6 @@ from isosent.search.snapshot import Snapshot
 from isosent.search.storage import (
     MODEL_FOLDER,
     FileEntry,
-    QueryRecall,
     Recall,
     SegmentEntry,
     State,
@@ -76,8 +79,7 @@ from isosent.transforms.quantization import Quantization
 
 FLAT_LIMIT: Final = 200_000  # rows; above, kind auto clusters them
 MIN_RECALL: Final = 0.95
-_N_QUERIES: Final = 500
-RERANKED: Final = 100  # rows that a static model finds, and the model ranks again
+N_QUERIES: Final = 500
 _BLOCK_ROWS: Final = 1 << 14
 _TRAINING_ROWS_A_LIST: Final = 64
 _SAMPLE_ROWS: Final = 20_000
@@ -89,16 +91,6 @@ APPEND_ONLY: Final = (
 )
 
 Deleted: TypeAlias = NDArray[np.bool_]  # (n_rows,)
-
-
-@dataclass(frozen=True, slots=True)
-class Built:
-    """A segment that was written, and what was chosen and measured on the way."""
-
-    entry: SegmentEntry
-    settings: SearchSettings
-    recall: Recall | None
-    chance: FileEntry | None
 
 
 def plan(
@@ -158,18 +150,18 @@ class Spill:
     def fill(self, units: Iterable[NDArray[np.float32]], progress: Progress | None = None) -> None:
         """Write blocks of vectors."""
         masks, hashes = [self.has_vector], [np.empty(0, np.uint64)]
-        factors = np.random.default_rng(0).integers(1 << 64, size=self.shape[1], dtype=np.uint64)
         for block in units:
             rows = np.ascontiguousarray(block, np.float32)
             self._file.write(rows.data)
             masks.append(nonzero_rows(rows))
-            hashes.append(rows.view(np.uint32).astype(np.uint64) @ factors)
+            hashes.append(row_hashes(rows))
             if progress:
                 progress(len(rows))
         self._file.flush()
         self.has_vector = np.concatenate(masks)
-        is_first = np.zeros(len(self.has_vector), bool)
-        is_first[np.unique(np.concatenate(hashes), return_index=True)[1]] = True
+        all_hashes = np.concatenate(hashes)
+        is_first = np.zeros(len(all_hashes), bool)
+        is_first[np.unique(all_hashes, return_index=True)[1]] = True
         self.is_distinct = is_first & self.has_vector
         self.shape = (len(self.has_vector), self.shape[1])
 
@@ -201,6 +193,12 @@ class Spill:
         return self[candidates]
 
 
+def row_hashes(rows: NDArray[np.float32]) -> NDArray[np.uint64]:
+    """A hash of each row, by which copies are known."""
+    factors = np.random.default_rng(0).integers(1 << 64, size=rows.shape[1], dtype=np.uint64)
+    return rows.view(np.uint32).astype(np.uint64) @ factors
+
+
 def finer_codes(dim: int, settings: SearchSettings, quantization: Quantization) -> Any:
     """An empty index for the vectors beside their codes; None where the codes are as fine."""
     finer = finer_settings(settings)
@@ -212,16 +210,21 @@ def build(
     name: str,
     spill: Spill,
     table: Any,
-    settings: SearchSettings,
+    state: State,
     *,
     quantization: Quantization,
     linear_map: LinearMap | None,
     min_recall: float | None,
     seed: int,
-) -> Built:
-    """Write the first segment of an index: the settings of its search are chosen by measuring."""
-    n_rows, has_vector = len(spill), spill.has_vector
-    questions = held_out(spill, spill.is_distinct, n_queries=_N_QUERIES, seed=seed)
+    originals: OriginalNeighbors | None = None,
+) -> State:
+    """Write the only segment of an index, and name it in the state; settings of the search are chosen by measuring."""
+    n_rows, has_vector, settings = len(spill), spill.has_vector, state.settings
+    originals = None if originals is None else originals.distinct(spill.is_distinct)
+    if originals is not None and len(originals.rows) < K_MEASURED:
+        originals = None
+    asked = None if originals is None else originals.rows
+    questions = held_out(spill, spill.is_distinct, n_queries=N_QUERIES, seed=seed, rows=asked)
     codes = empty_codes(spill.shape[1], settings, quantization)
     if settings.kind == "ivf":
         # queries are held out of the clusters, too
@@ -237,7 +240,8 @@ def build(
     if questions is not None:
         measure = partial(questions.recall, segment, exact=spill)
         settings, share = choose_settings(settings, measure, target, n_rows)
-        recall = Recall(share, len(questions.rows), n_rows, target)
+        kept = None if originals is None else originals.recall(questions.neighbors(segment, settings))
+        recall = Recall(share, len(questions.rows), n_rows, target, kept)
     else:
         settings, _ = choose_settings(settings, lambda _: 1.0, target, n_rows)
     chance = Chance.fit(spill.sample(_SAMPLE_ROWS, seed), n_rows=n_rows, seed=seed) if n_rows else None
@@ -251,7 +255,7 @@ def build(
     chance_entry = None
     if chance is not None:
         chance_entry = write_bytes(folder, f"chance-{name}.safetensors", save(chance.tensors()))
-    return Built(entry, settings, recall, chance_entry)
+    return replace(state, settings=settings, segments=(entry,), chance=chance_entry, recall=recall)
 
 
 def build_tail(
@@ -352,6 +356,30 @@ def with_rows(folder: Path, snapshot: Snapshot, table: Any, units: NDArray[np.fl
     return state, deleted
 
 
+def check_added(folder: Path, snapshot: Snapshot, units: NDArray[np.float32]) -> None:
+    """Refuse vectors that cannot be of the space of an index, and warn of others that differ from its own."""
+    live = np.random.default_rng(0).permutation(snapshot.live)[:_SAMPLE_ROWS]
+    there, here = (rows[nonzero_rows(rows)] for rows in (snapshot.vectors(np.sort(live)), units))
+    if min(len(there), len(here)) < FEWEST_COMPARED:
+        return
+    old, new = Moments.from_rows(there), Moments.from_rows(here)
+    correlation = axis_correlation(old, new)
+    if correlation < LEAST_CORRELATION:
+        raise InputError(
+            f"{folder}: the new vectors cannot be of its space: along its principal axes, the variances of both have "
+            f"a correlation of {correlation:.2f}; {LEAST_CORRELATION} is the least of one space. Name their space: "
+            "--space NAME. If they are of this space, but of texts of quite another kind, add them with --force."
+        )
+    found = drift(old, new)
+    if found.is_changed and found.spread > MOST_SPREAD * found.spread_expected:
+        warnings.warn(
+            f"the new vectors differ from those of {folder} beyond chance: after the whitening of these, two random "
+            f"ones have a cosine of ±{found.spread:.2f}, not ±{found.spread_expected:.2f}. Are they of the same model?",
+            IsosentWarning,
+            stacklevel=3,
+        )
+
+
 def rebuilt(folder: Path, snapshot: Snapshot) -> tuple[State, Deleted]:
     """Build the only segment from the rows that are not deleted. The state, and what is deleted: nothing."""
     state, live = snapshot.state, snapshot.live
@@ -359,26 +387,26 @@ def rebuilt(folder: Path, snapshot: Snapshot) -> tuple[State, Deleted]:
     with closing(Spill(folder, state.dim)) as spill:
         spill.fill(blocks)
         n_distinct = int(spill.is_distinct.sum())
-        built = build(
+        settings = plan(len(live), state.dim, state.kind, state.settings.store, n_distinct=n_distinct)
+        rebuilt_state = build(
             folder,
             f"{state.generation + 1:06d}",
             spill,
             snapshot.take(live).combine_chunks(),
-            plan(len(live), state.dim, state.kind, state.settings.store, n_distinct=n_distinct),
+            replace(state, settings=settings, n_changed=0),
             quantization=snapshot.quantization,
             linear_map=faiss_map(snapshot.record),
             min_recall=None if state.recall is None else state.recall.min_recall,
             seed=0,
         )
-    state = replace(
-        state,
-        settings=built.settings,
-        segments=(built.entry,),
-        chance=built.chance,
-        recall=built.recall,
-        n_changed=0,
-    )
-    return state, np.zeros(len(live), bool)
+    recall = rebuilt_state.recall
+    if (
+        recall is not None
+        and state.recall is not None
+        and (state.n_changed, rebuilt_state.settings) == (0, state.settings)
+    ):
+        recall = replace(recall, original_recall=state.recall.original_recall)  # the vectors before the map are gone
+    return replace(rebuilt_state, recall=recall), np.zeros(len(live), bool)
 
 
 # -- a new index -----------------------------------------------------------------------------------------------------
@@ -398,31 +426,59 @@ def encoded_units(
     texts: list[str] | None,
     vectors: NDArray[np.floating] | VectorSource | None,
     progress: Progress | None = None,
+    see: Callable[[NDArray[np.floating]], None] | None = None,
 ) -> Iterator[NDArray[np.float32]]:
-    """Unit vectors of texts, or of raw vectors; those of a file that already belong to the model are not mapped."""
+    """Unit vectors of texts, or of raw vectors; those of a file that already belong to the model are not mapped.
+
+    Raw vectors are shown to `see`.
+    """
     record = model.record if isinstance(model, SentenceEncoder) else model
     if vectors is None:
         assert isinstance(model, SentenceEncoder)
         assert texts is not None
+        encoder = encoder_for(model.encoder, "document")
         for start in range(0, len(texts), BATCH_ROWS):
-            yield unit_vectors(model.encode(texts[start : start + BATCH_ROWS], role="document", progress=progress))
+            batch = texts[start : start + BATCH_ROWS]
+            with encoding_bar(len(batch), progress) as bar:
+                rows = encoder.encode(batch, progress=bar)
+            if see:
+                see(rows)
+            yield unit_vectors(record.postprocessing.apply(rows))
         return
+    is_mapped = is_of_model(record, vectors)
+    for block in raw_blocks(record, vectors):
+        if see:
+            see(block)
+        yield unit_vectors(block if is_mapped else record.postprocessing.apply(block))
+
+
+def is_of_model(record: ModelRecord, vectors: NDArray[np.floating] | VectorSource | None) -> bool:
+    """Whether vectors have been mapped already, as their file says."""
+    space = vectors.space if isinstance(vectors, VectorSource) else None
+    return space is not None and space.fingerprint == record.fingerprint
+
+
+def raw_blocks(record: ModelRecord, vectors: NDArray[np.floating] | VectorSource) -> Iterator[NDArray[np.floating]]:
+    """Blocks of vectors of a model's encoder, or of the model itself if their file says so."""
     if isinstance(vectors, np.ndarray):
-        rows = _check.matrix("index", "vectors", vectors)
-        _check.same_dim("index", "vectors", rows.shape[1], record.encoder_dim)
-        _check.finite_rows("index", "vectors", rows)
-        for start in range(0, len(rows), BATCH_ROWS):
-            yield unit_vectors(record.postprocessing.apply(rows[start : start + BATCH_ROWS]))
-        return
-    is_mapped = vectors.space is not None and vectors.space.fingerprint == record.fingerprint
-    if not is_mapped:
+        _check.same_dim("index", "vectors", vectors.shape[1], record.encoder_dim)
+    elif not is_of_model(record, vectors):
         check_encoder_space(record, str(vectors.path), vectors.space)
         _check.same_dim(str(vectors.path), "vectors", vectors.dim, record.encoder_dim)
+    return checked_blocks(vectors)
+
+
+def checked_blocks(vectors: NDArray[np.floating] | VectorSource) -> Iterator[NDArray[np.floating]]:
+    """Blocks of vectors without NaN and infinity."""
+    if isinstance(vectors, np.ndarray):
+        _check.finite_rows("index", "vectors", vectors)
+        yield from (vectors[start : start + BATCH_ROWS] for start in range(0, len(vectors), BATCH_ROWS))
+        return
     first_row = 0
     for block in vectors.blocks():
         vectors.check_finite(block, first_row)
         first_row += len(block)
-        yield unit_vectors(block if is_mapped else record.postprocessing.apply(block))
+        yield block
 
 
 def unit_vectors(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
@@ -452,6 +508,7 @@ def write_index(
     budget_mb: float | None = None,
     min_recall: float | None = None,
     seed: int = 0,
+    originals: OriginalNeighbors | None = None,
     progress: Progress | None = None,
 ) -> Snapshot:
     """Write the first commit of an index of unit vectors, in one step, and open it."""
@@ -467,6 +524,9 @@ def write_index(
             raise InputError(f"index: there must be one vector per row, {table.num_rows}; got {len(spill)}.")
         id_kind = id_kind or id_kind_of(table.column(ID))
         n_distinct = int(spill.is_distinct.sum())
+        if store is None and budget_mb is None and model.record.storage is not None:
+            store, least_recall = _stored_by_default(model.record.storage, kind)
+            min_recall = least_recall if min_recall is None else min_recall
         settings = plan(len(spill), model.dim, kind, store, budget_mb, n_distinct=n_distinct)
         if settings.store in ("int8", "binary") and model.quantization is None and n_distinct < FEWEST_ROWS:
             raise InputError(
@@ -475,58 +535,38 @@ def write_index(
             )
         model = _with_quantization(model, spill)
         assert model.quantization is not None
-        built = build(
-            temporary,
-            "000001",
-            spill,
-            table,
-            settings,
-            quantization=model.quantization,
-            linear_map=faiss_map(model.record),
-            min_recall=min_recall,
-            seed=seed,
-        )
-        write_model(temporary / MODEL_FOLDER, model.record)
         state = State(
             generation=1,
             space=Space(model.fingerprint, model.record.name),
             dim=model.dim,
-            settings=built.settings,
+            settings=settings,
             kind=kind,
             ids=id_kind,
             next_number=table.num_rows if id_kind == "numbers" else 0,
-            segments=(built.entry,),
-            chance=built.chance,
-            recall=built.recall,
+            segments=(),
         )
+        state = build(
+            temporary,
+            "000001",
+            spill,
+            table,
+            state,
+            quantization=model.quantization,
+            linear_map=faiss_map(model.record),
+            min_recall=min_recall,
+            seed=seed,
+            originals=originals,
+        )
+        write_model(temporary / MODEL_FOLDER, model.record)
         write_state(temporary, state)
         return Snapshot(temporary, state)  # opened here: another process may be writing an index to the same place
 
 
-def query_recall(
-    snapshot: Snapshot, model: SentenceEncoder, query_model: SentenceEncoder, *, seed: int = 0
-) -> QueryRecall:
-    """How well a static model takes the place of a model for queries: texts of the index search for the others."""
-    if TEXT not in snapshot.rows[0].schema.names or len(snapshot.live) < 2:
-        raise InputError("index: a query model is measured on the texts of the rows; this index has none.")
-    shares = query_model.encoder.shared_space if isinstance(query_model.encoder, StaticEncoder) else None
-    if shares is None or query_model.record.postprocessing != NO_POSTPROCESSING:
-        raise InputError(
-            f"index: {query_model.record.name} lies in the space of no other model. Distil one from the model of the "
-            "index: isosent distill MODEL TEXTS -o FOLDER."
-        )
-    same_space("the query model", shares, "the index", snapshot.state.space)
-    drawn = np.random.default_rng(seed).permutation(snapshot.live)[:_N_QUERIES]
-    texts, found = snapshot.take(drawn).column(TEXT).to_pylist(), []
-    for each in (model, query_model):
-        units = unit_vectors(each.encode(texts, role="query", show_progress_bar=False))
-        positions = snapshot.nearest(units, min(RERANKED + 1, len(snapshot)), None)[1]
-        found.append([row[(row >= 0) & (row != own)] for row, own in zip(positions, drawn, strict=True)])
-    kept = [
-        [np.isin(own[:10], static[:n]).mean() if len(own) else 1.0 for own, static in zip(*found, strict=True)]
-        for n in (10, RERANKED)
-    ]
-    return QueryRecall(float(np.mean(kept[0])), float(np.mean(kept[1])), len(texts))
+def _stored_by_default(storage: Storage, kind: Kind | None) -> tuple[Store, float | None]:
+    """The dtype that a model names, and the recall that is to be reached with it."""
+    _check.one_of("index", "dtype of the model", storage.dtype, STORES)
+    store = cast("Store", storage.dtype)
+    return ("int8" if (kind, store) == ("hnsw", "binary") else store), storage.min_recall or None
 
 
 def faiss_map(record: ModelRecord) -> LinearMap | None:
@@ -541,4 +581,4 @@ def _with_quantization(model: SentenceEncoder, spill: Spill) -> SentenceEncoder:
         return model
     sample = spill.sample(_SAMPLE_ROWS)
     rows = sample if len(sample) else np.eye(1, spill.shape[1], dtype=np.float32)
-    return model.with_quantization(Quantization.fit(rows))
+    return model.with_quantization(Quantization.fit(rows), model.record.storage)

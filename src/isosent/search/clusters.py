@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from isosent import _check, _extras
 from isosent.encoders.base import Progress
 from isosent.errors import InputError
-from isosent.model import SentenceEncoder, check_model
+from isosent.loading import check_model
+from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.transforms.auto import words_of
 
@@ -65,16 +66,39 @@ class Clusters:
         return f"<Clusters: {len(self.clusters)} of {len(self.texts)} texts>"
 
     def rows(self) -> list[tuple[int, int, str, float]]:
-        """Cluster, row, text and score of each text, the most central texts of each cluster first."""
+        """Cluster, row, text and score of each text, the most central texts of each cluster first.
+
+        Returns
+        -------
+        list of tuple of (int, int, str, float)
+            One tuple per text. Clusters are counted from 1, rows from 0; texts without a vector (cluster 0) come last.
+        """
         order = np.lexsort((-self.scores, np.where(self.labels == NO_VECTOR, len(self.texts), self.labels)))
         return [(int(self.labels[row]), int(row), self.texts[row], float(self.scores[row])) for row in order]
 
     def to_pandas(self) -> Any:
-        """Return `rows` as a pandas DataFrame with the columns cluster, row, text and score."""
+        """Return `rows` as a pandas DataFrame with the columns cluster, row, text and score.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per text.
+
+        Raises
+        ------
+        MissingExtraError
+            If pandas is not installed.
+        """
         return _extras.require("pandas").DataFrame(self.rows(), columns=["cluster", "row", "text", "score"])
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values: a label per text, and the clusters."""
+        """Return JSON values: a label per text, and the clusters.
+
+        Returns
+        -------
+        dict
+            `n_texts`, `labels` (one whole number per text), and `clusters`: number, size, words and examples of each.
+        """
         return {
             "n_texts": len(self.texts),
             "labels": self.labels.tolist(),

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from isosent import _check, _extras
 from isosent.encoders.base import Progress
 from isosent.errors import InputError
-from isosent.model import SentenceEncoder, check_model
+from isosent.loading import check_model
+from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.search.chance import Chance
 from isosent.transforms.auto import distinct_rows
@@ -97,7 +98,13 @@ class Duplicates:
         return np.flatnonzero(is_kept)
 
     def rows(self) -> list[tuple[int, int, str, float, float]]:
-        """Group, row, text, score and share of each text in a group; groups are counted from 1."""
+        """Group, row, text, score and share of each text in a group; groups are counted from 1.
+
+        Returns
+        -------
+        list of tuple of (int, int, str, float, float)
+            One tuple per text that is in a group, group by group. Rows are counted from 0.
+        """
         return [
             (number, row, self.texts[row], float(self.scores[row]), float(self.shares[row]))
             for number, group in enumerate(self.groups, 1)
@@ -105,11 +112,28 @@ class Duplicates:
         ]
 
     def to_pandas(self) -> Any:
-        """Return `rows` as a pandas DataFrame with the columns group, row, text, score and share."""
+        """Return `rows` as a pandas DataFrame with the columns group, row, text, score and share.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per text that is in a group.
+
+        Raises
+        ------
+        MissingExtraError
+            If pandas is not installed.
+        """
         return _extras.require("pandas").DataFrame(self.rows(), columns=["group", "row", "text", "score", "share"])
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values; a share that is not known is null."""
+        """Return JSON values; a share that is not known is null.
+
+        Returns
+        -------
+        dict
+            `n_texts`, `n_duplicates`, `n_without_vector`, `false_alarms`, and `groups`: row, text, score and share.
+        """
         return {
             "n_texts": len(self.texts),
             "n_duplicates": self.n_duplicates,

@@ -4,14 +4,16 @@
 vectors that they describe, with the number types of the model's quantization; `behind_map` puts the map of the model
 in front, for the file. A `Segment` is such codes, finer vectors by which candidates are scored again, and the rows that
 are hidden: `search` widens for a filter, compares one by one where few rows are left, and goes on where a query found
-too few. `best` is the one order of hits. `held_out` draws rows as queries with their exact nearest others, and
-`choose_settings` walks from cheap settings to exact ones until the recall is reached.
+too few. `best` is the one order of hits. `held_out` draws rows as queries with their exact nearest others,
+`choose_settings` walks from cheap settings to exact ones until the recall is reached, and `OriginalNeighbors` are those
+of the same queries before the map.
 """
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, Protocol
@@ -25,6 +27,7 @@ from isosent import _extras
 from isosent.errors import FileFormatError, InputError
 from isosent.io.schemas import Count
 from isosent.numeric.linear_map import LinearMap
+from isosent.numeric.similarity import unit_rows
 from isosent.numeric.threads import over_blocks
 from isosent.transforms.quantization import Quantization
 
@@ -34,6 +37,8 @@ KINDS: Final[tuple[Kind, ...]] = ("flat", "ivf", "hnsw")
 STORES: Final[tuple[Store, ...]] = ("float32", "float16", "int8", "binary")
 
 K_MEASURED: Final = 10
+_TIE: Final = 1e-5  # scores that are closer count as equal
+_KEPT_NEIGHBORS: Final = 50  # of a query among the original vectors
 _LINKS: Final = 16  # of a node of HNSW on a layer; twice as many on the lowest
 _EF_CONSTRUCTION: Final = 80
 _QUERY_BITS: Final = 8  # per dimension of a query that is compared with bits
@@ -206,7 +211,7 @@ def inner_codes(index: Any) -> Any:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Let FAISS compute in the calling thread, whose setting this is: each caller has threads that wait by spinning."""
     faiss = _extras.require("faiss")
     n_threads = faiss.omp_get_max_threads()
@@ -234,7 +239,7 @@ class Segment:
     def rows(self, positions: NDArray[np.intp]) -> NDArray[np.float32]:
         """Unit vectors at these positions, (n, dim)."""
         index = self.codes if self.finer is None else self.finer
-        with _one_thread():
+        with one_thread():
             rows: NDArray[np.float32] = index.reconstruct_batch(np.ascontiguousarray(positions, np.int64))
         if not np.isfinite(rows).all():  # isosent writes none; whoever made the file did
             raise FileFormatError("the index is damaged: a vector holds NaN or infinity. Make it again.")
@@ -287,7 +292,7 @@ class Segment:
         # no more than there are: FAISS makes room for as many as a manifest says
         settings = replace(settings, oversampling=min(settings.oversampling, -(-self.n_rows // n_hits)))
         index, parameters = self.searched(settings, selector)
-        with _one_thread() if len(queries) == 1 and settings.kind == "flat" else nullcontext():
+        with one_thread() if len(queries) == 1 and settings.kind == "flat" else nullcontext():
             scores, positions = index.search(queries, n_hits, params=parameters)
         if n_dropped:
             positions[(positions >= 0) & hidden[positions]] = -1
@@ -387,25 +392,39 @@ class HeldOut:
     least_scores: NDArray[np.float32]  # (n_queries,) exact score of the tenth
     hidden: NDArray[np.bool_]  # (n_rows,) copies of other rows, and rows without a vector
 
-    def recall(self, segment: Segment, settings: SearchSettings, exact: Vectors) -> float:
-        """Share of the ten nearest others that a search returns; `exact` holds the unit vectors of all rows."""
+    def neighbors(self, segment: Segment, settings: SearchSettings) -> list[NDArray[np.int64]]:
+        """Positions of the ten nearest others of each query that a search returns."""
         n_hidden = int(self.hidden.sum())
         _, positions = segment.search_once(self.queries, K_MEASURED + 1, settings, self.hidden, n_hidden)
+        return [
+            found[(found >= 0) & (found != row)][:K_MEASURED] for row, found in zip(self.rows, positions, strict=True)
+        ]
+
+    def recall(self, segment: Segment, settings: SearchSettings, exact: Vectors) -> float:
+        """Share of the ten nearest others that a search returns; `exact` holds the unit vectors of all rows."""
         n_hits = 0
-        for row, query, least, found in zip(self.rows, self.queries, self.least_scores, positions, strict=True):
-            others = found[(found >= 0) & (found != row)][:K_MEASURED]
+        found = self.neighbors(segment, settings)
+        for query, least, others in zip(self.queries, self.least_scores, found, strict=True):
             # by score: float32 sums differ in the last digits
-            n_hits += int((exact[others] @ query >= least - 1e-5).sum())
+            n_hits += int((exact[others] @ query >= least - _TIE).sum())
         return n_hits / (K_MEASURED * len(self.rows))
 
 
-def held_out(vectors: Vectors, is_distinct: NDArray[np.bool_], *, n_queries: int, seed: int) -> HeldOut | None:
-    """Draw distinct rows as queries, and find their nearest others exactly; None if there are too few."""
+def held_out(
+    vectors: Vectors,
+    is_distinct: NDArray[np.bool_],
+    *,
+    n_queries: int,
+    seed: int,
+    rows: NDArray[np.intp] | None = None,
+) -> HeldOut | None:
+    """Draw distinct rows as queries, or take `rows`, and find their nearest others exactly; None for too few."""
     candidates = np.flatnonzero(is_distinct)
-    n_queries = min(n_queries, len(candidates) // 4)
+    n_queries = min(n_queries, len(candidates) // 4) if rows is None else len(rows)
     if n_queries < K_MEASURED or len(candidates) <= 2 * K_MEASURED:
         return None
-    rows = np.sort(np.random.default_rng(seed).choice(candidates, n_queries, replace=False))
+    if rows is None:
+        rows = np.sort(np.random.default_rng(seed).choice(candidates, n_queries, replace=False))
     queries = np.ascontiguousarray(vectors[rows], np.float32)
     nearest = np.empty((n_queries, 0), np.float32)
     faiss = _extras.require("faiss")
@@ -418,6 +437,55 @@ def held_out(vectors: Vectors, is_distinct: NDArray[np.bool_], *, n_queries: int
             scores, _ = faiss.knn(queries, distinct, k, faiss.METRIC_INNER_PRODUCT)
             nearest = -np.sort(-np.hstack([nearest, scores]), axis=1)[:, : K_MEASURED + 1]
     return HeldOut(rows, queries, nearest[:, K_MEASURED], ~is_distinct)  # the best is the row itself
+
+
+class OriginalNeighbors:
+    """The nearest others of some rows among the vectors before a map, found while these pass once, in order.
+
+    Of each query, more are kept than are needed: copies of other rows are known only in the end.
+    """
+
+    def __init__(self, rows: NDArray[np.intp], queries: NDArray[np.floating] | None = None) -> None:
+        self.rows = rows  # (n_queries,) positions, ascending
+        self._queries = queries  # (n_queries, dim); None: all of them are in the first vectors
+        self._scores, self._positions = _padded(
+            np.empty((len(rows), 0), np.float32), np.empty((len(rows), 0), np.int64), _KEPT_NEIGHBORS
+        )
+        self._n_seen = 0
+
+    def see(self, vectors: NDArray[np.floating]) -> None:
+        """Compare the queries with the next vectors."""
+        faiss = _extras.require("faiss")
+        if self._queries is None:
+            self._queries = vectors[self.rows]
+        if len(vectors):
+            queries, units = (np.ascontiguousarray(unit_rows(rows), np.float32) for rows in (self._queries, vectors))
+            n_nearest = min(_KEPT_NEIGHBORS, len(units))
+            scores, positions = faiss.knn(queries, units, n_nearest, faiss.METRIC_INNER_PRODUCT)
+            both = np.hstack([self._positions, positions + self._n_seen])
+            self._scores, self._positions = best(np.hstack([self._scores, scores]), both, _KEPT_NEIGHBORS)
+        self._n_seen += len(vectors)
+
+    def distinct(self, is_distinct: NDArray[np.bool_]) -> OriginalNeighbors:
+        """Without copies of other rows, as neighbors and as queries, and without queries whose ten are not known."""
+        is_other = (self._positions >= 0) & (self._positions != self.rows[:, None]) & is_distinct[self._positions]
+        scores, positions = best(
+            np.where(is_other, self._scores, np.float32(-np.inf)),
+            np.where(is_other, self._positions, -1),
+            _KEPT_NEIGHBORS,
+        )
+        tenth = scores[:, K_MEASURED - 1]
+        usable = is_distinct[self.rows] & np.isfinite(tenth) & (tenth - _TIE > scores[:, -1])
+        chosen = copy.copy(self)
+        chosen.rows, chosen._scores, chosen._positions = self.rows[usable], scores[usable], positions[usable]
+        return chosen
+
+    def recall(self, neighbors: Sequence[NDArray[np.int64]]) -> float:
+        """Share of the ten nearest others before the map among the neighbors that a search returned."""
+        n_hits = 0
+        for scores, positions, found in zip(self._scores, self._positions, neighbors, strict=True):
+            n_hits += int(np.isin(found, positions[scores >= scores[K_MEASURED - 1] - _TIE]).sum())
+        return n_hits / (K_MEASURED * len(self.rows))
 
 
 def choose_settings(

@@ -16,9 +16,8 @@ import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 from msgspec.structs import replace
@@ -32,17 +31,18 @@ from isosent.errors import InputError, OutputError
 from isosent.io.space import Space, same_space
 from isosent.io.system import disk_error
 from isosent.io.vector_source import VectorSource
-from isosent.loading import load_saved
-from isosent.model import SentenceEncoder, check_model
+from isosent.loading import check_model, load_saved
+from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import ModelRecord, read_model, write_model
 from isosent.search.build import (
     APPEND_ONLY,
     BATCH_ROWS,
-    RERANKED,
+    check_added,
     encoded_units,
+    is_of_model,
     opened_vectors,
-    query_recall,
+    raw_blocks,
     rebuilt,
     unit_vectors,
     units_of_lists,
@@ -51,16 +51,16 @@ from isosent.search.build import (
 )
 from isosent.search.engine import Kind, Segment, Store, best
 from isosent.search.keywords import FUSED
+from isosent.search.recall import RERANKED, original_queries, query_recall, recall_of_originals
 from isosent.search.result import IndexStats, SearchResult
 from isosent.search.rows import HAS_VECTOR, ID, VECTOR, id_kind_of, like, rows_table
-from isosent.search.snapshot import Snapshot
+from isosent.search.snapshot import Snapshot, copy_last_commit
 from isosent.search.storage import (
     MODEL_FOLDER,
     QUERY_FOLDER,
+    Recall,
     State,
     array_bytes,
-    copy_last_commit,
-    opened,
     read_state,
     remove_temporary,
     remove_unnamed,
@@ -106,9 +106,10 @@ class Index:
         snapshot: Snapshot | None = None,
     ) -> None:
         self.folder = Path(folder)
-        self._model, self._static = model, cast("SentenceEncoder | None", None)
+        self._model = model
+        self._static: SentenceEncoder | None = None
         self._loading = Lock()
-        self._snapshot: Snapshot = opened(self.folder, self._open) if snapshot is None else snapshot
+        self._snapshot: Snapshot = self._last_commit() if snapshot is None else snapshot
 
     # -- making --------------------------------------------------------------------------------------------------
 
@@ -192,10 +193,11 @@ class Index:
             dim = source.dim if isinstance(source, VectorSource) else source.shape[1]
             model = SentenceEncoder(PrecomputedVectors.of_space(dim, space))
         check_model("index", model)
-        units = encoded_units(model, listed, source)
         n_rows = len(source) if isinstance(source, np.ndarray) else source.n_rows if source else len(listed or ())
         _check.same_count("index", "texts", n_rows if listed is None else len(listed), n_rows)
         table = rows_table(n_rows, ids=ids, texts=listed, metadata=metadata)
+        originals = original_queries(model, listed, source, n_rows, seed=seed)
+        units = encoded_units(model, listed, source, see=None if originals is None else originals.see)
         index = cls._build(
             folder,
             model,
@@ -207,6 +209,7 @@ class Index:
             budget_mb=budget_mb,
             min_recall=min_recall,
             seed=seed,
+            originals=originals,
             progress=progress,
         )
         if query_model is not None:
@@ -325,15 +328,11 @@ class Index:
         """
         return cls(folder, model)
 
-    def _open(self, state: State, before: Snapshot | None = None) -> Snapshot:
-        """Open all files of a commit."""
-        if self._model is not None:
-            here = Space(self._model.fingerprint, self._model.record.name)
-            same_space("the model", here, f"the index {self.folder}", state.space)
-        snapshot = Snapshot(self.folder, state, before)
-        here = Space(snapshot.record.fingerprint, snapshot.record.name)
-        same_space("its model", here, f"the index {self.folder}", state.space)
-        return snapshot
+    def _last_commit(self, before: Snapshot | None = None) -> Snapshot:
+        """Open the last commit; it must be of the model's space, if the model is loaded."""
+        model = self._model
+        space = None if model is None else Space(model.fingerprint, model.record.name)
+        return Snapshot.open(self.folder, space=space, before=before)
 
     # -- what it holds -------------------------------------------------------------------------------------------
 
@@ -380,6 +379,11 @@ class Index:
         """What was built, without rows that were added later."""
         return self._snapshot.segments[0]
 
+    @property
+    def recall(self) -> Recall | None:
+        """What was measured when the index was built; None for too few rows. See `IndexStats`."""
+        return self._snapshot.state.recall
+
     def __len__(self) -> int:
         return len(self._snapshot)
 
@@ -413,7 +417,7 @@ class Index:
 
     def search(
         self,
-        queries: str | Sequence[str] | NDArray[np.floating],
+        queries: str | Sequence[str] | NDArray[np.floating] | VectorSource,
         k: int = 10,
         *,
         where: str | None = None,
@@ -425,8 +429,8 @@ class Index:
 
         Parameters
         ----------
-        queries : str, sequence of str, or array of shape (n_queries, encoder.dim)
-            Texts, or raw vectors of the model's encoder.
+        queries : str, sequence of str, or array of shape (n_queries, encoder.dim), or VectorSource
+            Texts, or raw vectors of the model's encoder; an open file may hold vectors of the model itself.
         k : int, default 10
             Most hits of a query.
         where : str, optional
@@ -512,6 +516,14 @@ class Index:
 
     def _query_units(self, queries: Any) -> tuple[list[str] | None, NDArray[np.float32]]:
         """Texts of queries, if they are texts, and their unit vectors (n_queries, dim)."""
+        record = self._record
+        if isinstance(queries, VectorSource):
+            is_mapped = is_of_model(record, queries)
+            blocks = (
+                unit_vectors(block if is_mapped else record.postprocessing.apply(block, queries=True))
+                for block in raw_blocks(record, queries)
+            )
+            return None, np.concatenate([np.empty((0, record.dim), np.float32), *blocks])
         if isinstance(queries, np.ndarray) and queries.dtype.kind in "UO":
             queries = queries.tolist()
         if not isinstance(queries, np.ndarray):
@@ -520,10 +532,52 @@ class Index:
                 raise InputError("search: a query must not be empty.")
             return texts, unit_vectors(self.query_model.encode(texts, role="query", show_progress_bar=False))
         vectors = _check.matrix("search", "queries", queries[None, :] if queries.ndim == 1 else queries)
-        record = self._record
         _check.same_dim("search", "queries", vectors.shape[1], record.encoder_dim)
         _check.finite_rows("search", "queries", vectors)
         return None, unit_vectors(record.postprocessing.apply(vectors, queries=True))
+
+    def recall_against(
+        self,
+        vectors: NDArray[np.floating] | str | os.PathLike[str] | VectorSource,
+        *,
+        ids: Sequence[str] | Sequence[int] | None = None,
+        seed: int = 0,
+    ) -> tuple[float, int]:
+        """Measure how many neighbors of other vectors of the same texts the index finds, such as those before a map.
+
+        Up to 500 of the rows are queries. The ten nearest others that the index returns for its own vector of a query
+        are compared with the ten that an exact search of `vectors` finds. Rows with copies are no queries.
+
+        Parameters
+        ----------
+        vectors : array of shape (n_rows, any dim), or path
+            A vector of each row of the index, in the order of the rows.
+        ids : sequence of str or int, optional
+            The ids of these vectors, all those of the index, if they come in another order.
+        seed : int, default 0
+            Seed of the queries.
+
+        Returns
+        -------
+        recall : float
+            Share of the ten nearest others that the index returns, on average.
+        n_queries : int
+            Number of queries.
+
+        Raises
+        ------
+        InputError
+            If there is not one vector per row of the index, an id is unknown, or there are fewer than 40 different
+            vectors.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> vectors = np.random.default_rng(0).normal(size=(200, 32)).astype(np.float32)
+        >>> Index.create(vectors=vectors).recall_against(vectors)
+        (1.0, 50)
+        """
+        return recall_of_originals(self._snapshot, vectors, ids, seed=seed)
 
     # -- changing ------------------------------------------------------------------------------------------------
 
@@ -534,6 +588,7 @@ class Index:
         vectors: NDArray[np.floating] | str | os.PathLike[str] | VectorSource | None = None,
         ids: Sequence[str] | Sequence[int] | None = None,
         metadata: Any = None,
+        check_space: bool = False,
         progress: Progress | None = None,
     ) -> NDArray[Any]:
         """Add rows, and replace those with the same ids.
@@ -548,6 +603,9 @@ class Index:
             As for `create`; needed if the other rows have ids that they were given.
         metadata : table, optional
             As for `create`. Columns that are left out are null.
+        check_space : bool, default False
+            Whether to warn of `vectors` of no known space that differ from those of the index (of 20 or more), and to
+            refuse those that can only be of another space (of 100 or more).
         progress : callable, optional
             As for `create`.
 
@@ -573,6 +631,8 @@ class Index:
         with self._writing() as snapshot:
             state = snapshot.state
             same_space("the model of the new rows", space, f"the index {self.folder}", state.space)
+            if check_space and source is not None and getattr(source, "space", None) is None:
+                check_added(self.folder, snapshot, units)
             is_other_kind = len(units) and id_kind_of(ids) != state.ids  # an empty list is of either kind
             if (ids is None) != (state.ids == "numbers") or is_other_kind:
                 wanted = {"numbers": "left out, as the index gives numbers", "int": "whole numbers", "str": "strings"}
@@ -666,7 +726,7 @@ class Index:
         try:
             with writing(self.folder):
                 if read_state(self.folder) != self._snapshot.state:
-                    self._snapshot = opened(self.folder, partial(self._open, before=self._snapshot))
+                    self._snapshot = self._last_commit(before=self._snapshot)
                 try:
                     yield self._snapshot
                 finally:  # of a change that failed, no file stays
@@ -686,4 +746,4 @@ class Index:
             entry = write_bytes(self.folder, f"deleted-{generation:06d}.npy", array_bytes(positions))
         state = replace(state, generation=generation, deleted=entry, n_deleted=len(positions))
         write_state(self.folder, state)
-        self._snapshot = opened(self.folder, partial(self._open, before=self._snapshot))
+        self._snapshot = self._last_commit(before=self._snapshot)

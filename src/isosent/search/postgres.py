@@ -427,7 +427,10 @@ class PostgresTable(Connection):
             return
         effort = f"{tuning.effort} candidates" if comment.bits else f"ef_search {tuning.effort}"
         since = f"; {tuning.n_changed} rows have changed since" if tuning.n_changed else ""
-        say(f"recall@10: {tuning.recall:.4f} against exact search, {tuning.n_queries} queries, {effort}{since}")
+        say(
+            f"recall@10: {tuning.recall:.4f} against exact search of its own vectors, {tuning.n_queries} queries, "
+            f"{effort}{since}"
+        )
         if tuning.recall < _MIN_RECALL:
             advice = ". A table without bits=true finds more" if comment.bits else ""
             say(f"warning: no setting reached the recall of {_MIN_RECALL}{advice}")

@@ -140,7 +140,11 @@ class IndexStats:
     bytes_on_disk : int
         Size of the folder.
     recall : Recall or None
-        What was measured when the index was built; None for too few rows.
+        What was measured when the index was built; None for too few rows. ``recall`` is that of the ten nearest others
+        against an exact search of the vectors of the index itself, after the map of its model; ``original_recall``
+        that against an exact search of the vectors before the map, or None if there is no map or they were not there.
+    has_map : bool
+        Whether the model of the index changes the vectors of its encoder.
     n_changed : int
         Rows added or deleted since then.
     generation : int
@@ -159,13 +163,27 @@ class IndexStats:
     bytes_searched: int
     bytes_on_disk: int
     recall: Recall | None
+    has_map: bool
     n_changed: int
     generation: int
     queries: QueryRecall | None = None
 
     @classmethod
     def of(cls, folder: Path, snapshot: Snapshot) -> IndexStats:
-        """Collect them from a commit of a folder."""
+        """Collect them from a commit of a folder.
+
+        Parameters
+        ----------
+        folder : Path
+            Folder of the index, for its size on the disk.
+        snapshot : Snapshot
+            The commit.
+
+        Returns
+        -------
+        IndexStats
+            The facts.
+        """
         state, settings, n_bytes = snapshot.state, snapshot.state.settings, 0
         for path in folder.rglob("*"):
             with suppress(FileNotFoundError):  # removed by a writer
@@ -181,6 +199,7 @@ class IndexStats:
             round(state.n_rows * bytes_per_vector(state.dim, settings.kind, settings.store)),
             n_bytes,
             state.recall,
+            snapshot.record.postprocessing.dim is not None,
             state.n_changed,
             state.generation,
             state.queries,

@@ -1,6 +1,7 @@
 """What an index holds after one commit, with all its files open: later commits do not change it.
 
-A `Snapshot` opens the files of each segment (`_Part`), or takes those that the snapshot before has open. Positions
+`Snapshot.open` opens the last commit, and begins again if a writer committed meanwhile (`opened`). A `Snapshot` opens
+the files of each segment (`_Part`), or takes those that the snapshot before has open. Positions
 count over all segments; `starts` says where each begins. `nearest` searches each `Segment` of `engine` and keeps the
 best of all; `fused` adds the ranking by words, `matches` drops what chance would find, and `shares` compares a score
 with those of random pairs. Ids, rows and vectors are read by position: `ids_at`, `take`, `vectors`, and all in batches.
@@ -8,17 +9,20 @@ with those of random pairs. Ids, rows and vectors are read by position: `ids_at`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputError
+from isosent.io.atomic import recover
+from isosent.io.space import Space, same_space
 from isosent.io.tensors import read_tensors
 from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import read_model
@@ -27,9 +31,23 @@ from isosent.search.codes_file import check_codes, read_codes
 from isosent.search.engine import SearchSettings, Segment, best, finer_settings, inner_codes, tail_settings
 from isosent.search.keywords import FUSED, Keywords, fuse
 from isosent.search.rows import HAS_VECTOR, ID, TEXT, VECTOR, RowFile, id_array
-from isosent.search.storage import MANIFEST, MODEL_FOLDER, SegmentEntry, State, read_array
+from isosent.search.storage import (
+    MANIFEST,
+    MODEL_FOLDER,
+    QUERY_FOLDER,
+    SegmentEntry,
+    State,
+    manifest_state,
+    read_array,
+    read_state,
+    remove_unnamed,
+    verify,
+    write_state,
+)
 from isosent.search.where import matching_rows, parse_where
 from isosent.transforms.quantization import Quantization
+
+Opened = TypeVar("Opened")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +89,54 @@ def _positions(path: Path, n_rows: int) -> NDArray[np.int64]:
     return positions
 
 
+def opened(folder: Path, open_all: Callable[[State], Opened]) -> Opened:
+    """Open all files of the last commit; again if a writer committed, or replaced the folder, meanwhile."""
+    recover(folder)
+    while True:
+        before = manifest_state(folder)
+        try:
+            state = read_state(folder)
+            for entry in state.files:
+                verify(folder, entry)
+            result = open_all(state)
+        except (OSError, InputError):
+            if manifest_state(folder) == before:
+                raise
+        else:
+            if manifest_state(folder) == before:  # else its files may be those of two commits
+                return result
+
+
+def copy_last_commit(source: Path, target: Path) -> None:
+    """Copy what the last commit names into a folder."""
+
+    def copy(state: State) -> None:
+        for entry in state.files:
+            shutil.copyfile(source / entry.name, target / entry.name)
+        for name in (MODEL_FOLDER, *([QUERY_FOLDER] if state.queries else [])):
+            shutil.copytree(source / name, target / name, dirs_exist_ok=True)
+        write_state(target, state)
+        remove_unnamed(target, state)  # of a commit that went away while it was copied
+
+    opened(source, copy)
+
+
 class Snapshot:
     """The rows of an index by their positions, which count over all segments."""
+
+    @classmethod
+    def open(cls, folder: Path, *, space: Space | None, before: Snapshot | None = None) -> Snapshot:
+        """Open the last commit of a folder, for a model of a space if there is one."""
+
+        def of_state(state: State) -> Snapshot:
+            if space is not None:
+                same_space("the model", space, f"the index {folder}", state.space)
+            snapshot = cls(folder, state, before)
+            here = Space(snapshot.record.fingerprint, snapshot.record.name)
+            same_space("its model", here, f"the index {folder}", state.space)
+            return snapshot
+
+        return opened(folder, of_state)
 
     def __init__(self, folder: Path, state: State, before: Snapshot | None = None) -> None:
         self._folder, self.state, self.record = folder, state, read_model(folder / MODEL_FOLDER)

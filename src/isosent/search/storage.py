@@ -4,8 +4,9 @@ A writer only adds files, under names that contain the number of the commit. A p
 leaves the last manifest and the files that it names. Readers keep their files open: a writer may remove them meanwhile.
 
 `State` is what the manifest holds. `writing` locks the folder for one writer; `write_file` and `write_bytes` add a file
-with its checksum; `write_state` commits; `remove_unnamed` sweeps. `opened` reads the last commit, verifies its files,
-and begins again if a writer committed meanwhile. `replacing_index` gives a new folder that takes the place of another.
+with its checksum; `write_state` commits; `remove_unnamed` sweeps. `read_state` reads the last commit, `verify` one of
+its files, and `manifest_state` says whether a writer committed meanwhile. `replacing_index` gives a new folder that
+takes the place of another.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final
 
 import numpy as np
 from msgspec import Meta, Struct, to_builtins
 from numpy.typing import NDArray
 
 from isosent._check import brief
-from isosent.errors import FileFormatError, InputError, InputFileError, OutputError
-from isosent.io.atomic import Replaceable, is_temporary, locked, recover, replacing, replacing_folder, sweep
+from isosent.errors import FileFormatError, InputFileError, OutputError
+from isosent.io.atomic import Replaceable, is_temporary, locked, replacing, replacing_folder, sweep
 from isosent.io.checksum import FileState, checksum_of, file_state, verify_file
 from isosent.io.json import check_schema, format_of, read_document, write_document
 from isosent.io.schemas import Checksum, Count, Document, FileName, Positive
@@ -43,7 +44,6 @@ _FILES: Final = re.compile(
     r"(rows|codes|vectors|keywords|deleted|chance)-\d{6,}(-\d+)?\.(parquet|faiss|npy|safetensors)"
 )
 
-Opened = TypeVar("Opened")
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 
@@ -64,13 +64,14 @@ class SegmentEntry(Struct, frozen=True, forbid_unknown_fields=True):
     keywords: FileEntry | None = None
 
 
-class Recall(Struct, frozen=True, forbid_unknown_fields=True):
+class Recall(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What was measured when the first segment was built."""
 
-    recall: Share  # of the ten nearest others, on average
+    recall: Share  # of the ten nearest others, on average, against an exact search of the vectors of the index
     n_queries: Positive
     n_rows: Positive
     min_recall: Share  # what was asked for
+    original_recall: Share | None = None  # of the same queries, against an exact search of the vectors before the map
 
 
 class QueryRecall(Struct, frozen=True, forbid_unknown_fields=True):
@@ -187,25 +188,8 @@ def remove_temporary(home: str, maker: int) -> None:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def opened(folder: Path, open_all: Callable[[State], Opened]) -> Opened:
-    """Open all files of the last commit; again if a writer committed, or replaced the folder, meanwhile."""
-    recover(folder)
-    while True:
-        before = _manifest_state(folder)
-        try:
-            state = read_state(folder)
-            for entry in state.files:
-                verify(folder, entry)
-            result = open_all(state)
-        except (OSError, InputError):
-            if _manifest_state(folder) == before:
-                raise
-        else:
-            if _manifest_state(folder) == before:  # else its files may be those of two commits
-                return result
-
-
-def _manifest_state(folder: Path) -> FileState | None:
+def manifest_state(folder: Path) -> FileState | None:
+    """The state of the manifest, which changes with each commit; None if there is no manifest."""
     try:
         return file_state(folder / MANIFEST)
     except OSError:
@@ -256,17 +240,3 @@ def read_array(path: Path) -> NDArray[Any]:
             raise unreadable from None
         reason = brief(error).partition(": <")[0]  # numpy shows an object of its parser
         raise FileFormatError(f"{path} must be an array saved by numpy; it is damaged: {reason}.") from None
-
-
-def copy_last_commit(source: Path, target: Path) -> None:
-    """Copy what the last commit names into a folder."""
-
-    def copy(state: State) -> None:
-        for entry in state.files:
-            shutil.copyfile(source / entry.name, target / entry.name)
-        for name in (MODEL_FOLDER, *([QUERY_FOLDER] if state.queries else [])):
-            shutil.copytree(source / name, target / name, dirs_exist_ok=True)
-        write_state(target, state)
-        remove_unnamed(target, state)  # of a commit that went away while it was copied
-
-    opened(source, copy)

@@ -25,8 +25,8 @@ from isosent.server.embeddings import (
     role_of,
     texts_of,
 )
-from isosent.server.http import json_response, vectors_response
-from isosent.server.registry import ModelService, Served, on_model
+from isosent.server.http import json_response, on_model, vectors_response
+from isosent.server.registry import ModelService, Served
 from isosent.server.service import Limits, RequestError
 
 _MOST_TOKENIZED = 1 << 18  # characters; each token is an object of its own, of 500 bytes, on the way to JSON
@@ -232,9 +232,9 @@ async def tokenize(request: Request, body: TokenizeBody, served: Served) -> Resp
             if body.add_special_tokens or not span.is_special
         ]
 
-    call = served.worker.call(lambda: json_response([tokens_of(text) for text in texts]), n_characters=n_characters)
-    response: Response = await call
-    return response
+    return await served.worker.call(
+        lambda: json_response([tokens_of(text) for text in texts]), n_characters=n_characters
+    )
 
 
 async def info(request: Request) -> Response:

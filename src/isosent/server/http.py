@@ -2,7 +2,8 @@
 
 `application` makes an ASGI application of a service and its routes. `Gate` stands before all of them: it names each
 request, checks key, host and origin, turns errors into answers in the dialect of the path, and logs and counts what was
-answered. `reading` gives a handler the body of its request, decoded and checked, and ends it if the client hangs up.
+answered. `reading` gives a handler the body of its request, decoded and checked, and ends it if the client hangs up;
+`on_model` gives it the model that the body names, and calls it again if a reload replaced that model meanwhile.
 `json_response` and `vectors_response` make answers. All of it runs in the event loop; large bodies and answers are
 decoded and encoded in threads.
 """
@@ -17,6 +18,7 @@ import secrets
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar, get_args
 from urllib.parse import urlsplit
 
@@ -32,6 +34,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from isosent.errors import InputError, InputTypeError, IsosentError
 from isosent.io.json import decode
+from isosent.server.registry import Registry, RetiredError, Served
 from isosent.server.service import CONTENT_TYPE, Limits, Metrics, RequestError, Service, reason_of
 
 T = TypeVar("T")
@@ -41,6 +44,7 @@ _log = logging.getLogger("isosent.server")
 _REQUEST_ID = re.compile(r"[\w.:-]{1,100}")
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _IN_A_THREAD = 1 << 16  # bytes of a body, or numbers of an answer, that would hold up the event loop
+_MOST_ATTEMPTS = 100
 _MOST_ARRIVING = 256 << 20  # bytes of all bodies of which a part is here
 _CLIENT_GONE = 499  # nginx's status, for the log alone
 _PROBES = ("/health", "/ready", "/metrics")  # asked every few seconds
@@ -167,6 +171,28 @@ def reading(
         else:
             body = await read_body(request, service.limits, kind, wrong=wrong)
         return await unless_gone(request, handler(request, body))
+
+    return handle
+
+
+async def with_served(find: Callable[[], Served], work: Callable[[Served], Awaitable[T]]) -> T:
+    """Use a model; again if it was replaced between the two steps, so that a reload loses no request."""
+    for _ in range(_MOST_ATTEMPTS):
+        try:
+            return await work(find())
+        except RetiredError:
+            await asyncio.sleep(0.01)
+    raise RequestError(503, "the server is about to stop.")
+
+
+def on_model(
+    handler: Callable[[Request, Any, Served], Awaitable[Response]],
+) -> Callable[[Request, Any], Awaitable[Response]]:
+    """Give a handler the text model that the body of its request names."""
+
+    async def handle(request: Request, body: Any) -> Response:
+        registry: Registry = request.app.state.service.registry
+        return await with_served(partial(registry.text_model, body.model), partial(handler, request, body))
 
     return handle
 

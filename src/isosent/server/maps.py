@@ -129,7 +129,8 @@ def _with_canary(model: SentenceEncoder, vectors: NDArray[np.float32], folder: P
     """The model with the vectors of the canary texts, saved; None if the folder holds another one by now."""
     if load(folder).fingerprint != model.fingerprint:
         return None
-    encoder = PrecomputedVectors(model.encoder.dim, model.encoder.options, {_CANARY: vectors.astype(np.float64)})
+    assert isinstance(model.encoder, PrecomputedVectors)  # as `_load_map` saw
+    encoder = model.encoder.with_tensors({_CANARY: vectors.astype(np.float64)})
     model = SentenceEncoder.from_record(encoder, model.record)
     model.save(folder)
     return model

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,8 +17,8 @@ from isosent.evaluation.unlabelled import compare_vectors, halves_of
 from isosent.io.json import without_nan
 from isosent.search.rows import TEXT
 from isosent.server.embeddings import checked_space, space_headers
-from isosent.server.http import json_response
-from isosent.server.registry import ModelService, Registry, Served, on_model
+from isosent.server.http import json_response, on_model, with_served
+from isosent.server.registry import ModelService, Registry, Served
 from isosent.server.service import RequestError
 
 _MOST_HITS = 1000
@@ -59,7 +59,7 @@ class CompareBody(Struct, forbid_unknown_fields=True):
 async def search(request: Request, body: SearchBody) -> Response:
     """Find the nearest rows of an index."""
     registry: Registry = request.app.state.service.registry
-    return await registry.use(partial(registry.get, body.index, "index"), partial(_search, request, body))
+    return await with_served(partial(registry.get, body.index, "index"), partial(_search, request, body))
 
 
 async def _search(request: Request, body: SearchBody, served: Served) -> Response:
@@ -102,8 +102,7 @@ def _hits(served: Served, body: SearchBody) -> list[dict[str, Any]]:
                 body.query or "", (hit["text"] or "")[:_LONGEST_EXPLAINED], roles=("query", "document")
             )
             hit["words"] = [pair._asdict() for pair in explanation.top(5)]
-    listed: list[dict[str, Any]] = hits
-    return listed
+    return hits
 
 
 @on_model
@@ -136,8 +135,7 @@ async def compare(request: Request, body: CompareBody) -> Response:
         return (await served.worker.embed(halves)).vectors
 
     vectors = [
-        await service.registry.use(partial(service.registry.text_model, name), embedded)
-        for name in (body.model_a, body.model_b)
+        await with_served(partial(service.registry.text_model, name), embedded) for name in (body.model_a, body.model_b)
     ]
     result = await service.heavy.run(compare_vectors, *vectors)
     return json_response(asdict(result) | {"verdict": result.verdict})
@@ -154,6 +152,7 @@ async def status(request: Request) -> Response:
             "has_texts": served.has_texts,
             "rows": None if served.index is None else len(served.index),
             "columns": [] if served.index is None else served.index.schema.names,
+            "recall": None if served.index is None else to_builtins(served.index.recall),
             "queued_tokens": served.worker.n_queued_tokens,
             "tokens_per_s": round(served.worker.tokens_per_s),
         }

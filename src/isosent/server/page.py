@@ -37,7 +37,7 @@ from isosent.numeric.spectrum import spectrum
 from isosent.pages.html import theme
 from isosent.persistence import model_files
 from isosent.search.rows import read_rows
-from isosent.server.http import json_response
+from isosent.server.http import json_response, with_served
 from isosent.server.registry import ModelService, Served
 from isosent.server.service import RequestError
 from isosent.transforms.auto import AutoChoice, choose_from_texts
@@ -126,7 +126,7 @@ async def _tried(request: Request, texts: Sequence[str], model: str | None) -> R
         raise RequestError(422, "at least three different texts are needed.", param="texts")
 
     registry, sets = service.registry, request.app.state.text_sets
-    return await registry.use(partial(registry.text_model, model), partial(_text_set, request, listed, sets))
+    return await with_served(partial(registry.text_model, model), partial(_text_set, request, listed, sets))
 
 
 async def _text_set(request: Request, texts: list[str], sets: TextSets, served: Served) -> Response:

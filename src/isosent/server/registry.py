@@ -1,30 +1,349 @@
-"""The models and indexes that a server has, by name, and how they are replaced while requests run."""
+"""The models and indexes that a server has, by name: the queue and thread of each, and how they are replaced.
+
+A `Worker` is the queue of a model and the thread that empties it: the next batch is what has queued up while the last
+one was computed, and there is no timer. The event loop puts in requests (`embed`, `call`) and awaits their futures. The
+thread takes a piece of each waiting request (`_next_pieces`), encodes all pieces at once (`_embed`), and applies the
+map to each request alone (`_finish`). What both sides use is behind one condition. `HeavyWork` runs what is no batch
+and takes long, in two threads with a queue that ends. A `Registry` has a `Served` (model, index, worker) under each
+name, and exchanges it for a new one at a reload. `ModelService` has both, and the life of the server.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
-from starlette.requests import Request
-from starlette.responses import Response
+import numpy as np
+from numpy.typing import NDArray
 
+from isosent.encoders.load import encoder_for
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
-from isosent.model import SentenceEncoder
+from isosent.model import Role, SentenceEncoder
 from isosent.search.index import Index
 from isosent.server.service import Limits, Metrics, RequestError, Service, reason_of
-from isosent.server.worker import HeavyWork, RetiredError, Worker
+from isosent.words.tokens import TokenIds
+
+_CHARACTERS_A_TOKEN = 4  # for a queue whose texts are not yet tokenized; corrected by what was measured
+_PIECE_TEXTS = 256
+_SMOOTHING = 0.2
+_HEAVY_THREADS: Final = 2
+_MOST_WAITING: Final = 32
+T = TypeVar("T")
+
+
+class Embedded(NamedTuple):
+    """Vectors of the texts of a request."""
+
+    vectors: NDArray[np.float32]  # (n_texts, dim)
+    raw: NDArray[np.float32]  # before the map, (n_texts, encoder.dim)
+    n_tokens: int
+    n_truncated: int  # texts that were cut at the encoder's maximum length
+
+
+class RetiredError(Exception):
+    """The worker has been replaced by one with a newer model."""
+
+
+@dataclass(eq=False)
+class _Request:
+    texts: list[str]
+    role: Role
+    future: Future[Embedded]
+    vectors: NDArray[np.float32]  # of the bare encoder
+    n_estimated: list[int]  # tokens of each text, before they are tokenized
+    queued_at: float = field(default_factory=time.perf_counter)
+    n_taken: int = 0  # texts that are in a batch, or were
+    n_left: int = 0  # texts without a vector
+    n_tokens: int = 0
+    n_truncated: int = 0
+
+
+class _Piece(NamedTuple):
+    """Some texts of a request."""
+
+    request: _Request
+    start: int
+    stop: int
+
+    @property
+    def texts(self) -> list[str]:
+        return self.request.texts[self.start : self.stop]
+
+    @property
+    def n_estimated(self) -> list[int]:
+        return self.request.n_estimated[self.start : self.stop]
+
+
+class Worker:
+    """Embeds the texts of all requests for a model, in a thread of its own. Threads may share it.
+
+    Large requests are split, and the pieces of all requests take turns, so that a short request does not wait for a
+    long one. Only the encoder sees a batch; the map is applied to each request alone. So a response does not depend on
+    what else was in the batch.
+    """
+
+    def __init__(self, model: SentenceEncoder, name: str, *, limits: Limits, metrics: Metrics) -> None:
+        self.model = model
+        self._name, self._limits, self._metrics = name, limits, metrics
+        self._encoders = {role: encoder_for(model.encoder, role) for role in ("text", "query", "document")}
+        self._waiting: deque[_Request] = deque()
+        self._calls: deque[tuple[Callable[[], Any], Future[Any], int]] = deque()
+        self._condition = threading.Condition()
+        self._is_retired = False
+        self._characters_a_token = float(_CHARACTERS_A_TOKEN)
+        self.n_queued_tokens = 0
+        self.tokens_per_s = 0.0
+        self._thread = threading.Thread(target=self._run, name=f"isosent {name}", daemon=True)
+        self._thread.start()
+
+    # -- called by the event loop ----------------------------------------------------------------------------------
+
+    async def embed(self, texts: Sequence[str], role: Role = "text") -> Embedded:
+        """Return the vectors of texts; a caller that is cancelled leaves the queue."""
+        return await asyncio.wrap_future(self.submit(texts, role))
+
+    def submit(self, texts: Sequence[str], role: Role = "text") -> Future[Embedded]:
+        """Put texts into the queue."""
+        estimated = [1 + int(len(text) / self._characters_a_token) for text in texts]
+        request = _Request(
+            list(texts),
+            role,
+            Future(),
+            np.zeros((len(texts), self.model.encoder.dim), dtype=np.float32),
+            estimated,
+            n_left=len(texts),
+        )
+        if not texts:
+            request.future.set_result(Embedded(np.zeros((0, self.model.dim), np.float32), request.vectors, 0, 0))
+            return request.future
+        with self._condition:
+            self._check_open()
+            self._waiting.append(request)
+            self._count(sum(estimated))
+            self._condition.notify()
+        return request.future
+
+    async def call(self, function: Callable[[], Any], *, n_characters: int) -> Any:
+        """Run a function on texts in the thread of the model, between two batches."""
+        future: Future[Any] = Future()
+        n_tokens = 1 + int(n_characters / self._characters_a_token)
+        with self._condition:
+            self._check_open()
+            self._calls.append((function, future, n_tokens))
+            self._count(n_tokens)
+            self._condition.notify()
+        return await asyncio.wrap_future(future)
+
+    def _check_open(self) -> None:
+        if self._is_retired:
+            raise RetiredError
+        # What waits is counted, and not this request: else long ones would be refused while short ones pass.
+        if self.n_queued_tokens >= self._limits.max_queued_tokens:
+            raise self._limits.queue_is_full(self.n_queued_tokens, self.tokens_per_s)
+
+    def retire(self) -> None:
+        """Take no more requests; those in the queue are still answered."""
+        with self._condition:
+            self._is_retired = True
+            self._condition.notify()
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait until the queue of a retired worker is empty."""
+        self._thread.join(timeout_s)
+
+    def _count(self, n_tokens: int) -> None:
+        self.n_queued_tokens += n_tokens
+        self._metrics.queue_size.labels(self._name).set(len(self._waiting))
+        self._metrics.queued_tokens.labels(self._name).set(self.n_queued_tokens)
+
+    # -- the thread --------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                while not (self._waiting or self._calls or self._is_retired):
+                    self._condition.wait()
+                if not (self._waiting or self._calls):
+                    return
+                call = self._calls.popleft() if self._calls else None
+                if call is not None:
+                    self._count(-call[2])
+                pieces = self._next_pieces()
+            if call is not None:
+                _settle(*call[:2])
+            if pieces:
+                self._compute(pieces)
+
+    def _next_pieces(self) -> list[_Piece]:
+        """Take pieces of the waiting requests in turn, until they fill a batch; all have the same role."""
+        pieces: list[_Piece] = []
+        n_tokens, role, skipped = 0, None, []
+        while self._waiting and n_tokens < self._limits.max_batch_tokens:
+            request = self._waiting.popleft()
+            if request.future.cancelled():  # the client has gone
+                self._count(-sum(request.n_estimated[request.n_taken :]))
+                continue
+            if role not in (None, request.role):
+                skipped.append(request)
+                continue
+            role = request.role
+            piece = self._piece(request, self._limits.max_batch_tokens - n_tokens)
+            n_piece = sum(piece.n_estimated)
+            n_tokens += n_piece
+            self._count(-n_piece)
+            pieces.append(piece)
+            if request.n_taken < len(request.texts):
+                self._waiting.append(request)
+        self._waiting.extendleft(reversed(skipped))
+        return pieces
+
+    def _piece(self, request: _Request, n_tokens: int) -> _Piece:
+        """The next texts of a request: as many as there is room for, and one at least."""
+        start = stop = request.n_taken
+        while stop < min(len(request.texts), start + _PIECE_TEXTS):
+            n_tokens -= request.n_estimated[stop]
+            if n_tokens < 0 and stop > start:
+                break
+            stop += 1
+        request.n_taken = stop
+        return _Piece(request, start, stop)
+
+    def _compute(self, pieces: list[_Piece]) -> None:
+        started = time.perf_counter()
+        for piece in pieces:
+            if not piece.start:
+                self._metrics.queue_duration.labels(self._name).observe(started - piece.request.queued_at)
+        try:
+            self._embed(pieces)
+        except Exception as error:
+            if len(pieces) == 1:
+                self._fail(pieces[0].request, error)
+                return
+            for piece in pieces:  # only those that fail by themselves fail
+                if not piece.request.future.done():
+                    self._compute([piece])
+
+    def _embed(self, pieces: list[_Piece]) -> None:
+        started = time.perf_counter()
+        encoder = self._encoders[pieces[0].request.role]
+        texts = [text for piece in pieces for text in piece.texts]
+        was_cut = np.zeros(len(texts), dtype=np.bool_)
+        if encoder.has_tokens:
+            tokens = encoder.tokenize(texts)
+            tokenized, lengths = time.perf_counter(), tokens.lengths
+            was_cut[tokens.cut] = True
+            vectors = np.concatenate([encoder.embed(part) for part in _parts(tokens, self._limits.max_batch_tokens)])
+        else:
+            tokenized, lengths = started, np.array([n for piece in pieces for n in piece.n_estimated], dtype=np.int64)
+            vectors = encoder.encode(texts)
+        finished, start = time.perf_counter(), 0
+        for piece in pieces:
+            request, rows = piece.request, slice(start, start + piece.stop - piece.start)
+            start = rows.stop
+            request.vectors[piece.start : piece.stop] = vectors[rows]
+            request.n_tokens += int(lengths[rows].sum())
+            request.n_truncated += int(was_cut[rows].sum())
+            request.n_left -= piece.stop - piece.start
+            if not request.n_left:
+                self._finish(request)
+        n_tokens = max(1, int(lengths.sum()))
+        self._metrics.batch(
+            self._name, len(texts), n_tokens, int(was_cut.sum()), tokenized - started, finished - tokenized
+        )
+        rate = n_tokens / max(time.perf_counter() - started, 1e-6)
+        self.tokens_per_s += (rate - self.tokens_per_s) * (_SMOOTHING if self.tokens_per_s else 1)
+        measured = max(0.5, sum(map(len, texts)) / n_tokens)
+        self._characters_a_token += _SMOOTHING * (measured - self._characters_a_token)
+
+    def _finish(self, request: _Request) -> None:
+        try:
+            vectors = self.model.transform(request.vectors, queries=request.role == "query")
+        except Exception as error:
+            self._fail(request, error)
+            return
+        if request.future.set_running_or_notify_cancel():
+            request.future.set_result(Embedded(vectors, request.vectors, request.n_tokens, request.n_truncated))
+
+    def _fail(self, request: _Request, error: Exception) -> None:
+        with self._condition:  # the rest of it is not computed
+            if request in self._waiting:
+                self._waiting.remove(request)
+                self._count(-sum(request.n_estimated[request.n_taken :]))
+        if not request.future.done() and request.future.set_running_or_notify_cancel():
+            request.future.set_exception(error)
+
+
+def _parts(tokens: TokenIds, most: int) -> list[TokenIds]:
+    """Texts in parts of at most so many tokens; a longer text is a part by itself."""
+    if len(tokens.ids) <= most:
+        return [tokens]
+    parts, rows, n_tokens = [], list[int](), 0
+    for row, length in enumerate(tokens.lengths.tolist()):
+        if rows and n_tokens + length > most:
+            parts.append(tokens.take(np.array(rows, dtype=np.intp)))
+            rows, n_tokens = [], 0
+        rows.append(row)
+        n_tokens += length
+    return [*parts, tokens.take(np.array(rows, dtype=np.intp))]
+
+
+def _settle(function: Callable[[], Any], future: Future[Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(function())
+    except BaseException as error:
+        future.set_exception(error)
+
+
+# -- long work ---------------------------------------------------------------------------------------------------------
+
+
+class HeavyWork:
+    """A few threads with a queue before them; what a client that has gone waits for is not begun.
+
+    Handlers give it what computes longer than a request should hold one of the threads that all requests share. What
+    has begun goes on to its end, so each piece of work should take a few seconds at most. The event loop and these
+    threads share it; the counter is behind a lock.
+    """
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_HEAVY_THREADS, thread_name_prefix="isosent heavy work")
+        self._lock, self.n_waiting = threading.Lock(), 0  # or in a thread
+
+    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Call a function when its turn comes; a caller that is cancelled leaves the queue."""
+        with self._lock:
+            if self.n_waiting >= _MOST_WAITING:
+                message = f"{self.n_waiting} requests of this kind wait; at most {_MOST_WAITING} may. Try again in 1 s."
+                raise RequestError(429, message, code="rate_limit_exceeded", headers={"Retry-After": "1"})
+            self.n_waiting += 1
+        future = self._threads.submit(function, *arguments)
+        future.add_done_callback(self._is_over)  # at once, if it is cancelled in the queue
+        return await asyncio.wrap_future(future)
+
+    def _is_over(self, future: Future[Any]) -> None:
+        with self._lock:
+            self.n_waiting -= 1
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+# -- models by name ----------------------------------------------------------------------------------------------------
 
 Source = Callable[[], SentenceEncoder | Index]
-T = TypeVar("T")
 _log = logging.getLogger("isosent.server")
-_MOST_ATTEMPTS = 100
 
 
 class ModelService(Service):
@@ -46,18 +365,6 @@ class ModelService(Service):
         yield
         self.heavy.close()
         await asyncio.to_thread(self.registry.close)
-
-
-def on_model(
-    handler: Callable[[Request, Any, Served], Awaitable[Response]],
-) -> Callable[[Request, Any], Awaitable[Response]]:
-    """Give a handler the text model that the body of its request names."""
-
-    async def handle(request: Request, body: Any) -> Response:
-        registry: Registry = request.app.state.service.registry
-        return await registry.use(partial(registry.text_model, body.model), partial(handler, request, body))
-
-    return handle
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,15 +417,6 @@ class Registry:
             message = f"{served.name} was fitted on vectors and cannot encode texts. See isosent proxy."
             raise RequestError(400, message, param="model")
         return served
-
-    async def use(self, find: Callable[[], Served], work: Callable[[Served], Awaitable[T]]) -> T:
-        """Use a model; again if it was replaced between the two steps, so that a reload loses no request."""
-        for _ in range(_MOST_ATTEMPTS):
-            try:
-                return await work(find())
-            except RetiredError:
-                await asyncio.sleep(0.01)
-        raise RequestError(503, "the server is about to stop.")
 
     def reload(self) -> dict[str, str | None]:
         """Load all models again; what each failed with, or None. Those that fail stay as they are."""

@@ -90,11 +90,30 @@ class Limits:
     )
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Return names, values, flags and meanings, for ``/info``."""
+        """Return names, values, flags and meanings, for ``/info``.
+
+        Returns
+        -------
+        list of dict
+            One for each limit.
+        """
         return [{"name": f.name, "value": getattr(self, f.name), **f.metadata} for f in fields(self)]
 
     def check_texts(self, n_texts: int, param: str) -> None:
-        """Refuse too many texts."""
+        """Refuse too many texts.
+
+        Parameters
+        ----------
+        n_texts : int
+            Texts of a request.
+        param : str
+            Field of the body that holds them, for the message.
+
+        Raises
+        ------
+        RequestError
+            With status 413, if there are more than `max_texts`.
+        """
         if n_texts > self.max_texts:
             raise RequestError(
                 413,
@@ -103,11 +122,30 @@ class Limits:
             )
 
     def body_too_large(self) -> RequestError:
-        """The error for a request of too many bytes."""
+        """The error for a request of too many bytes.
+
+        Returns
+        -------
+        RequestError
+            With status 413.
+        """
         return RequestError(413, f"a request may have at most {self.max_body_bytes} bytes (--max-body-bytes).")
 
     def queue_is_full(self, n_tokens: int, tokens_per_s: float) -> RequestError:
-        """The error for a request that comes when too many tokens wait."""
+        """The error for a request that comes when too many tokens wait.
+
+        Parameters
+        ----------
+        n_tokens : int
+            Tokens that wait.
+        tokens_per_s : float
+            How fast the model has been; 0 if that is not known.
+
+        Returns
+        -------
+        RequestError
+            With status 429, and the seconds to wait in the header ``Retry-After``.
+        """
         wait_s = max(1, math.ceil(n_tokens / tokens_per_s)) if tokens_per_s > 0 else 1
         return RequestError(
             429,

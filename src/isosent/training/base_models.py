@@ -49,26 +49,6 @@ _WIDENING = 4  # width of the inner layer of a block, in multiples of `dim`
 _MOST_CHARACTERS = 0.25  # share of the vocabulary
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Base:
-    """A model to train, on the CPU and in float32. Every weight has a gradient, except the weights of layers."""
-
-    model: SentenceTransformer
-    # From a reference: those of `ModelRecord.facts`, with `kind` and `n_parameters`. From scratch: `reference` with all
-    # sizes, `pooling`, `dim`, `vocab_size`, `seed`, `kind`, `n_parameters`.
-    facts: Mapping[str, Any]
-
-    @property
-    def kind(self) -> str:
-        """Either "transformer"; "scratch", without pretrained weights; or "static", a table of token vectors."""
-        return str(self.facts["kind"])
-
-    @property
-    def is_static(self) -> bool:
-        """Whether it has no network; it is trained on the CPU then."""
-        return self.kind == "static"
-
-
 def open_base(
     reference: str | os.PathLike[str],
     texts: Sequence[str] = (),
@@ -76,8 +56,12 @@ def open_base(
     pooling: str | None = None,
     max_length: int | None = None,
     seed: int = 0,
-) -> Base:
-    """Load or create the model to train; `texts` are those of a vocabulary from scratch."""
+) -> tuple[SentenceTransformer, dict[str, Any]]:
+    """Load or create the model to train, and the facts of it; `texts` are those of a vocabulary from scratch."""
+    # The model is on the CPU and in float32. Every weight has a gradient, except the weights of layers. The facts are,
+    # from a reference, those of `ModelRecord.facts`; from scratch `reference` with all sizes, `pooling`, `dim`,
+    # `vocab_size` and `seed`. Both have `n_parameters` and `kind`: "transformer"; "scratch", without pretrained
+    # weights; or "static", a table of token vectors without a network, which is trained on the CPU.
     # What a saved model has after its encoder is trained too: after a transformer as a Dense module; for a static model
     # it is folded into the token vectors, mean(E) W + b = mean(E W + b). A final scaling to length 1 stays: cosines do
     # not see it, Euclidean distances do.
@@ -96,7 +80,7 @@ def open_base(
         options = {"pooling": pooling, "max_length": None if max_length is None else str(max_length)}
         model = _load(reference, {name: value for name, value in options.items() if value is not None})
         kind = "static" if isinstance(model.encoder, StaticEncoder) else "transformer"
-        return _as_base(_trainable(model), kind, shared_facts(model))
+        return _with_facts(_trainable(model), kind, shared_facts(model))
 
 
 def is_scratch(reference: str) -> bool:
@@ -104,7 +88,9 @@ def is_scratch(reference: str) -> bool:
     return reference.startswith(f"{PREFIX}:") or reference == PREFIX
 
 
-def _from_scratch(reference: str, texts: Sequence[str], pooling: str, max_length: int | None, seed: int) -> Base:
+def _from_scratch(
+    reference: str, texts: Sequence[str], pooling: str, max_length: int | None, seed: int
+) -> tuple[SentenceTransformer, dict[str, Any]]:
     settings = ScratchSettings.parse(reference)
     if max_length is not None:
         settings = replace(settings, max_length=max_length)
@@ -119,12 +105,14 @@ def _from_scratch(reference: str, texts: Sequence[str], pooling: str, max_length
                 f"{folder} could not be written: {reason}. Free some space, or set TMPDIR to a folder with space."
             ) from error
     facts = {"pooling": pooling, "dim": model.get_embedding_dimension(), "vocab_size": vocab_size, "seed": seed}
-    return _as_base(model, "scratch", {"reference": settings.reference, **facts})
+    return _with_facts(model, "scratch", {"reference": settings.reference, **facts})
 
 
-def _as_base(model: SentenceTransformer, kind: str, facts: Mapping[str, Any]) -> Base:
+def _with_facts(
+    model: SentenceTransformer, kind: str, facts: Mapping[str, Any]
+) -> tuple[SentenceTransformer, dict[str, Any]]:
     n_parameters = sum(parameter.numel() for parameter in model.parameters())
-    return Base(model, {**facts, "kind": kind, "n_parameters": n_parameters})
+    return model, {**facts, "kind": kind, "n_parameters": n_parameters}
 
 
 def _load(reference: str, options: Mapping[str, str]) -> SentenceEncoder:

@@ -213,7 +213,9 @@ def distill_files(
         if vectors is None:
             with bars("encoding", "texts") as bar:
                 encode_folder(
-                    *(model, names, folder),
+                    model,
+                    names,
+                    folder,
                     column=column,
                     sharding=Sharding(WINDOW),  # shards of whole windows have the bits of texts encoded at once
                     role="query",

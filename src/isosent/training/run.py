@@ -213,7 +213,7 @@ def train_job(job: TrainingJob, *, resume: bool = False, progress: TrainingProgr
     with quiet_library(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # those of transformers and torch, about each other
         settings, folder = job.settings, RunFolder(job.output)
-        base = open_base(
+        model, base = open_base(
             job.base,
             job.examples.texts(),
             pooling=settings.pooling,
@@ -221,11 +221,11 @@ def train_job(job: TrainingJob, *, resume: bool = False, progress: TrainingProgr
             seed=settings.seed,
         )
         if job.transform is not None:
-            job.transform.check_settings(int(base.facts["dim"]))
+            job.transform.check_settings(int(base["dim"]))
         _extras.require("transformers").set_seed(settings.seed)  # whatever opening the base has drawn
-        loss = make_loss(base.model, settings, n_classes=len(job.examples.label_names) or None)
-        arguments = make_arguments(job, base, folder.path)
-        facts = without_nan({**job.weight_facts(), "base": dict(base.facts), "n_processes": arguments.world_size})
+        loss = make_loss(model, settings, n_classes=len(job.examples.label_names) or None)
+        arguments = make_arguments(job, base["kind"], folder.path)
+        facts = without_nan({**job.weight_facts(), "base": base, "n_processes": arguments.world_size})
         is_first, checkpoint = arguments.process_index == 0, None
         with arguments.main_process_first(desc="folder of the run"):
             if is_first:
@@ -235,11 +235,11 @@ def train_job(job: TrainingJob, *, resume: bool = False, progress: TrainingProgr
             elif is_first:
                 folder.begin(facts)
         with locked(folder.path, wait=False) if is_first else nullcontext():
-            before = {devset.name: score_trained(base.model, devset) for devset in job.scored if is_first}
+            before = {devset.name: score_trained(model, devset) for devset in job.scored if is_first}
             log = MetricsLog(folder.metrics, after_step=checkpoint.step if checkpoint else 0) if is_first else None
             recorder = StepRecorder(log, progress if is_first else None, n_processes=arguments.world_size)
             recorder.message(
-                f"training {job.base} ({base.facts['n_parameters']:,} parameters) to {job.output}, seed "
+                f"training {job.base} ({base['n_parameters']:,} parameters) to {job.output}, seed "
                 f"{settings.seed}, on {arguments.world_size} x {arguments.device.type}"
             )
             if resume:
@@ -247,14 +247,14 @@ def train_job(job: TrainingJob, *, resume: bool = False, progress: TrainingProgr
                 recorder.message(f"resuming {start}")
             if job.dev is not None and checkpoint is None and is_first:
                 recorder.evaluated(0, before[job.dev.name])
-            trainer = make_trainer(job, base, loss, arguments, recorder, checkpoint)
+            trainer = make_trainer(job, model, loss, arguments, recorder, checkpoint)
             trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint.path))
             steps = trainer.state.global_step, trainer.load_kept(settings.keep)
             # The others wait and then load what the first process saves.
             with arguments.main_process_first(desc="the model"):
                 if not is_first:
                     return TrainingResult(load(job.output), job.output, {}, *steps, 0.0)
-                return _save(job, base.model, facts, before, steps)
+                return _save(job, model, facts, before, steps)
 
 
 def _save(

@@ -24,7 +24,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from isosent import _extras
 from isosent.errors import FileFormatError, InputError, NonFiniteLossError
-from isosent.training.base_models import Base
 from isosent.training.development import SPEARMAN, dev_evaluator
 from isosent.training.metrics import StepRecorder
 from isosent.training.record import (
@@ -50,24 +49,24 @@ _CHUNK: Final = 1024  # texts tokenized at once
 Rows = NDArray[np.int64]
 
 
-def make_arguments(job: TrainingJob, base: Base, folder: Path) -> Any:
-    """Arguments of the trainer; devices and processes are detected here."""
+def make_arguments(job: TrainingJob, kind: str, folder: Path) -> Any:
+    """Arguments of the trainer for a kind of base model; devices and processes are detected here."""
     library, torch, settings = _extras.require("sentence_transformers"), _extras.require("torch"), job.settings
     has_gpu = torch.cuda.is_available() or torch.backends.mps.is_available()
-    evaluations = settings.n_evaluations
+    evaluations, is_static = settings.n_evaluations, kind == "static"
     arguments = library.SentenceTransformerTrainingArguments(
         output_dir=str(folder),
         per_device_train_batch_size=settings.batch_size,
         gradient_accumulation_steps=settings.accumulation,
         num_train_epochs=settings.n_epochs,
-        learning_rate=settings.learning_rate_for(base.kind),
+        learning_rate=settings.learning_rate_for(kind),
         lr_scheduler_type="linear",
         warmup_steps=settings.warmup,
-        weight_decay=0.0 if base.is_static else settings.weight_decay,  # it would shrink words that never occur
+        weight_decay=0.0 if is_static else settings.weight_decay,  # it would shrink words that never occur
         max_grad_norm=settings.max_gradient_norm,
         bf16=settings.precision == "bfloat16",
         activation_checkpointing=settings.recompute,
-        use_cpu=base.is_static or not has_gpu,  # explicit, so that several processes are detected on a CPU too
+        use_cpu=is_static or not has_gpu,  # explicit, so that several processes are detected on a CPU too
         seed=settings.seed,
         eval_strategy="no" if job.dev is None else "steps",
         eval_steps=1 / evaluations if evaluations > 1 else _NEVER,  # the last step is evaluated in any case
@@ -76,7 +75,7 @@ def make_arguments(job: TrainingJob, base: Base, folder: Path) -> Any:
         logging_first_step=True,
         logging_nan_inf_filter=False,
         disable_tqdm=True,
-        dataloader_pin_memory=torch.cuda.is_available() and not base.is_static,
+        dataloader_pin_memory=torch.cuda.is_available() and not is_static,
         report_to=[],
     )
     arguments._n_gpu = min(arguments.n_gpu, 1)  # one GPU per process, so that the batch has the size asked for
@@ -85,7 +84,7 @@ def make_arguments(job: TrainingJob, base: Base, folder: Path) -> Any:
 
 def make_trainer(
     job: TrainingJob,
-    base: Base,
+    model: Any,
     loss: Any,
     arguments: Any,
     recorder: StepRecorder,
@@ -94,12 +93,12 @@ def make_trainer(
     """The trainer of a job; `checkpoint` is the one that its ``train`` is going to resume from."""
     settings, texts = job.settings, list(job.examples.text_columns.values())
     arguments.batch_sampler = batch_sampler(
-        lengths=None if settings.batching == "random" else example_lengths(base.model.preprocess, texts),
+        lengths=None if settings.batching == "random" else example_lengths(model.preprocess, texts),
         distinct=texts if settings.objective == "ranking" else None,
         n_processes=arguments.world_size,
     )
     trainer = trainer_class()(
-        model=base.model,
+        model=model,
         args=arguments,
         train_dataset=job.examples.to_dataset().add_column(_ROW, list(range(len(job.examples)))),
         loss=loss,

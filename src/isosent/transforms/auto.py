@@ -1,22 +1,29 @@
-"""transform="auto": chooses a strength of whitening, or no transform, without labels."""
+"""transform="auto": chooses a strength of whitening, or no transform, without labels.
+
+`choose_from_texts` draws pairs of texts that share words and pairs that share none (`sample_pairs`), fits each
+`Candidate` on other rows, and compares how well cosines and word overlap agree. `choose` takes the candidate whose gain
+is beyond chance, and `AutoChoice` keeps what was compared. Without texts, `choose_without_texts` keeps the dimensions
+as they are, or the principal components, centered or not by the neighbors that a sample of rows keeps
+(`held_out_recall`). `verdict` says in words what was chosen, and why.
+"""
 
 from __future__ import annotations
 
+import copy
 import math
 import re
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.errors import RankWarning
-from isosent.numeric.isotropy import effective_rank
+from isosent.errors import InputError, RankWarning
 from isosent.numeric.moments import Moments
-from isosent.numeric.similarity import mean_ranks, nonzero_rows, unit_rows
-from isosent.numeric.spectrum import Spectrum, resolve_width, spectrum
+from isosent.numeric.similarity import mean_ranks, neighbour_recall, nonzero_rows, unit_rows
+from isosent.numeric.spectrum import Spectrum, effective_rank, resolve_width, spectrum
 from isosent.numeric.statistics import central_interval, resampled_counts, weighted_pearson
 from isosent.transforms.base import NO_TRANSFORM, Auto, LinearTransform, make_linear
 
@@ -48,6 +55,7 @@ class Candidate:
     name: str = NO_TRANSFORM  # "none", or the name of a transform
     strength: float | None = None  # of a whitening
     n_components: int | None = None
+    center: bool = True
 
     def __str__(self) -> str:
         if self.name == NO_TRANSFORM:
@@ -55,6 +63,8 @@ class Candidate:
         settings = [] if self.strength is None else [f"strength {self.strength:g}"]
         if self.n_components is not None:
             settings.append(f"{self.n_components} dimension{'s' * (self.n_components != 1)}")
+        if not self.center:
+            settings.append("without centering")
         name = self.name.replace("_", " ")
         return f"{name} ({', '.join(settings)})" if settings else name
 
@@ -67,6 +77,8 @@ class Candidate:
             # With few texts per dimension the smallest variances are far too small, and whitening would blow up their
             # axes. With many texts this changes little. Candidates are compared without it, which is stricter.
             settings["shrinkage"] = "oas"
+        if not self.center:
+            settings["center"] = False
         return make_linear(self.name, settings={name: value for name, value in settings.items() if value is not None})
 
 
@@ -95,6 +107,8 @@ class AutoChoice:
             asdict(scored.candidate) | asdict(scored) | {"candidate": str(scored.candidate)}
             for scored in self.candidates
         ]
+        for each in candidates:
+            del each["center"]  # texts do not choose it
         return {"chosen": str(self.chosen), "reason": self.reason, "candidates": candidates}
 
 
@@ -154,12 +168,40 @@ def choose(vectors: NDArray[np.floating], pairs: Sequence[Pairs], wanted: Auto) 
     return AutoChoice(first, scored, verdict(first, why))
 
 
-def choose_without_texts(moments: Moments, wanted: Auto) -> AutoChoice:
-    """Choose for vectors whose texts are not available: nothing but the width that was asked for."""
+def choose_without_texts(moments: Moments, wanted: Auto, sample: NDArray[np.floating] | None = None) -> AutoChoice:
+    """Choose for vectors whose texts are not available: nothing but the width that was asked for.
+
+    Whether the mean is subtracted is decided by the neighbors of a sample that are kept.
+    """
     eigen = spectrum(moments.covariance, noise=moments.rounding_variance)
     first = without_whitening(wanted, eigen)
     why = "without texts, nothing shows whether whitening would help." if eigen.rank else _ALL_EQUAL
+    if first.n_components is not None and eigen.rank and sample is not None:
+        about_zero = replace(first, center=False)
+        recalls = [held_out_recall(sample, each.transform()) for each in (first, about_zero)]
+        if None not in recalls and recalls[1] > recalls[0]:  # type: ignore[operator]
+            first = about_zero
+            why += f" Of the original neighbors, {recalls[1]:.3f} are kept; with the mean subtracted, {recalls[0]:.3f}."
     return AutoChoice(first, (), verdict(first, why))
+
+
+def held_out_recall(sample: NDArray[np.floating], transform: LinearTransform | None) -> float | None:
+    """Recall@10 of the original neighbors under a transform fitted on the other half; None if rows are too few."""
+    # Shuffled, because rows of a file are often sorted by topic or source.
+    sample = sample[np.random.default_rng(0).permutation(len(sample))[:_MOST_TEXTS]]
+    half = len(sample) // 2
+    n_queries = min(_QUERIES, (half - 1) // 10)  # ten neighbors besides the query
+    if n_queries < 1:
+        return None
+    if transform is None:
+        return 1.0
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RankWarning)
+            linear_map = copy.deepcopy(transform).fit_moments(Moments.from_rows(sample[:half])).linear_map_
+    except InputError:  # the half does not vary
+        return None
+    return neighbour_recall(sample[half:], linear_map.apply(sample[half:]), n_queries)
 
 
 def without_whitening(wanted: Auto, eigen: Spectrum) -> Candidate:

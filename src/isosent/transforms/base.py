@@ -155,7 +155,7 @@ _WHITENING_SETTINGS = ("n_components", "method", "strength", "shrinkage", "cente
 _FLOW_SETTINGS = ("n_levels", "depth", "width", "mixing", "learning_rate", "n_epochs", "batch_size", "held_out", "seed")
 TRANSFORMS = {
     "whitening": TransformKind(_WHITENING, "Whitening", _WHITENING_SETTINGS),
-    "principal_components": TransformKind(_WHITENING, "PrincipalComponents", ("n_components",)),
+    "principal_components": TransformKind(_WHITENING, "PrincipalComponents", ("n_components", "center")),
     "mean_centering": TransformKind(_LINEAR, "MeanCentering"),
     "mean_projection": TransformKind(_LINEAR, "MeanProjection"),
     "all_but_the_top": TransformKind(_LINEAR, "AllButTheTop", ("n_components",)),

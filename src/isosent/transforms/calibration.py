@@ -1,4 +1,10 @@
-"""What a cosine means: its percentile among random pairs, or the label that people gave such pairs."""
+"""What a cosine means: its percentile among random pairs, or the label that people gave such pairs.
+
+A `Calibration` is a monotone function through a few knots. `from_random_pairs` takes their distribution function, so
+that a cosine becomes its percentile; `from_null` takes that of given cosines of unrelated pairs; `from_labels` fits the
+labels of pairs, which must not fall as the cosine rises. `to_json` and `from_json` are what a model folder holds.
+`_cosines` checks the numbers that all three begin with.
+"""
 
 from __future__ import annotations
 

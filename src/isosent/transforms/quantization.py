@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +15,10 @@ from isosent.errors import InputError
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import nonzero_rows
 
-DTYPES = INT8, UBINARY = "int8", "ubinary"
+Dtype = Literal["int8", "ubinary"]
+INT8: Final[Dtype] = "int8"
+UBINARY: Final[Dtype] = "ubinary"
+DTYPES: Final = (INT8, UBINARY)
 MOST_ROWS = 10_000  # a hundred already give the recall of all
 # Least and largest value change with every row and cut off other texts: ranges fitted on 100 rows by them lose 4 points
 # of recall, and by these deviations none. Of 3.5 to 6, 5 loses least where the texts are in another language.
@@ -23,14 +26,14 @@ _DEVIATIONS = 5.0
 _LEVELS = 255  # FAISS divides a range into 255 steps; the code 255 lies above it
 _OFFSET = 128
 
-Dtype = Literal["int8", "ubinary"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Quantization:
     """How the vectors of one space become int8 codes or bits.
 
-    Made by `fit`. It holds for vectors of the space it was fitted in.
+    Made by `fit`. It holds for vectors of the space it was fitted in. `SentenceEncoder.with_quantization` puts it into
+    a model, and `SentenceEncoder.save` saves it with the model; `isosent.load` of that folder has it as
+    ``model.quantization``.
 
     Parameters
     ----------

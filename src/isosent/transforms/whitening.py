@@ -184,10 +184,14 @@ class PrincipalComponents(InvertibleTransform):
     ----------
     n_components : int, float, "auto" or None, default None
         Axes to keep, as for `Whitening`.
+    center : bool, default True
+        Whether the mean is subtracted. If not, the axes are those of the second moment about zero, and cosines stay
+        closer to those of the original vectors: with all axes, they are the same.
 
     Notes
     -----
-    :math:`y = (x - \mu) U_k`: the whitening of strength 0.
+    :math:`y = (x - \mu) U_k`: the whitening of strength 0. Without centring :math:`y = x U_k`, with U the eigenvectors
+    of :math:`\Sigma + \mu \mu^\top`, which moments hold exactly.
 
     Examples
     --------
@@ -199,12 +203,13 @@ class PrincipalComponents(InvertibleTransform):
            [ 2.8284]])
     """
 
-    def __init__(self, n_components: int | float | str | None = None) -> None:
+    def __init__(self, n_components: int | float | str | None = None, *, center: bool = True) -> None:
         self.n_components = n_components
+        self.center = center
 
     def _solve(self, moments: Moments) -> Solution:
         self._check_size(moments)
-        return _solve(self._name, moments, n_components=self.n_components, strength=0.0)
+        return _solve(self._name, moments, n_components=self.n_components, strength=0.0, center=self.center)
 
     def check_settings(self, dim: int) -> None:
         if self.n_components != AUTO:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,19 +19,8 @@ LARGE_SHARE = 0.05
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Frequencies:
-    """Probabilities of the words of a vocabulary."""
-
-    probabilities: NDArray[np.float64]  # unigram probability of each word, in [0, 1]; 0 where it is not known
-
-    def share_without(self, counts: NDArray[np.int64]) -> float:
-        """Share of the tokens of some texts whose probability is not known."""
-        return float(counts[self.probabilities == 0].sum() / max(counts.sum(), 1))
-
-
-def read_frequencies(path: str | os.PathLike[str], vocabulary: Vocabulary) -> Frequencies:
-    """Read how often words occur."""
+def read_frequencies(path: str | os.PathLike[str], vocabulary: Vocabulary) -> NDArray[np.float64]:
+    """Read how often words occur: the probability of each word of a vocabulary, in [0, 1]; 0 where it is not known."""
     path = _check.input_file(path)
     words: list[bytes] = []
     counts: list[float] = []
@@ -54,7 +42,7 @@ def read_frequencies(path: str | os.PathLike[str], vocabulary: Vocabulary) -> Fr
     ids = vocabulary.ids_of_spans(np.frombuffer(b"".join(words), dtype=np.uint8), bounds[:-1], bounds[1:])
     is_known = ids >= 0
     sums = np.bincount(ids[is_known], weights=np.array(counts)[is_known], minlength=len(vocabulary))
-    return Frequencies(sums / total)
+    return sums / total
 
 
 def zipf_probabilities(vocab_size: int) -> NDArray[np.float64]:
@@ -70,7 +58,7 @@ def count_tokens(tokens: TokenIds, vocab_size: int) -> NDArray[np.int64]:
     return np.bincount(tokens.ids, minlength=vocab_size)[:vocab_size]
 
 
-def frequencies_of_counts(counts: NDArray[np.int64]) -> Frequencies:
+def frequencies_of_counts(counts: NDArray[np.int64]) -> NDArray[np.float64]:
     """Turn occurrences into probabilities."""
     total = counts.sum()
     if not total:
@@ -78,7 +66,12 @@ def frequencies_of_counts(counts: NDArray[np.int64]) -> Frequencies:
             "frequencies: the corpus must hold at least one known word; got none. "
             "Check its language and the lower-casing."
         )
-    return Frequencies(counts / total)
+    return counts / total
+
+
+def share_without(probabilities: NDArray[np.float64], counts: NDArray[np.int64]) -> float:
+    """Share of the tokens of some texts whose probability is not known, which is 0."""
+    return float(counts[probabilities == 0].sum() / max(counts.sum(), 1))
 
 
 def warn_if_many_without(share: float, source: str) -> None:

@@ -44,21 +44,14 @@ class NgramTable:
         return sums
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NgramSubwords:
-    """Vectors of unknown words, made of their character n-grams."""
-
-    tables: tuple[NgramTable, ...]  # at least one; they fill different dimensions
-    dim: int  # dimensions of all
-
-    def vectors(self, words: Sequence[str]) -> NDArray[np.float32]:
-        """Make the vectors of words."""
-        encoded = [word[: bounds.LONGEST_WORD].encode("utf-8", "replace") for word in words]
-        vectors = np.zeros((len(encoded), self.dim), dtype=np.float32)
-        for table in self.tables:
-            means = table.means(encoded)
-            vectors[:, table.first_column : table.first_column + means.shape[1]] = means
-        return vectors
+def vectors_of_unknown(tables: Sequence[NgramTable], words: Sequence[str], dim: int) -> NDArray[np.float32]:
+    """Vectors of unknown words, (n_words, dim), made of their n-grams; each table fills other dimensions."""
+    encoded = [word[: bounds.LONGEST_WORD].encode("utf-8", "replace") for word in words]
+    vectors = np.zeros((len(encoded), dim), dtype=np.float32)
+    for table in tables:
+        means = table.means(encoded)
+        vectors[:, table.first_column : table.first_column + means.shape[1]] = means
+    return vectors
 
 
 _BASIS, _PRIME = np.uint32(2166136261), np.uint32(16777619)

@@ -1,4 +1,11 @@
-"""Words and their ids, in arrays that can be stored in a file and mapped from it."""
+"""Words and their ids, in arrays that can be stored in a file and mapped from it.
+
+A `Vocabulary` is three arrays: the bytes of all words, where each begins, and the slots of a hash table. Kernels that
+numba compiles work on them: `fill_slots` enters words, `look_up` finds them, `scan` cuts texts into tokens and looks
+them up in one pass. `words_as_bytes`, `first_rows`, `same_spans` and `take_words` prepare words before they have ids.
+`read_wanted_words` reads a list of words from a file. All arrays are read-only views, so that a kernel is compiled
+once.
+"""
 
 from __future__ import annotations
 
@@ -78,8 +85,7 @@ def _id_of(value: np.uint64, text: Characters, start: int, stop: int, words: Wor
         text, start, stop, characters, offsets[slots[slot]], offsets[slots[slot] + 1]
     ):
         slot = (slot + 1) & (len(slots) - 1)
-    word: np.int32 = slots[slot]
-    return word
+    return slots[slot]
 
 
 @njit(cache=True, nogil=True)

@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,34 +32,53 @@ from isosent.io.json import parse_json
 from isosent.io.system import open_to_read
 from isosent.io.tensors import SEAL, TENSOR_TYPES, map_tensors
 from isosent.words.formats import FileRows, Progress, RowBlock, WordCollector, in_memory, is_safetensors, open_rows
-from isosent.words.ngrams import NgramSubwords, NgramTable
+from isosent.words.ngrams import NgramTable, vectors_of_unknown
 from isosent.words.vocabulary import Vocabulary, first_rows, read_wanted_words, take_words
 
 _CACHED_FROM_BYTES = 64 << 20
 _BLOCK_WORDS = 4096
 
 
-class Subwords(Protocol):
-    """Makes vectors of unknown words."""
-
-    def vectors(self, words: Sequence[str]) -> NDArray[np.float32]:
-        """Return the vectors of words, shape (n_words, dim)."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class WordVectors:
-    """Words and their vectors."""
+    """Words and their vectors, and those of the n-grams of other words."""
 
     vocabulary: Vocabulary
     vectors: NDArray[np.float32]  # (vocab_size, dim), finite; may be mapped from a file
-    subwords: Subwords | None  # for unknown words, if the files have n-grams
-    content_hash: str  # SHA-256 of words and numbers, the same whether read from a file or from the cache
+    tables: tuple[NgramTable, ...] = ()  # of n-grams, for unknown words; empty if the files have none
+    # SHA-256 of words and numbers, the same whether read from a file or from the cache; "" where it is not yet known
+    content_hash: str = ""
 
     @property
     def dim(self) -> int:
         """Dimensions of the vectors."""
         return int(self.vectors.shape[1])
+
+    def vectors_of_unknown(self, words: Sequence[str]) -> NDArray[np.float32]:
+        """Vectors of words that are not in the vocabulary, (n_words, dim), made of their n-grams."""
+        return vectors_of_unknown(self.tables, words, self.dim)
+
+    def with_hash(self) -> WordVectors:
+        """The same with the hash of words and vectors, which is computed if it is not known."""
+        if self.content_hash:
+            return self
+        digest = hashlib.sha256(json.dumps(_settings(self.tables)).encode())
+        arrays: list[NDArray[Any]] = [self.vocabulary.characters, self.vocabulary.offsets, self.vectors]
+        for array in [*arrays, *(table.vectors for table in self.tables)]:
+            little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+            digest.update(f"{little.dtype.str} {little.shape}".encode())
+            digest.update(little.reshape(-1).view(np.uint8).data)
+        return replace(self, content_hash=digest.hexdigest())
+
+    def blocks(self) -> Iterable[RowBlock]:
+        """Yield the rows as they come from a file."""
+        characters, offsets = self.vocabulary.characters, self.vocabulary.offsets
+        for start in range(0, len(self.vocabulary), _BLOCK_ROWS):
+            bounds = offsets[start : start + _BLOCK_ROWS + 1]
+            text = characters[bounds[0] : bounds[-1]].tobytes()
+            ends = (bounds - bounds[0]).tolist()
+            words = [text[first:last] for first, last in pairwise(ends)]
+            yield RowBlock(words, self.vectors[start : start + _BLOCK_ROWS])
 
 
 def read_word_vectors(
@@ -72,14 +91,9 @@ def read_word_vectors(
     """Read word vectors from one file, or concatenate those of several word by word."""
     files = [_check.input_file(path) for path in paths]
     wanted = None if vocabulary is None else read_wanted_words(vocabulary)
-    stored, content_hash = _read_all(files, wanted, progress, cache)
-    _check_some(len(stored.vocabulary), files, wanted)
-    return WordVectors(
-        stored.vocabulary,
-        stored.vectors,
-        NgramSubwords(stored.tables, stored.vectors.shape[1]) if stored.tables else None,
-        content_hash or stored.content_hash(),
-    )
+    vectors = _read_all(files, wanted, progress, cache)
+    _check_some(len(vectors.vocabulary), files, wanted)
+    return vectors.with_hash()
 
 
 def size_of_files(paths: Sequence[str | os.PathLike[str]]) -> int:
@@ -103,7 +117,7 @@ def convert_word_vectors(
             with open_rows(files[0], wanted, progress) as rows:
                 n_words = write_vector_file(temporary, where, rows)
         else:
-            stored = _read_all(files, wanted, progress, cache=True)[0]
+            stored = _read_all(files, wanted, progress, cache=True)
             rows = FileRows("isosent safetensors", stored.blocks(), stored.tables)
             n_words = write_vector_file(temporary, where, rows)
         _check_some(n_words, files, wanted)
@@ -116,29 +130,27 @@ def _check_some(n_words: int, files: Sequence[Path], wanted: Vocabulary | None) 
         raise InputError(f"{', '.join(map(str, files))} must hold {words}; got none.")
 
 
-def _read_all(
-    files: Sequence[Path], wanted: Vocabulary | None, progress: Progress | None, cache: bool
-) -> tuple[StoredVectors, str]:
-    """What the files hold together and, if that is known, its hash."""
+def _read_all(files: Sequence[Path], wanted: Vocabulary | None, progress: Progress | None, cache: bool) -> WordVectors:
+    """What the files hold together."""
     parts = [_read(path, wanted, progress, cache) for path in files]
-    return parts[0] if len(parts) == 1 else (_concatenated([part for part, _ in parts]), "")
+    return parts[0] if len(parts) == 1 else _concatenated(parts)
 
 
-def _read(path: Path, wanted: Vocabulary | None, progress: Progress | None, cache: bool) -> tuple[StoredVectors, str]:
-    """What a file holds and, if that is known, its hash."""
+def _read(path: Path, wanted: Vocabulary | None, progress: Progress | None, cache: bool) -> WordVectors:
+    """What a file holds."""
     if is_safetensors(path):
-        stored, content_hash = open_vector_file(path)
+        stored = open_vector_file(path)
         _report_all(path, progress)
     else:
         cached = _read_cached(path, wanted, progress) if cache else None
         if cached is None:
             with open_rows(path, wanted, progress) as rows:
-                return StoredVectors(*in_memory(str(path), rows.blocks), rows.tables), ""
-        stored, content_hash = cached
-    return (stored, content_hash) if wanted is None else (_only(stored, wanted), "")
+                return WordVectors(*in_memory(str(path), rows.blocks), rows.tables)
+        stored = cached
+    return stored if wanted is None else _only(stored, wanted)
 
 
-def _read_cached(path: Path, wanted: Vocabulary | None, progress: Progress | None) -> tuple[StoredVectors, str] | None:
+def _read_cached(path: Path, wanted: Vocabulary | None, progress: Progress | None) -> WordVectors | None:
     """What a large file holds, from the cache, or None; all of it is converted where that was not done yet."""
     if path.stat().st_size < _CACHED_FROM_BYTES:
         return None
@@ -156,14 +168,14 @@ def _report_all(path: Path, progress: Progress | None) -> None:
         progress(path.stat().st_size)
 
 
-def _only(stored: StoredVectors, wanted: Vocabulary) -> StoredVectors:
+def _only(stored: WordVectors, wanted: Vocabulary) -> WordVectors:
     """The words that are wanted, in memory."""
     characters, offsets, _ = stored.vocabulary.arrays
     rows = np.flatnonzero(wanted.ids_of_spans(characters, offsets[:-1], offsets[1:]) >= 0)
-    return StoredVectors(stored.vocabulary.take(rows), stored.vectors[rows], stored.tables)
+    return WordVectors(stored.vocabulary.take(rows), stored.vectors[rows], stored.tables)
 
 
-def _concatenated(parts: Sequence[StoredVectors]) -> StoredVectors:
+def _concatenated(parts: Sequence[WordVectors]) -> WordVectors:
     vocabulary = _union([part.vocabulary for part in parts])
     bounds = np.cumsum([0, *(part.vectors.shape[1] for part in parts)]).tolist()
     vectors = np.zeros((len(vocabulary), bounds[-1]), dtype=np.float32)
@@ -173,12 +185,11 @@ def _concatenated(parts: Sequence[StoredVectors]) -> StoredVectors:
         ids = vocabulary.ids_of_spans(characters, offsets[:-1], offsets[1:])
         vectors[ids, first:last] = part.vectors
         if part.tables:
-            subwords = NgramSubwords(part.tables, last - first)
             lacking = np.setdiff1d(np.arange(len(vocabulary)), ids)
             for rows in np.array_split(lacking, len(lacking) // _BLOCK_WORDS + 1):
-                vectors[rows, first:last] = subwords.vectors([vocabulary[row] for row in rows])
+                vectors[rows, first:last] = part.vectors_of_unknown([vocabulary[row] for row in rows])
         tables += [replace(table, first_column=first + table.first_column) for table in part.tables]
-    return StoredVectors(vocabulary, vectors, tuple(tables))
+    return WordVectors(vocabulary, vectors, tuple(tables))
 
 
 def _union(vocabularies: Sequence[Vocabulary]) -> Vocabulary:
@@ -203,35 +214,6 @@ _OF_WORDS = ("characters", "offsets", "slots")
 _KINDS = {np.dtype(dtype): kind for kind, dtype in TENSOR_TYPES.items()}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StoredVectors:
-    """Words and their vectors, and those of the n-grams of other words."""
-
-    vocabulary: Vocabulary
-    vectors: NDArray[np.float32]
-    tables: tuple[NgramTable, ...]  # of n-grams; empty if there are none
-
-    def content_hash(self) -> str:
-        """Hash words and vectors."""
-        digest = hashlib.sha256(json.dumps(_settings(self.tables)).encode())
-        arrays: list[NDArray[Any]] = [self.vocabulary.characters, self.vocabulary.offsets, self.vectors]
-        for array in [*arrays, *(table.vectors for table in self.tables)]:
-            little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-            digest.update(f"{little.dtype.str} {little.shape}".encode())
-            digest.update(little.reshape(-1).view(np.uint8).data)
-        return digest.hexdigest()
-
-    def blocks(self) -> Iterable[RowBlock]:
-        """Yield the rows as they come from a file."""
-        characters, offsets = self.vocabulary.characters, self.vocabulary.offsets
-        for start in range(0, len(self.vocabulary), _BLOCK_ROWS):
-            bounds = offsets[start : start + _BLOCK_ROWS + 1]
-            text = characters[bounds[0] : bounds[-1]].tobytes()
-            ends = (bounds - bounds[0]).tolist()
-            words = [text[first:last] for first, last in pairwise(ends)]
-            yield RowBlock(words, self.vectors[start : start + _BLOCK_ROWS])
-
-
 def write_vector_file(path: Path, where: str, rows: FileRows) -> int:
     """Write word vectors, block by block."""
     words = WordCollector(where)
@@ -250,13 +232,13 @@ def write_vector_file(path: Path, where: str, rows: FileRows) -> int:
             tensors.append(name, getattr(vocabulary, name))
         metadata = {"format": FORMAT, "version": VERSION, "ngrams": json.dumps(_settings(rows.tables)), SEAL: UNSEALED}
         tensors.write_header(metadata)
-        metadata["content_hash"] = _stored(path, metadata).content_hash()
+        metadata["content_hash"] = _stored(path, metadata).with_hash().content_hash
         tensors.write_header(metadata)
     seal_file(path, _seal_at(path, UNSEALED), file_checksum(path))
     return len(vocabulary)
 
 
-def open_vector_file(path: Path) -> tuple[StoredVectors, str]:
+def open_vector_file(path: Path) -> WordVectors:
     """Open what `write_vector_file` wrote: its bytes are read once, to compare their checksum, and none are kept."""
     state = file_state(path)
     metadata = map_tensors(path)[1]
@@ -271,7 +253,7 @@ def open_vector_file(path: Path) -> tuple[StoredVectors, str]:
     verify_file(path, seal, _seal_at(path, seal), state)
     stored = _stored(path, metadata)
     check_unchanged(path, state)
-    return stored, metadata.get("content_hash", "")
+    return replace(stored, content_hash=metadata.get("content_hash", ""))
 
 
 def _seal_at(path: Path, seal: str) -> int:
@@ -285,7 +267,7 @@ def _settings(tables: tuple[NgramTable, ...]) -> list[list[int]]:
     return [[*table.lengths, table.first_column] for table in tables]
 
 
-def _stored(path: Path, metadata: dict[str, str]) -> StoredVectors:
+def _stored(path: Path, metadata: dict[str, str]) -> WordVectors:
     tensors = {name: tensor.array for name, tensor in map_tensors(path)[0].items()}
     try:
         vocabulary = Vocabulary(*(np.require(tensors[name], requirements="A") for name in _OF_WORDS))
@@ -294,7 +276,7 @@ def _stored(path: Path, metadata: dict[str, str]) -> StoredVectors:
             NgramTable(_float32(tensors, f"ngrams.{number}"), (shortest, longest), column)
             for number, (shortest, longest, column) in enumerate(parse_json(metadata["ngrams"], "ngrams", _NGRAMS))
         )
-        stored = StoredVectors(vocabulary, _float32(tensors, "vectors"), tables)
+        stored = WordVectors(vocabulary, _float32(tensors, "vectors"), tables)
     except (KeyError, TypeError, ValueError, InputError) as error:
         raise FileFormatError(f"{path} is damaged: {error}. Convert the vectors again.") from None
     if stored.vectors.ndim != 2 or len(stored.vectors) != len(vocabulary):
@@ -354,7 +336,7 @@ class _TensorWriter:
         self._file.flush()
 
 
-def open_cached(path: Path) -> tuple[StoredVectors, str] | None:
+def open_cached(path: Path) -> WordVectors | None:
     """Open the converted file of another one."""
     cached = _cache_file(path)
     if not cached.is_file():

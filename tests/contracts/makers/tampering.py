@@ -3,7 +3,11 @@
 import hashlib
 import json
 
+import pytest
 from safetensors.numpy import save
+
+import isosent
+from isosent.errors import ModelFolderError
 
 
 def rewrite(folder, **changes):
@@ -21,3 +25,9 @@ def replace_part(folder, kind, tensors):
     name = f"{kind}-{hashlib.sha256(content).hexdigest()[:16]}.safetensors"
     (folder / name).write_bytes(content)
     rewrite(folder, **{kind: name})
+
+
+def refuses(folder, words):
+    """Check that a model folder is refused with these words."""
+    with pytest.raises(ModelFolderError, match=words):
+        isosent.load(folder)

