@@ -47,6 +47,7 @@ from isosent.transforms.quantization import DTYPES, Quantization
 FORMAT = "isosent-model"
 FORMAT_VERSION = 1
 RECORD_FILE = "training.json"  # of a trained folder: what it was trained on, and the checksums of its files
+CODES_NAME = " codes"  # ends the name of the space of codes
 
 _HASH = "[0-9a-f]{16}"
 _KINDS = _MAP, _FLOW, _CORPUS, _QUANTIZATION = "linear_map", "flow", "corpus", "quantization"
@@ -374,6 +375,8 @@ def _record_in(folder: Path) -> ModelRecord:
 
 def check_encoder_space(record: ModelRecord, name: str, space: Space | None) -> None:
     """Refuse vectors that are not those of a model's encoder; vectors of an unknown space pass."""
+    if space and space.reference.endswith(CODES_NAME):  # a model of vectors without a name takes those of any space
+        raise InputError(f"{name} holds codes, not vectors. Decode them: model.quantization.decode(codes, dtype).")
     if space and space.fingerprint == record.fingerprint != record.encoder_fingerprint:
         raise InputError(f"{name} must hold vectors of the encoder; the model was already applied to these.")
     same_space("the model", encoder_space(record), name, space)

@@ -208,7 +208,7 @@ def test_vectors_without_a_map_are_calibrated_quantized_and_watched(isosent_, he
     np.testing.assert_array_equal(model.quantization.encode(units, "ubinary"), np.load("b.npy"))
     refuses(isosent_("transform", "same.npy", "-m", "m", "--dtype", "bits", "-o", "b.parquet"), "an .npy file")
     refuses(isosent_("transform", "same.npy", "-m", "m", "--dtype", "bits", "-o", "folder"), "one .npy file")
-    refuses(isosent_("fit", "c.npy", "-m", "m", "-o", "again"), "int8 codes")  # codes are no vectors of the space
+    refuses(isosent_("fit", "c.npy", "-m", "m", "-o", "again"), "holds codes")  # they are no vectors of the space
     assert "No refit" in isosent_("drift", "m", "same.npy").out
     assert "Refit" in isosent_("drift", "m", "moved.npy").out
     expected = json.loads(isosent_("drift", "old.npy", "moved.npy", "--json").out)
@@ -235,6 +235,7 @@ def test_texts_of_vectors_let_auto_choose(isosent_, here, refuses, texts):
     assert by_texts["choice"]["chosen"] == of_vectors["choice"]["chosen"]
     assert by_texts["advice"] == of_vectors["advice"]
     assert of_vectors["recalls"]
+    refuses(isosent_("encode", "vectors.jsonl", "-o", "n.npy"), "holds vectors, not texts")
     refuses(isosent_("fit", "vectors.jsonl", "--texts", "texts.txt", "-o", "n"), "texts.txt holds 5 texts", "480")
     refuses(isosent_("inspect", "vectors.jsonl", "--texts", "texts.txt"), "5 texts for 480 vectors")
     refuses(isosent_("fit", "v.npy", "--texts", "texts.txt", "--transform", "whitening", "-o", "n"), "--transform auto")

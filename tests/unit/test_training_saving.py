@@ -148,8 +148,8 @@ def test_the_fit_is_on_record(saved):
 def test_a_trained_folder_is_a_base(saved, texts):
     folder, model = saved("transformer", "mapped")
     base = open_base(folder)
-    assert [type(module).__name__ for module in base.model] == ["Transformer", "Pooling", "Dense", "Normalize"]
-    np.testing.assert_allclose(base.model.encode(PROBES), model.encode(PROBES), atol=1e-4)
+    assert [type(module).__name__ for module in base[0]] == ["Transformer", "Pooling", "Dense", "Normalize"]
+    np.testing.assert_allclose(base[0].encode(PROBES), model.encode(PROBES), atol=1e-4)
 
 
 def test_a_map_goes_on_being_trained_inside_of_the_encoder(saved, texts, tmp_path):
@@ -163,9 +163,9 @@ def test_a_map_goes_on_being_trained_inside_of_the_encoder(saved, texts, tmp_pat
 def test_a_mean_of_layers_is_read_back(trained, texts, tmp_path):
     save_trained(trained["transformer"], tmp_path / "first")
     base = open_base(f"hf:{tmp_path / 'first' / 'encoder'}?layers=0.25*1,0.75*2")
-    model = save_trained(train_a_step(base.model, texts), tmp_path / "second")
+    model = save_trained(train_a_step(base[0], texts), tmp_path / "second")
     assert model.encoder.options["layers"] == "0.25*1,0.75*2"
-    np.testing.assert_allclose(base.model.encode(PROBES), model.encode(PROBES), atol=1e-5)
+    np.testing.assert_allclose(base[0].encode(PROBES), model.encode(PROBES), atol=1e-5)
 
 
 def test_a_trained_folder_may_be_replaced(trained, tmp_path):

@@ -15,7 +15,7 @@ from isosent.io.remote import is_remote
 from isosent.io.shards import SHARD_FORMATS, SHARD_SIZE, Sharding, check_shard_folder, input_paths
 from isosent.io.texts import TEXT_ENDINGS, open_texts
 from isosent.io.vector_source import DTYPES
-from isosent.io.vectors import VECTOR_ENDINGS, check_vector_file, open_vectors
+from isosent.io.vectors import VECTOR_ENDINGS, check_vector_file, holds_vectors, open_vectors
 from isosent.jobs.encode import encode_file
 from isosent.jobs.shards import Engine, encode_folder, how_resumed, transform_folder
 from isosent.jobs.vectors import (
@@ -105,6 +105,8 @@ def encode(
 
 
 def _encode_file(model: str | None, path: str, output: str, column: str | None, role: Role, dtype: str) -> None:
+    if path.lower().endswith((".json", ".jsonl")) and holds_vectors(path):
+        raise InputError(f"encode: {path} holds vectors, not texts. See: isosent transform --help")
     with open_texts(path, column=column) as source:
         loaded = open_model(model)
         with progress_bar("encoding") as bar:

@@ -47,7 +47,7 @@ from isosent.numeric.drift import Drift, drift, excess_kurtosis, fourth_powers, 
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.pages.progress import Start
-from isosent.persistence import ModelRecord, check_encoder_space, encoder_space, read_model
+from isosent.persistence import CODES_NAME, ModelRecord, check_encoder_space, encoder_space, read_model
 from isosent.transforms.quantization import INT8, UBINARY
 from isosent.transforms.quantization import Dtype as CodeDtype
 
@@ -443,7 +443,7 @@ def transform_file(
             raise InputError(f"transform: {dtype} needs a quantization. Fit one: isosent calibrate VECTORS -m FOLDER.")
         dim = (dim + 7) // 8 if coded == UBINARY else dim
         codes = hashlib.sha256(f"{record.fingerprint} {dtype}".encode())  # codes are no vectors of the space
-        space = Space(codes.hexdigest(), f"{record.name}, {dtype} codes")
+        space = Space(codes.hexdigest(), f"{record.name}, {dtype}{CODES_NAME}")
     are_tables = source.path.suffix.lower() == Path(output).suffix.lower() == ".parquet"
     row, n_zero_rows = 0, 0
     beside = None
