@@ -234,7 +234,7 @@ def test_texts_of_vectors_let_auto_choose(isosent_, here, refuses, texts):
     by_texts, of_vectors = json.loads(by_texts.out), json.loads(of_vectors.out)
     assert by_texts["choice"]["chosen"] == of_vectors["choice"]["chosen"]
     assert by_texts["advice"] == of_vectors["advice"]
-    assert of_vectors["recalls"]
+    assert of_vectors["sizes"]
     refuses(isosent_("encode", "vectors.jsonl", "-o", "n.npy"), "holds vectors, not texts")
     refuses(isosent_("fit", "vectors.jsonl", "--texts", "texts.txt", "-o", "n"), "texts.txt holds 5 texts", "480")
     refuses(isosent_("inspect", "vectors.jsonl", "--texts", "texts.txt"), "5 texts for 480 vectors")

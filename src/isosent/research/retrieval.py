@@ -16,9 +16,9 @@ from isosent.encoders.base import Progress
 from isosent.evaluation.sts import read_sts
 from isosent.model import SentenceEncoder
 from isosent.research.study import RetrievalCell
-from isosent.search.build import unit_vectors
 from isosent.search.engine import KINDS, STORES, behind_map
 from isosent.search.index import Index
+from isosent.search.units import unit_vectors
 
 LEAST_GRADE: Final = 4.5  # of pairs that mean the same, of 5
 K: Final = 10

@@ -28,18 +28,19 @@ from safetensors.numpy import save
 from isosent import _check, _extras
 from isosent.encoders.base import Progress
 from isosent.encoders.load import encoder_for
+from isosent.encoders.static import StaticEncoder
 from isosent.errors import InputError, IsosentWarning
-from isosent.io.space import Space
-from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import open_vectors
+from isosent.io.space import Space, same_space
+from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.model import SentenceEncoder
 from isosent.numeric.drift import FEWEST_ROWS as FEWEST_COMPARED
 from isosent.numeric.drift import LEAST_CORRELATION, MOST_SPREAD, axis_correlation, drift
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
-from isosent.numeric.similarity import nonzero_rows, unit_rows
+from isosent.numeric.similarity import nonzero_rows
 from isosent.pages.progress import encoding_bar
-from isosent.persistence import ModelRecord, Storage, check_encoder_space, write_model
+from isosent.persistence import ModelRecord, Storage, write_model
+from isosent.postprocessing import NO_POSTPROCESSING
 from isosent.search.chance import FEWEST_ROWS, Chance
 from isosent.search.codes_file import write_codes
 from isosent.search.engine import (
@@ -67,6 +68,7 @@ from isosent.search.snapshot import Snapshot
 from isosent.search.storage import (
     MODEL_FOLDER,
     FileEntry,
+    QueryRecall,
     Recall,
     SegmentEntry,
     State,
@@ -75,16 +77,17 @@ from isosent.search.storage import (
     write_file,
     write_state,
 )
+from isosent.search.units import BATCH_ROWS, checked_blocks, is_of_model, opened_vectors, raw_blocks, unit_vectors
 from isosent.transforms.quantization import Quantization
 
 FLAT_LIMIT: Final = 200_000  # rows; above, kind auto clusters them
 MIN_RECALL: Final = 0.95
-N_QUERIES: Final = 500
+_N_QUERIES: Final = 500
+RERANKED: Final = 100  # rows that a static model finds, and the model ranks again
 _BLOCK_ROWS: Final = 1 << 14
 _TRAINING_ROWS_A_LIST: Final = 64
 _SAMPLE_ROWS: Final = 20_000
 _FEWEST_FOR_IVF: Final = 1_000
-BATCH_ROWS: Final = 8192  # that are encoded, or read, at once
 _MOST_TAILS: Final = 8
 APPEND_ONLY: Final = (
     "An hnsw index can only grow: FAISS cannot delete from it, so it cannot {} either. Build it again with --kind ivf."
@@ -224,7 +227,7 @@ def build(
     if originals is not None and len(originals.rows) < K_MEASURED:
         originals = None
     asked = None if originals is None else originals.rows
-    questions = held_out(spill, spill.is_distinct, n_queries=N_QUERIES, seed=seed, rows=asked)
+    questions = held_out(spill, spill.is_distinct, n_queries=_N_QUERIES, seed=seed, rows=asked)
     codes = empty_codes(spill.shape[1], settings, quantization)
     if settings.kind == "ivf":
         # queries are held out of the clusters, too
@@ -412,15 +415,6 @@ def rebuilt(folder: Path, snapshot: Snapshot) -> tuple[State, Deleted]:
 # -- a new index -----------------------------------------------------------------------------------------------------
 
 
-def opened_vectors(vectors: Any) -> NDArray[np.floating] | VectorSource | None:
-    """Vectors as an array, or a file of vectors that is open."""
-    if vectors is None or isinstance(vectors, VectorSource):
-        return vectors
-    if isinstance(vectors, (str, os.PathLike)):
-        return open_vectors(vectors)
-    return _check.matrix("index", "vectors", vectors)
-
-
 def encoded_units(
     model: SentenceEncoder | ModelRecord,
     texts: list[str] | None,
@@ -452,48 +446,64 @@ def encoded_units(
         yield unit_vectors(block if is_mapped else record.postprocessing.apply(block))
 
 
-def is_of_model(record: ModelRecord, vectors: NDArray[np.floating] | VectorSource | None) -> bool:
-    """Whether vectors have been mapped already, as their file says."""
-    space = vectors.space if isinstance(vectors, VectorSource) else None
-    return space is not None and space.fingerprint == record.fingerprint
+def original_queries(
+    model: SentenceEncoder,
+    texts: list[str] | None,
+    vectors: NDArray[np.floating] | VectorSource | None,
+    n_rows: int,
+    *,
+    seed: int = 0,
+) -> OriginalNeighbors | None:
+    """Rows drawn as queries, with their vectors before the map; None without a map, or for few rows."""
+    n_queries = min(_N_QUERIES, n_rows // 4)
+    if model.record.postprocessing.dim is None or is_of_model(model.record, vectors) or n_queries < K_MEASURED:
+        return None
+    rows = np.sort(np.random.default_rng(seed).choice(n_rows, n_queries, replace=False))
+    if vectors is None:
+        assert texts is not None
+        if n_rows <= BATCH_ROWS:  # which are encoded at once
+            return OriginalNeighbors(rows)
+        return OriginalNeighbors(rows, encoder_for(model.encoder, "document").encode([texts[row] for row in rows]))
+    return OriginalNeighbors(rows, picked_rows(raw_blocks(model.record, vectors), rows))
 
 
-def raw_blocks(record: ModelRecord, vectors: NDArray[np.floating] | VectorSource) -> Iterator[NDArray[np.floating]]:
-    """Blocks of vectors of a model's encoder, or of the model itself if their file says so."""
-    if isinstance(vectors, np.ndarray):
-        _check.same_dim("index", "vectors", vectors.shape[1], record.encoder_dim)
-    elif not is_of_model(record, vectors):
-        check_encoder_space(record, str(vectors.path), vectors.space)
-        _check.same_dim(str(vectors.path), "vectors", vectors.dim, record.encoder_dim)
-    return checked_blocks(vectors)
-
-
-def checked_blocks(vectors: NDArray[np.floating] | VectorSource) -> Iterator[NDArray[np.floating]]:
-    """Blocks of vectors without NaN and infinity."""
-    if isinstance(vectors, np.ndarray):
-        _check.finite_rows("index", "vectors", vectors)
-        yield from (vectors[start : start + BATCH_ROWS] for start in range(0, len(vectors), BATCH_ROWS))
-        return
-    first_row = 0
-    for block in vectors.blocks():
-        vectors.check_finite(block, first_row)
-        first_row += len(block)
-        yield block
-
-
-def unit_vectors(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
-    return np.ascontiguousarray(unit_rows(vectors), np.float32)
-
-
-def units_of_lists(column: Any, dim: int) -> NDArray[np.float32]:
-    """Vectors of a column of lists; null is the zero row."""
-    valid = column.is_valid().to_numpy(zero_copy_only=False)
-    vectors = np.zeros((len(column), dim), np.float32)
-    values = column.drop_null().flatten().to_numpy(zero_copy_only=False)
-    if values.size != valid.sum() * dim:
-        raise InputError(f"index: vectors must have {dim} dimensions; got {values.size} numbers in {valid.sum()} rows.")
-    vectors[valid] = values.reshape(-1, dim)
-    return unit_vectors(vectors)
+def recall_of_originals(snapshot: Snapshot, vectors: Any, ids: Any = None, *, seed: int = 0) -> tuple[float, int]:
+    """Recall of an index against an exact search of other vectors of its texts, and the number of queries."""
+    vectors = opened_vectors(vectors)
+    if vectors is None:
+        raise InputError("recall_against: pass vectors; got None.")
+    n_vectors = len(vectors) if isinstance(vectors, np.ndarray) else vectors.n_rows
+    positions = snapshot.live if ids is None else snapshot.positions_of(ids)
+    if n_vectors != len(positions) or len(np.unique(positions)) != len(snapshot) or (positions < 0).any():
+        name = f"{vectors.path} holds" if isinstance(vectors, VectorSource) else "there are"
+        raise InputError(
+            f"{name} {n_vectors} vectors, not those of the {len(snapshot)} texts of the index. Give one vector of each "
+            "text, in their order or with their ids."
+        )
+    masks, hashes = [np.empty(0, bool)], [np.empty(0, np.uint64)]
+    for block in checked_blocks(vectors):
+        masks.append(nonzero_rows(block))
+        hashes.append(row_hashes(np.ascontiguousarray(block, np.float32)))
+    has_vector = np.concatenate(masks)
+    _, inverse, counts = np.unique(np.concatenate(hashes), return_inverse=True, return_counts=True)
+    candidates = np.flatnonzero(has_vector & (counts[inverse] == 1))  # a search that finds copies says little
+    rows = np.random.default_rng(seed).permutation(candidates)[: min(_N_QUERIES, len(candidates) // 4)]
+    rows = np.sort(rows)
+    if len(rows) >= K_MEASURED:
+        originals = OriginalNeighbors(rows, picked_rows(checked_blocks(vectors), rows))
+        for block in checked_blocks(vectors):
+            originals.see(block)
+        originals = originals.distinct(has_vector)
+        rows = originals.rows
+    if len(rows) < K_MEASURED:
+        raise InputError(
+            f"the recall needs {4 * K_MEASURED} different vectors or more; there are {len(candidates)}. Add some."
+        )
+    row_at = np.full(snapshot.state.n_rows + 1, -1)
+    row_at[positions] = np.arange(len(positions))
+    _, found = snapshot.nearest(snapshot.vectors(positions[rows]), K_MEASURED + 1, None)
+    others = [near[near != row][:K_MEASURED] for row, near in zip(rows, row_at[found], strict=True)]
+    return originals.recall(others), len(rows)
 
 
 def write_index(
@@ -567,6 +577,32 @@ def _stored_by_default(storage: Storage, kind: Kind | None) -> tuple[Store, floa
     _check.one_of("index", "dtype of the model", storage.dtype, STORES)
     store = cast("Store", storage.dtype)
     return ("int8" if (kind, store) == ("hnsw", "binary") else store), storage.min_recall or None
+
+
+def query_recall(
+    snapshot: Snapshot, model: SentenceEncoder, query_model: SentenceEncoder, *, seed: int = 0
+) -> QueryRecall:
+    """How well a static model takes the place of a model for queries: texts of the index search for the others."""
+    if TEXT not in snapshot.rows[0].schema.names or len(snapshot.live) < 2:
+        raise InputError("index: a query model is measured on the texts of the rows; this index has none.")
+    shares = query_model.encoder.shared_space if isinstance(query_model.encoder, StaticEncoder) else None
+    if shares is None or query_model.record.postprocessing != NO_POSTPROCESSING:
+        raise InputError(
+            f"index: {query_model.record.name} lies in the space of no other model. Distil one from the model of the "
+            "index: isosent distill MODEL TEXTS -o FOLDER."
+        )
+    same_space("the query model", shares, "the index", snapshot.state.space)
+    drawn = np.random.default_rng(seed).permutation(snapshot.live)[:_N_QUERIES]
+    texts, found = snapshot.take(drawn).column(TEXT).to_pylist(), []
+    for each in (model, query_model):
+        units = unit_vectors(each.encode(texts, role="query", show_progress_bar=False))
+        positions = snapshot.nearest(units, min(RERANKED + 1, len(snapshot)), None)[1]
+        found.append([row[(row >= 0) & (row != own)] for row, own in zip(positions, drawn, strict=True)])
+    kept = [
+        [np.isin(own[:K_MEASURED], static[:n]).mean() if len(own) else 1.0 for own, static in zip(*found, strict=True)]
+        for n in (K_MEASURED, RERANKED)
+    ]
+    return QueryRecall(float(np.mean(kept[0])), float(np.mean(kept[1])), len(texts))
 
 
 def faiss_map(record: ModelRecord) -> LinearMap | None:

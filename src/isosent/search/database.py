@@ -18,11 +18,11 @@ from isosent.errors import InputError
 from isosent.io.space import Space, same_space
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
-from isosent.search.build import unit_vectors, units_of_lists
 from isosent.search.engine import K_MEASURED
 from isosent.search.index import Index
 from isosent.search.postgres_connection import SCHEMES
 from isosent.search.rows import ID, VECTOR
+from isosent.search.units import unit_vectors, units_of_lists
 
 # of each row: a hash of what was pushed, so that a push writes only what differs
 DIGEST: Final = "isosent_digest"

@@ -2,7 +2,7 @@
 
 An `Index` shows one commit of its folder, a `Snapshot`, whose files stay open. `create` and `from_batches` make unit
 vectors and a table of rows, and `build.write_index` writes the first commit. `search` makes unit vectors of the
-queries (`_query_units`) and hands them to the snapshot: `nearest`, then `fused` with the ranking by words, then
+queries (`units.py`) and hands them to the snapshot: `nearest`, then `fused` with the ranking by words, then
 `matches`, which drops hits by chance. A change locks the folder (`_writing`), which shows the last commit, perhaps of
 another process; `build.with_rows` and `build.rebuilt` write new files, and `_commit` writes the manifest and opens what
 it names. A snapshot never changes, so threads may search while one of them adds rows.
@@ -37,21 +37,18 @@ from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import ModelRecord, read_model, write_model
 from isosent.search.build import (
     APPEND_ONLY,
-    BATCH_ROWS,
+    RERANKED,
     check_added,
     encoded_units,
-    is_of_model,
-    opened_vectors,
-    raw_blocks,
+    original_queries,
+    query_recall,
     rebuilt,
-    unit_vectors,
-    units_of_lists,
+    recall_of_originals,
     with_rows,
     write_index,
 )
 from isosent.search.engine import Kind, Segment, Store, best
 from isosent.search.keywords import FUSED
-from isosent.search.recall import RERANKED, original_queries, query_recall, recall_of_originals
 from isosent.search.result import IndexStats, SearchResult
 from isosent.search.rows import HAS_VECTOR, ID, VECTOR, id_kind_of, like, rows_table
 from isosent.search.snapshot import Snapshot, copy_last_commit
@@ -68,6 +65,14 @@ from isosent.search.storage import (
     write_bytes,
     write_state,
     writing,
+)
+from isosent.search.units import (
+    BATCH_ROWS,
+    opened_vectors,
+    query_texts,
+    query_units,
+    unit_vectors,
+    units_of_lists,
 )
 
 _LARGEST_TAIL: Final = 1000
@@ -456,7 +461,11 @@ class Index:
         """
         _check.whole_number("search", "k", k, 1)
         snapshot = self._snapshot
-        texts, units = self._query_units(queries)
+        texts = query_texts(queries)
+        if texts is None:
+            units = query_units(self._record, queries)
+        else:
+            units = unit_vectors(self.query_model.encode(texts, role="query", show_progress_bar=False))
         if hybrid and texts is None:
             raise InputError("search: hybrid needs the texts of the queries; got vectors.")
         allowed = None if where is None else snapshot.matching(where)
@@ -513,28 +522,6 @@ class Index:
         positions[~nonzero_rows(units)] = -1  # a row without a vector is near to nothing
         scores, positions = best(scores, positions, min(k, max(1, len(snapshot))))
         return SearchResult(snapshot, units, positions, scores, n_without_vector=int((~nonzero_rows(units)).sum()))
-
-    def _query_units(self, queries: Any) -> tuple[list[str] | None, NDArray[np.float32]]:
-        """Texts of queries, if they are texts, and their unit vectors (n_queries, dim)."""
-        record = self._record
-        if isinstance(queries, VectorSource):
-            is_mapped = is_of_model(record, queries)
-            blocks = (
-                unit_vectors(block if is_mapped else record.postprocessing.apply(block, queries=True))
-                for block in raw_blocks(record, queries)
-            )
-            return None, np.concatenate([np.empty((0, record.dim), np.float32), *blocks])
-        if isinstance(queries, np.ndarray) and queries.dtype.kind in "UO":
-            queries = queries.tolist()
-        if not isinstance(queries, np.ndarray):
-            texts = _check.some_texts("search", [queries] if isinstance(queries, str) else queries)
-            if any(not text.strip() for text in texts):
-                raise InputError("search: a query must not be empty.")
-            return texts, unit_vectors(self.query_model.encode(texts, role="query", show_progress_bar=False))
-        vectors = _check.matrix("search", "queries", queries[None, :] if queries.ndim == 1 else queries)
-        _check.same_dim("search", "queries", vectors.shape[1], record.encoder_dim)
-        _check.finite_rows("search", "queries", vectors)
-        return None, unit_vectors(record.postprocessing.apply(vectors, queries=True))
 
     def recall_against(
         self,

@@ -1,0 +1,99 @@
+"""Unit vectors that an index stores and searches: of texts, of vectors in memory and in files, and of queries."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent import _check
+from isosent.errors import InputError
+from isosent.io.vector_source import VectorSource
+from isosent.io.vectors import open_vectors
+from isosent.numeric.similarity import unit_rows
+from isosent.persistence import ModelRecord, check_encoder_space
+
+BATCH_ROWS: Final = 8192  # that are encoded, or read, at once
+
+
+def opened_vectors(vectors: Any) -> NDArray[np.floating] | VectorSource | None:
+    """Vectors as an array, or a file of vectors that is open."""
+    if vectors is None or isinstance(vectors, VectorSource):
+        return vectors
+    if isinstance(vectors, (str, os.PathLike)):
+        return open_vectors(vectors)
+    return _check.matrix("index", "vectors", vectors)
+
+
+def is_of_model(record: ModelRecord, vectors: NDArray[np.floating] | VectorSource | None) -> bool:
+    """Whether vectors have been mapped already, as their file says."""
+    space = vectors.space if isinstance(vectors, VectorSource) else None
+    return space is not None and space.fingerprint == record.fingerprint
+
+
+def raw_blocks(record: ModelRecord, vectors: NDArray[np.floating] | VectorSource) -> Iterator[NDArray[np.floating]]:
+    """Blocks of vectors of a model's encoder, or of the model itself if their file says so."""
+    if isinstance(vectors, np.ndarray):
+        _check.same_dim("index", "vectors", vectors.shape[1], record.encoder_dim)
+    elif not is_of_model(record, vectors):
+        check_encoder_space(record, str(vectors.path), vectors.space)
+        _check.same_dim(str(vectors.path), "vectors", vectors.dim, record.encoder_dim)
+    return checked_blocks(vectors)
+
+
+def checked_blocks(vectors: NDArray[np.floating] | VectorSource) -> Iterator[NDArray[np.floating]]:
+    """Blocks of vectors without NaN and infinity."""
+    if isinstance(vectors, np.ndarray):
+        _check.finite_rows("index", "vectors", vectors)
+        yield from (vectors[start : start + BATCH_ROWS] for start in range(0, len(vectors), BATCH_ROWS))
+        return
+    first_row = 0
+    for block in vectors.blocks():
+        vectors.check_finite(block, first_row)
+        first_row += len(block)
+        yield block
+
+
+def unit_vectors(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
+    return np.ascontiguousarray(unit_rows(vectors), np.float32)
+
+
+def query_texts(queries: str | Sequence[str] | NDArray[np.floating] | VectorSource) -> list[str] | None:
+    """Texts of queries; None if they are vectors."""
+    if isinstance(queries, np.ndarray) and queries.dtype.kind in "UO":
+        queries = queries.tolist()
+    if isinstance(queries, (np.ndarray, VectorSource)):
+        return None
+    texts = _check.some_texts("search", [queries] if isinstance(queries, str) else queries)
+    if any(not text.strip() for text in texts):
+        raise InputError("search: a query must not be empty.")
+    return texts
+
+
+def query_units(record: ModelRecord, queries: Any) -> NDArray[np.float32]:
+    """Unit vectors of queries that are vectors, (n_queries, dim)."""
+    if isinstance(queries, VectorSource):
+        is_mapped = is_of_model(record, queries)
+        blocks = (
+            unit_vectors(block if is_mapped else record.postprocessing.apply(block, queries=True))
+            for block in raw_blocks(record, queries)
+        )
+        return np.concatenate([np.empty((0, record.dim), np.float32), *blocks])
+    vectors = _check.matrix("search", "queries", queries[None, :] if queries.ndim == 1 else queries)
+    _check.same_dim("search", "queries", vectors.shape[1], record.encoder_dim)
+    _check.finite_rows("search", "queries", vectors)
+    return unit_vectors(record.postprocessing.apply(vectors, queries=True))
+
+
+def units_of_lists(column: Any, dim: int) -> NDArray[np.float32]:
+    """Vectors of a column of lists; null is the zero row."""
+    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    vectors = np.zeros((len(column), dim), np.float32)
+    values = column.drop_null().flatten().to_numpy(zero_copy_only=False)
+    if values.size != valid.sum() * dim:
+        raise InputError(f"index: vectors must have {dim} dimensions; got {values.size} numbers in {valid.sum()} rows.")
+    vectors[valid] = values.reshape(-1, dim)
+    return unit_vectors(vectors)
