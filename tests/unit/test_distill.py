@@ -16,6 +16,7 @@ from isosent.numeric.sparse_ridge import TokenShares, solve
 from isosent.search import Index
 from isosent.training import distill as module
 from isosent.training.distill import distill, distill_files
+from isosent.transforms.whitening import PrincipalComponents
 
 VOCAB, N_TEXTS, DIM, PENALTY = 500, 2000, 6, 0.03
 
@@ -221,6 +222,17 @@ def test_a_query_model_is_saved_with_the_index_and_belongs_to_its_model(distille
     assert (first.ids == again.ids).all()
     with pytest.raises(InputError, match="cannot be compared"):
         Index.create(texts, isosent.load(f"hf:{tiny_model('distilbert')}"), query_model=isosent.load(distilled.path))
+
+
+def test_an_index_of_a_map_states_the_recall_of_queries_and_of_the_original_vectors(model, texts, tmp_path):
+    mapped = model.fitted(texts, PrincipalComponents(n_components=8))
+    static = isosent.load(distill(mapped, texts, tmp_path / "static").path)
+    index = Index.create(texts, mapped, query_model=static, folder=tmp_path / "index")
+    assert index.recall.original_recall == Index.create(texts, mapped).recall.original_recall is not None
+    index.compact()
+    assert index.stats().queries == Index.open(tmp_path / "index").stats().queries is not None
+    with pytest.raises(InputError, match="needs texts"):
+        index.search(model.encode(texts[:2]), rerank=True)
 
 
 def test_the_command_distils_and_its_index_reranks(reference, texts, tmp_path, capsys, monkeypatch):
