@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from isosent.model import SentenceEncoder
     from isosent.numeric.linear_map import LinearMap
     from isosent.numeric.moments import Moments
+    from isosent.training.distill import distill
     from isosent.transforms.calibration import Calibration
     from isosent.transforms.chain import L2Normalize, chain
     from isosent.transforms.flow import GlowFlow
@@ -49,6 +50,7 @@ _NAMES = {
     "numeric.linear_map": "LinearMap",
     "numeric.moments": "Moments",
     "jobs.inspect": "inspect_texts inspect_vectors",
+    "training.distill": "distill",
     "transforms.calibration": "Calibration",
     "transforms.chain": "L2Normalize chain",
     "transforms.flow": "GlowFlow",
@@ -81,6 +83,7 @@ __all__ = [
     "chain",
     "compare_results",
     "demo_texts",
+    "distill",
     "evaluate",
     "inspect_texts",
     "inspect_vectors",

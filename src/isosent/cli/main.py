@@ -54,6 +54,7 @@ COMMANDS = {
     },
     "Training and data": {
         "train": ("train", "Train a sentence encoder on labeled pairs or triplets."),
+        "distill": ("distill", "Turn a transformer into a fast static model."),
         "data": ("data", "List and download public evaluation data."),
         "words": ("data", "Convert and describe files of word vectors."),
     },

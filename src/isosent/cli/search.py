@@ -102,6 +102,7 @@ def index() -> None:
     metavar="R",
     help=f"Share of the ten nearest rows to be found; settings are chosen by measuring.  [default: {MIN_RECALL}]",
 )
+@click.option("--query-model", metavar="STATIC", help="Static model for queries, distilled from the model.")
 @text_column_option
 @id_column_option
 @texts_option
@@ -115,6 +116,7 @@ def create(
     store: Any,
     budget_mb: float | None,
     min_recall: float | None,
+    query_model: str | None,
     column: str | None,
     id_column: str | None,
     texts: str | None,
@@ -155,6 +157,7 @@ def create(
                 store=store,
                 budget_mb=budget_mb,
                 min_recall=min_recall,
+                query_model=None if query_model is None else load(query_model),
                 progress=bar(n_rows),
             )
         if engine is not None:
@@ -250,6 +253,7 @@ def stats(folder: Path, json_output: Path | None) -> None:
     metavar="R",
     help="Show only hits that beat chance, at this rate of false alarms.",
 )
+@click.option("--rerank", is_flag=True, help="Index with a query model: rank the best 100 by the model itself.")
 @click.option("--explain", is_flag=True, help="Show which words make a hit similar.")
 @click.option(
     "--against", metavar="VECTORS", help="Instead of a query: measure recall of these vectors of the same texts."
@@ -264,6 +268,7 @@ def search(
     conditions: tuple[str, ...],
     hybrid: bool,
     false_alarms: float | None,
+    rerank: bool,
     explain: bool,
     against: str | None,
     json_output: Path | None,
@@ -283,7 +288,8 @@ def search(
     """  # noqa: D301
     check_output(json_output)
     if against is not None:
-        if queries or likes or conditions or hybrid or false_alarms is not None or explain or model or k != _MOST_HITS:
+        others = (queries, likes, conditions, hybrid, false_alarms is not None, rerank, explain, model, k != _MOST_HITS)
+        if any(others):
             raise InputError("search: --against measures recall@10; leave out queries and all options but --json.")
         _measure_recall(folder, against, json_output)
         return
@@ -294,12 +300,12 @@ def search(
     vectors = None if likes or is_database(folder) else _query_vectors(queries)
     asked = [f"like {name}" for name in likes] or list(queries)
     if vectors is not None:
-        if hybrid or explain:
-            raise InputError(f"search: --hybrid and --explain need texts; {queries[0]} holds vectors.")
+        if hybrid or explain or rerank:
+            raise InputError(f"search: --hybrid, --rerank and --explain need texts; {queries[0]} holds vectors.")
         asked = [f"row {row} of {queries[0]}" for row in range(vectors.n_rows)]
     if is_database(folder):
-        if likes or false_alarms is not None or explain:
-            raise InputError("search: --like, --false-alarms and --explain need an index; got a database.")
+        if likes or false_alarms is not None or explain or rerank:
+            raise InputError("search: --like, --false-alarms, --rerank and --explain need an index; got a database.")
         if model is None:
             raise InputError("search: a database needs the model that made its vectors: -m MODEL.")
         tables = search_database(folder, asked, load(model), k, where=where, hybrid=hybrid)
@@ -310,13 +316,13 @@ def search(
         opened = Index.open(folder)
         if explain and TEXT not in opened.schema.names:
             raise InputError("search: --explain needs the texts of the rows; this index has none.")
-        if likes and (hybrid or false_alarms is not None or explain):
-            raise InputError("search: --hybrid, --false-alarms and --explain need a query; got --like.")
+        if likes and (hybrid or false_alarms is not None or explain or rerank):
+            raise InputError("search: --hybrid, --false-alarms, --rerank and --explain need a query; got --like.")
         if likes:
             result = opened.more_like(_parsed_ids(likes, opened), k, where=where)
         else:
             searched: Any = list(queries) if vectors is None else vectors
-            result = opened.search(searched, k, where=where, hybrid=hybrid, false_alarms=false_alarms)
+            result = opened.search(searched, k, where=where, hybrid=hybrid, false_alarms=false_alarms, rerank=rerank)
         hits = [[] for _ in asked]
         for row in result.to_arrow().to_pylist():
             hits[row.pop("query")].append(row)
@@ -507,6 +513,11 @@ def _show_stats(folder: Path, stats: IndexStats) -> None:
             show(f"recall@10 of the original vectors: not known; isosent search {folder} --against VECTORS measures it")
         if stats.recall.recall < stats.recall.min_recall:
             say(f"warning: no setting reached the recall of {stats.recall.min_recall:g}")
+    if stats.queries is not None:
+        show(
+            f"queries by the static model: {stats.queries.recall:.4f} of the ten nearest of the model's own queries, "
+            f"{stats.queries.reranked:.4f} with --rerank; {stats.queries.n_queries} rows as queries"
+        )
     if stats.n_added or stats.n_deleted:
         show(f"since it was built: {stats.n_added} rows added, {stats.n_deleted} deleted")
     if stats.n_zero_rows:

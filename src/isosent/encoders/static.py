@@ -41,7 +41,7 @@ from isosent.encoders.word_average import Average, Corpus, Weighting, Words
 from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io.json import read_json
 from isosent.io.schemas import Model2VecConfig, Module, TokenizerHeader, path_inside
-from isosent.io.space import verify_export
+from isosent.io.space import Space, shared_space, verify_export
 from isosent.io.system import system_error
 from isosent.io.tensors import open_tensors
 from isosent.io.texts import text_blocks
@@ -86,6 +86,7 @@ class StaticEncoder(Encoder):
     """Word vectors, and a weighting that turns those of a text into one vector."""
 
     skips_unknown = True
+    shared_space: Space | None = None  # of another model, with whose vectors these can be compared
 
     def __init__(
         self,
@@ -502,7 +503,10 @@ def load_static(location: str, options: Mapping[str, Any], *, corpus: Corpus | N
     )
     vectors = _token_vectors(inner, read_all_tensors(_check.input_file(inner / "model.safetensors")))
     _check_vocabulary(folder, vectors, tokenizer)
-    return _assembled(reference, options, tokenizer, vectors, corpus)
+    encoder = _assembled(reference, options, tokenizer, vectors, corpus)
+    if encoder.weighting == Average():
+        encoder.shared_space = shared_space(folder)
+    return encoder
 
 
 def _static_layout(folder: Path) -> tuple[Path, bool, int | None, bool]:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check, _extras
-from isosent.encoders.base import Encoder, Progress, TokenSpan, check_range, check_same
+from isosent.encoders.base import WINDOW, Encoder, Progress, TokenSpan, check_range, check_same
 from isosent.encoders.hub import download, local_folder
 from isosent.encoders.reference import PERMISSIONS, RUNTIME_OPTIONS, escape, parse_reference, write_options
 from isosent.encoders.st_modules import LoadedModule, ModuleFolder, load_modules, read_module_folder
@@ -211,6 +211,17 @@ class TransformerEncoder(Encoder):
         known, [pooled] = self._pooled(tokens, self._batch_runner((self.own_layer_pooling,)), progress)
         if len(known):
             vectors[known] = self._after_pooling(pooled)
+        return vectors
+
+    def embed_alone(self, ids: Sequence[int], progress: Progress | None = None) -> NDArray[np.float32]:
+        """Return the vectors of single tokens, each as a text by itself, shape (n_tokens, dim)."""
+        [one] = self._input_ids([f"{self.prompt}a"])
+        n_leading, n_closing = self._frame.n_leading, self._frame.n_closing
+        before, after = one[:n_leading], one[len(one) - n_closing :]
+        vectors = np.zeros((len(ids), self.dim), dtype=np.float32)
+        for start in range(0, len(ids), WINDOW):
+            window = [[*before, number, *after] for number in ids[start : start + WINDOW]]
+            vectors[start : start + WINDOW] = self.embed(TokenIds.from_lists(window), progress)
         return vectors
 
     def read(

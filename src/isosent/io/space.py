@@ -1,4 +1,10 @@
-"""Which vector space vectors belong to, and the notes that say so: beside a file of vectors, or of an export."""
+"""Which vector space vectors belong to, and the notes that say so: beside a file of vectors, or of an export.
+
+A `Space` is a fingerprint with a name, and `same_space` refuses to mix two. The note of a file of vectors
+(`VectorNote`) has one entry per file: `write_note` adds one, and `read_note` checks that it is of this very file. The
+note of an export (`ExportNote`) has the checksums of its files, which `verify_export` compares; `shared_space` reads
+there in which space of another model the vectors of a distilled one lie.
+"""
 
 from __future__ import annotations
 
@@ -220,6 +226,8 @@ class _FolderNote(ExportNote, kw_only=True):
     tei: bool = False
     output: str | None = None
     files: dict[str, _FilesOfRole] | None = None  # of ONNX
+    shares: Space | None = None  # the space of another model, in which the vectors of this one lie
+    distilled: dict[str, Any] | None = None  # how well
 
 
 class _IndexNote(ExportNote, kw_only=True):
@@ -288,6 +296,14 @@ def read_export_note(path: str | os.PathLike[str]) -> dict[str, Any]:
         raise FileFormatError(f"{note} must be the note of an export; it holds something else.")
     check_schema(document, str(note), _FolderNote if Path(path).is_dir() else _IndexNote)
     return document
+
+
+def shared_space(folder: Path) -> Space | None:
+    """The space of another model in which the vectors of an exported folder lie; None without one."""
+    if not (folder / NOTE_FILE).is_file():
+        return None
+    shares = read_json(folder / NOTE_FILE).get("shares")
+    return None if shares is None else check_schema(shares, str(folder / NOTE_FILE), Space)
 
 
 def _export_note_path(path: str | os.PathLike[str]) -> Path:

@@ -28,8 +28,9 @@ from safetensors.numpy import save
 from isosent import _check, _extras
 from isosent.encoders.base import Progress
 from isosent.encoders.load import encoder_for
+from isosent.encoders.static import StaticEncoder
 from isosent.errors import InputError, IsosentWarning
-from isosent.io.space import Space
+from isosent.io.space import Space, same_space
 from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.model import SentenceEncoder
 from isosent.numeric.drift import FEWEST_ROWS as FEWEST_COMPARED
@@ -39,6 +40,7 @@ from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
 from isosent.pages.progress import encoding_bar
 from isosent.persistence import ModelRecord, Storage, write_model
+from isosent.postprocessing import NO_POSTPROCESSING
 from isosent.search.chance import FEWEST_ROWS, Chance
 from isosent.search.codes_file import write_codes
 from isosent.search.engine import (
@@ -66,6 +68,7 @@ from isosent.search.snapshot import Snapshot
 from isosent.search.storage import (
     MODEL_FOLDER,
     FileEntry,
+    QueryRecall,
     Recall,
     SegmentEntry,
     State,
@@ -80,6 +83,7 @@ from isosent.transforms.quantization import Quantization
 FLAT_LIMIT: Final = 200_000  # rows; above, kind auto clusters them
 MIN_RECALL: Final = 0.95
 _N_QUERIES: Final = 500
+RERANKED: Final = 100  # rows that a static model finds, and the model ranks again
 _BLOCK_ROWS: Final = 1 << 14
 _TRAINING_ROWS_A_LIST: Final = 64
 _SAMPLE_ROWS: Final = 20_000
@@ -573,6 +577,32 @@ def _stored_by_default(storage: Storage, kind: Kind | None) -> tuple[Store, floa
     _check.one_of("index", "dtype of the model", storage.dtype, STORES)
     store = cast("Store", storage.dtype)
     return ("int8" if (kind, store) == ("hnsw", "binary") else store), storage.min_recall or None
+
+
+def query_recall(
+    snapshot: Snapshot, model: SentenceEncoder, query_model: SentenceEncoder, *, seed: int = 0
+) -> QueryRecall:
+    """How well a static model takes the place of a model for queries: texts of the index search for the others."""
+    if TEXT not in snapshot.rows[0].schema.names or len(snapshot.live) < 2:
+        raise InputError("index: a query model is measured on the texts of the rows; this index has none.")
+    shares = query_model.encoder.shared_space if isinstance(query_model.encoder, StaticEncoder) else None
+    if shares is None or query_model.record.postprocessing != NO_POSTPROCESSING:
+        raise InputError(
+            f"index: {query_model.record.name} lies in the space of no other model. Distil one from the model of the "
+            "index: isosent distill MODEL TEXTS -o FOLDER."
+        )
+    same_space("the query model", shares, "the index", snapshot.state.space)
+    drawn = np.random.default_rng(seed).permutation(snapshot.live)[:_N_QUERIES]
+    texts, found = snapshot.take(drawn).column(TEXT).to_pylist(), []
+    for each in (model, query_model):
+        units = unit_vectors(each.encode(texts, role="query", show_progress_bar=False))
+        positions = snapshot.nearest(units, min(RERANKED + 1, len(snapshot)), None)[1]
+        found.append([row[(row >= 0) & (row != own)] for row, own in zip(positions, drawn, strict=True)])
+    kept = [
+        [np.isin(own[:K_MEASURED], static[:n]).mean() if len(own) else 1.0 for own, static in zip(*found, strict=True)]
+        for n in (K_MEASURED, RERANKED)
+    ]
+    return QueryRecall(float(np.mean(kept[0])), float(np.mean(kept[1])), len(texts))
 
 
 def faiss_map(record: ModelRecord) -> LinearMap | None:

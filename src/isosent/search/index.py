@@ -34,12 +34,14 @@ from isosent.io.vector_source import VectorSource
 from isosent.loading import check_model, load_saved
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
-from isosent.persistence import ModelRecord
+from isosent.persistence import ModelRecord, read_model, write_model
 from isosent.search.build import (
     APPEND_ONLY,
+    RERANKED,
     check_added,
     encoded_units,
     original_queries,
+    query_recall,
     rebuilt,
     recall_of_originals,
     with_rows,
@@ -52,6 +54,7 @@ from isosent.search.rows import HAS_VECTOR, ID, VECTOR, id_kind_of, like, rows_t
 from isosent.search.snapshot import Snapshot, copy_last_commit
 from isosent.search.storage import (
     MODEL_FOLDER,
+    QUERY_FOLDER,
     Recall,
     State,
     array_bytes,
@@ -109,6 +112,7 @@ class Index:
     ) -> None:
         self.folder = Path(folder)
         self._model = model
+        self._static: SentenceEncoder | None = None
         self._loading = Lock()
         self._snapshot: Snapshot = self._last_commit() if snapshot is None else snapshot
 
@@ -128,6 +132,7 @@ class Index:
         store: Store | None = None,
         budget_mb: float | None = None,
         min_recall: float | None = None,
+        query_model: SentenceEncoder | None = None,
         seed: int = 0,
         progress: Progress | None = None,
     ) -> Index:
@@ -161,6 +166,9 @@ class Index:
         min_recall : float, default 0.95
             Share of the ten nearest rows that a search must return, measured with up to 500 rows as queries. The
             cheapest settings that reach it are taken.
+        query_model : SentenceEncoder, optional
+            A static model that was distilled from `model`: it encodes queries in microseconds, and is saved in the
+            index. How many of the nearest rows it finds is measured. See `search` for ranking them again by the model.
         seed : int, default 0
             Seed of clusters, samples and queries.
         progress : callable, optional
@@ -195,7 +203,7 @@ class Index:
         table = rows_table(n_rows, ids=ids, texts=listed, metadata=metadata)
         originals = original_queries(model, listed, source, n_rows, seed=seed)
         units = encoded_units(model, listed, source, see=None if originals is None else originals.see)
-        return cls._build(
+        index = cls._build(
             folder,
             model,
             units,
@@ -209,6 +217,12 @@ class Index:
             originals=originals,
             progress=progress,
         )
+        if query_model is not None:
+            with index._writing() as snapshot:
+                measured = query_recall(snapshot, model, query_model, seed=seed)
+                write_model(index.folder / QUERY_FOLDER, query_model.record)
+                index._commit(replace(snapshot.state, queries=measured), snapshot.deleted)
+        return index
 
     @classmethod
     def from_batches(
@@ -342,6 +356,16 @@ class Index:
         return self.model
 
     @property
+    def query_model(self) -> SentenceEncoder:
+        """What encodes queries: a static model if the index was made with one, else the model."""
+        if self._snapshot.state.queries is None:
+            return self._text_model
+        with self._loading:
+            if self._static is None:
+                self._static = load_saved(read_model(self.folder / QUERY_FOLDER), self.folder / QUERY_FOLDER)
+        return self._static
+
+    @property
     def _record(self) -> ModelRecord:
         return self._snapshot.record
 
@@ -404,6 +428,7 @@ class Index:
         where: str | None = None,
         hybrid: bool = False,
         false_alarms: float | None = None,
+        rerank: bool = False,
     ) -> SearchResult:
         """Find the rows nearest to each query.
 
@@ -420,6 +445,8 @@ class Index:
         false_alarms : float, optional
             Keep only hits that beat chance: of queries that have nothing to do with the texts, about this share gets a
             hit. By default the nearest rows are returned, however far away they are.
+        rerank : bool, default False
+            For an index with a query model: let the model rank the best 100 rows that the query model finds.
 
         Returns
         -------
@@ -438,13 +465,19 @@ class Index:
         if texts is None:
             units = query_units(self._record, queries)
         else:
-            units = unit_vectors(self._text_model.encode(texts, role="query", show_progress_bar=False))
+            units = unit_vectors(self.query_model.encode(texts, role="query", show_progress_bar=False))
         if hybrid and texts is None:
             raise InputError("search: hybrid needs the texts of the queries; got vectors.")
         allowed = None if where is None else snapshot.matching(where)
         n_rows = max(1, len(snapshot))
-        n_fetched, k = min(max(k, FUSED) if hybrid else k, n_rows), min(k, n_rows)
+        n_fetched, k = min(max(k, FUSED if hybrid else 1, RERANKED if rerank else 1), n_rows), min(k, n_rows)
         scores, positions = snapshot.nearest(units, n_fetched, allowed)
+        if rerank:
+            if texts is None or snapshot.state.queries is None:
+                raise InputError("search: rerank needs texts, and an index with a query model. Leave it out.")
+            units = unit_vectors(self._text_model.encode(texts, role="query", show_progress_bar=False))
+            scores = np.where(positions < 0, -np.inf, np.einsum("qd,qkd->qk", units, snapshot.vectors(positions)))
+            scores, positions = best(scores.astype(np.float32), positions, n_fetched)
         missing = ~nonzero_rows(units)  # a query of unknown words only is near to nothing
         positions[missing], scores[missing] = -1, -np.inf
         if texts is not None and hybrid:

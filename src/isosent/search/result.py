@@ -17,7 +17,7 @@ from isosent.io.space import Space
 from isosent.search.engine import SearchSettings, bytes_per_vector
 from isosent.search.rows import names_beside_hits
 from isosent.search.snapshot import Snapshot
-from isosent.search.storage import Recall
+from isosent.search.storage import QueryRecall, Recall
 
 STALE_SHARE: Final = 0.1  # of the rows; if more have changed, the recall is measured again
 
@@ -149,6 +149,8 @@ class IndexStats:
         Rows added or deleted since then.
     generation : int
         Number of commits.
+    queries : QueryRecall or None
+        What a static model of queries finds; None without one.
     """
 
     n_rows: int
@@ -164,6 +166,7 @@ class IndexStats:
     has_map: bool
     n_changed: int
     generation: int
+    queries: QueryRecall | None = None
 
     @classmethod
     def of(cls, folder: Path, snapshot: Snapshot) -> IndexStats:
@@ -199,6 +202,7 @@ class IndexStats:
             snapshot.record.postprocessing.dim is not None,
             state.n_changed,
             state.generation,
+            state.queries,
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from isosent.search.rows import HAS_VECTOR, ID, TEXT, VECTOR, RowFile, id_array
 from isosent.search.storage import (
     MANIFEST,
     MODEL_FOLDER,
+    QUERY_FOLDER,
     SegmentEntry,
     State,
     manifest_state,
@@ -112,7 +113,8 @@ def copy_last_commit(source: Path, target: Path) -> None:
     def copy(state: State) -> None:
         for entry in state.files:
             shutil.copyfile(source / entry.name, target / entry.name)
-        shutil.copytree(source / MODEL_FOLDER, target / MODEL_FOLDER, dirs_exist_ok=True)
+        for name in (MODEL_FOLDER, *([QUERY_FOLDER] if state.queries else [])):
+            shutil.copytree(source / name, target / name, dirs_exist_ok=True)
         write_state(target, state)
         remove_unnamed(target, state)  # of a commit that went away while it was copied
 

