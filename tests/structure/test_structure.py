@@ -221,7 +221,7 @@ def test_functions_take_few_arguments_by_position():
 def test_commands_and_options_stay_few():
     by_command = load_bench("shape").options()
     assert len(by_command) >= 20
-    assert sum(by_command.values()) <= 249
+    assert sum(by_command.values()) <= 240
     assert {name: n_options for name, n_options in by_command.items() if n_options > 22} == {}
     assert sum(map(len, COMMANDS.values())) <= 28  # in the first help
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from isosent.cli.options import PATH, column_option, json_option, model_options, open_model
+from isosent.cli.options import PATH, column_option, json_option, model_option, open_model
 from isosent.cli.printing import check_output, say, show, write_output
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
@@ -33,7 +33,7 @@ html_option = click.option("--html", type=PATH, metavar="FILE", help="Write a pa
 
 @click.command()
 @click.argument("texts")
-@model_options
+@model_option
 @column_option
 @click.option(
     "--false-alarms",
@@ -84,7 +84,7 @@ def duplicates(
 
 @click.command()
 @click.argument("texts")
-@model_options
+@model_option
 @column_option
 @click.option("--clusters", default=AUTO, metavar="K|auto", help="Number of clusters.")
 @csv_option

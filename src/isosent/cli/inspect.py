@@ -12,6 +12,7 @@ from isosent.cli.options import (
     column_option,
     details_option,
     json_option,
+    model_option,
     model_options,
     open_model,
     split_names,
@@ -177,7 +178,7 @@ def _p_value(value: float) -> str:
 
 @click.command()
 @click.argument("source", metavar="TEXTS|PAIRS|VECTORS")
-@model_options
+@model_option
 @column_option
 @click.option("--columns", metavar="A,B,SCORE", help="Of a table of PAIRS, in this order.")
 @click.option("--output", "-o", type=PATH, metavar="FOLDER", help="Model folder to write.  [default: that of -m]")

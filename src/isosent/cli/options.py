@@ -66,6 +66,15 @@ def help(topic: str) -> None:
     click.echo(GRAMMAR)
 
 
+model_option = click.option(
+    "--model",
+    "-m",
+    metavar="REFERENCE",
+    help="wordllama, words:FILE, static:DIR, hf:ID, hf:DIR or a saved folder, with options after a question mark, as "
+    f"in 'hf:DIR?layers=1,12&pooling=mean'.  [default: {DEFAULT_REFERENCE}]",
+)
+
+
 def model_options(command: Command) -> Command:
     """Pass ``--model`` as ``model``, a reference with the four most used of its options; None if there is neither."""
 
@@ -76,11 +85,7 @@ def model_options(command: Command) -> Command:
 
     for name, (metavar, text) in reversed(_MODEL_OPTIONS.items()):
         wrapped = click.option(f"--{name}", metavar=metavar, help=text)(wrapped)
-    help_text = (
-        "wordllama, words:FILE, static:DIR, hf:ID, hf:DIR or a saved folder, with options after a question mark, as "
-        f"in 'hf:DIR?layers=1,12&pooling=mean'.  [default: {DEFAULT_REFERENCE}]"
-    )
-    return click.option("--model", "-m", metavar="REFERENCE", help=help_text)(wrapped)
+    return model_option(wrapped)
 
 
 def open_model(model: str | None) -> SentenceEncoder:
