@@ -1,7 +1,7 @@
 """Checks of arguments. Messages have the form ``<where>: <name> must <rule>; got <value>. <What to do.>``."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +125,24 @@ def finite_rows(where: str, name: str, rows: NDArray[Any], first_row: int = 0) -
             f"{where}: {name} must be finite; got {value} in row {first_row + bad[0]}, counted from 0 "
             f"({bad.size} such rows). Drop or repair them."
         )
+
+
+def texts_or_vectors(where: str, name: str, values: Any) -> list[str] | NDArray[np.floating]:
+    """Texts as a list, or vectors as rows; a single text or vector becomes one row."""
+    if isinstance(values, str):
+        return [values]
+    array = values if isinstance(values, np.ndarray) else None
+    if array is None and not hasattr(values, "detach"):
+        values = list(values) if isinstance(values, Iterator) else values
+        has_texts = isinstance(values, Iterable) and any(isinstance(value, str) for value in values)
+        if has_texts or (isinstance(values, Sequence) and not values):
+            return text_list(where, values)
+    if array is not None and array.dtype.kind in "UO":
+        return list(array.tolist())
+    array = real_numbers(where, name, values.detach().cpu() if hasattr(values, "detach") else values)
+    vectors = matrix(where, name, array[None, :] if array.ndim == 1 else array)
+    finite_rows(where, name, vectors)
+    return vectors
 
 
 def row_weights(where: str, weights: ArrayLike, n_rows: int) -> NDArray[np.float64]:

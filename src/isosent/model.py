@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from isosent import _check, _extras
 from isosent.encoders.base import Encoder, Progress
 from isosent.encoders.load import encoder_for
-from isosent.errors import InputError
+from isosent.errors import InputError, IsosentWarning
 from isosent.explanation import Explanation, UnitSum, explain_cosine, unit_sum
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
@@ -39,6 +40,7 @@ from isosent.transforms.base import (
     LinearTransform,
     Report,
     Transform,
+    attribute_of,
     is_flow,
     resolve_transform,
     resolved_settings,
@@ -47,6 +49,9 @@ from isosent.transforms.base import (
 )
 from isosent.transforms.calibration import Calibration
 from isosent.transforms.quantization import DTYPES, Quantization
+
+if TYPE_CHECKING:
+    from isosent.transforms.erasure import Effect, LabelledMoments, Labels
 
 Role = Literal["text", "query", "document"]
 
@@ -349,20 +354,8 @@ class SentenceEncoder:
 
     def _vectors_of(self, name: str, values: Any) -> NDArray[np.floating]:
         """Vectors of texts, or vectors as they are; one row for a single text or vector."""
-        if isinstance(values, str):
-            return self.encode([values], show_progress_bar=False)
-        array = values if isinstance(values, np.ndarray) else None
-        if array is None and not hasattr(values, "detach"):
-            values = list(values) if isinstance(values, Iterator) else values
-            has_texts = isinstance(values, Iterable) and any(isinstance(value, str) for value in values)
-            if has_texts or (isinstance(values, Sequence) and not values):
-                return self.encode(values)
-        if array is not None and array.dtype.kind in "UO":
-            return self.encode(array.tolist())
-        array = _check.real_numbers("similarity", name, values.detach().cpu() if hasattr(values, "detach") else values)
-        vectors = _check.matrix("similarity", name, array[None, :] if array.ndim == 1 else array)
-        _check.finite_rows("similarity", name, vectors)
-        return vectors
+        rows = _check.texts_or_vectors("similarity", name, values)
+        return self.encode(rows) if isinstance(rows, list) else rows
 
     def explain(self, a: str, b: str, *, roles: tuple[Role, Role] = ("text", "text")) -> Explanation:
         """Say which words make two texts similar: the cosine as an exact sum over pairs of words.
@@ -457,13 +450,14 @@ class SentenceEncoder:
         transform: Transform | Auto | str | None = AUTO,
         *,
         settings: Mapping[str, Any] | None = None,
+        erase: Labels | Mapping[str, Labels] | None = None,
         queries: Sequence[str] | None = None,
         encoded: NDArray[np.float32] | None = None,
         source: str = "texts in memory",
         progress: Progress | None = None,
         report: Report | None = None,
     ) -> SentenceEncoder:
-        """Return this model with a transform fitted on texts, without labels.
+        """Return this model with a transform fitted on texts.
 
         An encoder that learns from texts, such as GEM, is fitted on them first.
 
@@ -477,6 +471,9 @@ class SentenceEncoder:
             the texts; or ``"none"`` or None, which fits the encoder alone.
         settings : mapping of str to object, optional
             Settings of a transform that is named, such as ``{"n_components": 128}``.
+        erase : sequence or mapping of str to sequence, optional
+            A label of each text, or ``{name: labels}``: values, such as languages, or numbers. Vectors no longer tell
+            it, and the transform is fitted on what is left. Texts without a label (None, NaN, empty) are left out.
         queries : sequence of str, optional
             Queries like those to be used later. Their mean is fitted separately: `encode_query` shifts it onto the
             mean of the documents. The map is fitted on the scatter of both, each about its own mean.
@@ -498,7 +495,7 @@ class SentenceEncoder:
         Raises
         ------
         InputError
-            If no text has a vector, the transform refuses them, or queries come without a transform.
+            If no text has a vector, the transform or the labels cannot be used, or queries come without a transform.
 
         Examples
         --------
@@ -512,12 +509,18 @@ class SentenceEncoder:
         chosen = resolve_transform(transform, settings, dim=self.dim)
         if chosen is None and queries is not None:
             raise InputError("fit: queries need a transform; got none. Leave them out.")
+        attribute = None
+        if erase is not None:
+            attribute = attribute_of(erase, len(texts))
+            self._postprocessing.check_fit(attribute.erasure())
         if chosen is not None:
             self._postprocessing.check_fit(chosen, queries=queries is not None)
         if self._encoder.needs_corpus:
             model = self._with_encoder_fitted(texts, source, progress)
-            return model.fitted(texts, chosen, queries=queries, source=source, progress=progress, report=report)
-        if chosen is None:
+            return model.fitted(
+                texts, chosen, erase=erase, queries=queries, source=source, progress=progress, report=report
+            )
+        if chosen is None and erase is None:
             return self
         encoder = self._encoder if queries is None else self._encoder.for_documents()
         if encoded is None:
@@ -525,11 +528,37 @@ class SentenceEncoder:
                 encoded = encoder.encode(texts, progress=advance)
         _check.same_count("fit", "encoded", len(encoded), len(texts))
         query_vectors = None if queries is None else self._encoder.for_queries().encode(queries)
+        model, groups = self, None
+        if attribute is not None:
+            moments = attribute.moments(encoded)
+            effect = attribute.effect(self._postprocessing.apply(encoded), texts)
+            n_zero_rows = len(texts) - round(moments.weight) - moments.n_missing
+            model = self.erased(moments, effect, name=attribute.name, n_zero_rows=n_zero_rows, source=source)
+            if model is not self:
+                rows = np.flatnonzero(attribute.groups >= 0)
+                texts, encoded, groups = [texts[row] for row in rows], encoded[rows], attribute.groups[rows]
+        if chosen is None:
+            return model
         if not isinstance(chosen, Auto):
-            return self._fitted_on(chosen, encoded, query_vectors, source=source, report=report)
+            return model._fitted_on(chosen, encoded, query_vectors, source=source, report=report)
         # Each distinct text counts once: repeated ones would weigh more in the map, and be their own neighbours.
-        choice = choose_from_texts(self._postprocessing.apply(encoded), texts, chosen)
-        return self._fitted_on(choice, encoded[distinct_rows(texts)], query_vectors, source=source)
+        choice = choose_from_texts(model._postprocessing.apply(encoded), texts, chosen, groups=groups)
+        return model._fitted_on(choice, encoded[distinct_rows(texts)], query_vectors, source=source)
+
+    def erased(
+        self, moments: LabelledMoments, effect: Effect, *, name: str, n_zero_rows: int = 0, source: str = "moments"
+    ) -> SentenceEncoder:
+        """Return this model without an attribute, by moments of the bare encoder's vectors and their labels.
+
+        Unchanged, with a warning, if `effect`, from `isosent.transforms.erasure.measure`, says that nothing is visible.
+        """
+        if not effect.is_visible:
+            warnings.warn(f"erase: {name} is not visible, so nothing was erased: {effect.reason}", IsosentWarning, 2)
+            return self
+        postprocessing = self._postprocessing.fitted(moments.erasure(), moments)  # type: ignore[arg-type]
+        counts = round(moments.weight), n_zero_rows, source
+        record = FitRecord.made_now("erasure", moments.facts(name), *counts, choice=effect.to_json())
+        return SentenceEncoder(self._encoder, postprocessing, (*self._fits, record))
 
     def fitted_on_vectors(
         self,
@@ -585,6 +614,7 @@ class SentenceEncoder:
         *,
         query_moments: Moments | None = None,
         texts: Sequence[str] | None = None,
+        groups: NDArray[Any] | None = None,
         sample: NDArray[np.floating] | None = None,
         encoded: NDArray[np.floating] | None = None,
         n_zero_rows: int = 0,
@@ -602,6 +632,8 @@ class SentenceEncoder:
             Of the vectors of queries, whose mean is fitted separately (see `fitted`).
         texts : sequence of str, optional
             Texts like those of the moments, by which "auto" chooses; it uses up to 20,000.
+        groups : ndarray of shape (n_texts,), optional
+            Group of each text, such as its language, which "auto" keeps from moving further apart; found if not given.
         sample : ndarray of shape (n_rows, encoder.dim), float, optional
             Nonzero vectors, without texts: for fewer dimensions, "auto" subtracts the mean if their neighbors stay.
         encoded : ndarray of shape (n_texts, encoder.dim), float, optional
@@ -637,7 +669,7 @@ class SentenceEncoder:
             choice = choose_without_texts(self._postprocessing.moments(moments), chosen, mapped)
         else:
             vectors = self._postprocessing.apply(self._encoder.encode(texts) if encoded is None else encoded)
-            choice = choose_from_texts(vectors, texts, chosen)
+            choice = choose_from_texts(vectors, texts, chosen, groups=groups)
         return self._fitted_linear(choice, moments, query_moments, n_zero_rows, source)
 
     def _fitted_linear(

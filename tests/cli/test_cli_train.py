@@ -108,7 +108,7 @@ def test_every_objective_has_a_command(isosent_, here, command, more):
 def test_the_recipe_leaves_a_model_of_each_step_and_repeats_with_seeds(isosent_, here):
     finished = isosent_(
         *("train", "nli-stsb", "--data", "nli.jsonl", "--sts", "sts.tsv", "--score-range", "0,5"),
-        *(*FAST, "--sts-epochs", 2, "--dev", "dev.tsv", "--seeds", 2, "-o", "m"),
+        *(*FAST, "--epochs", "1,2", "--dev", "dev.tsv", "--seeds", 2, "-o", "m"),
     )
     assert finished.code == 0, finished.err
     assert sorted(str(path.relative_to(here)) for path in here.glob("m/*/*")) == [

@@ -13,6 +13,7 @@ from isosent import (
     Whitening,
     chain,
 )
+from isosent.transforms.erasure import Erasure
 
 ESTIMATORS = [
     Whitening(),
@@ -23,6 +24,7 @@ ESTIMATORS = [
     MeanProjection(),
     AllButTheTop(),
     CommonComponentRemoval(),
+    Erasure(),
     Standardize(),
     Truncate(),
     L2Normalize(),

@@ -9,11 +9,32 @@ import pytest
 import isosent
 from isosent.errors import InputError
 from isosent.jobs import inspect as inspecting
-from isosent.jobs.inspect import Groups, RowCounts, Survey, advise, find_groups, inspect_texts, inspect_vectors
+from isosent.jobs.inspect import (
+    Groups,
+    RowCounts,
+    Survey,
+    advise,
+    find_groups,
+    groups_warning,
+    inspect_texts,
+    inspect_vectors,
+)
+from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import neighbour_recall, unit_rows
 from isosent.numeric.spectrum import mean_cosine_of_sum
 from isosent.report.inspect_page import html_page, inspection_tables
-from isosent.transforms.auto import STRENGTHS, AutoChoice, Candidate, ScoredCandidate
+from isosent.transforms.auto import (
+    CLOSER,
+    MIXED,
+    STRENGTHS,
+    AutoChoice,
+    Candidate,
+    ScoredCandidate,
+    choose_from_texts,
+    separate_groups,
+    under,
+)
+from isosent.transforms.base import Auto
 
 LEAVE, HALF = Candidate(), Candidate("whitening", 0.5, 32)
 SCORED = (
@@ -151,6 +172,56 @@ def test_two_languages_in_one_set_of_vectors_are_found(share):
     assert found.groups == groups
     assert "two separate groups" in found.advice
     assert json.loads(json.dumps(found.to_json()))["groups"]["share"] == groups.share
+
+
+def in_languages(n_languages, *, distance, n_words=40, n_rows=200, dim=32, seed=0):
+    """Vectors and texts of several languages: words of one are of no other, and vectors lie a little apart."""
+    rng = np.random.default_rng(seed)
+    language = np.repeat(np.arange(n_languages), n_rows)
+    words = rng.integers(n_words, size=(len(language), 6)) ** 2 // n_words  # some are frequent
+    meanings = rng.normal(size=(n_words, dim))
+    vectors = meanings[words].mean(axis=1) + distance * rng.normal(size=(n_languages, dim))[language]
+    texts = [
+        " ".join(f"w{word}x{of}" for word in row) + f" {n}"
+        for n, (row, of) in enumerate(zip(words, language, strict=True))
+    ]
+    return vectors.astype(np.float32), texts, language
+
+
+def test_texts_show_several_languages_whose_vectors_lie_close_together():
+    vectors, texts, language = in_languages(3, distance=0.25)
+    assert find_groups(vectors) is None
+    groups = find_groups(vectors, texts)
+    assert (groups.n_groups, groups.share) == (3, pytest.approx(1 / 3, abs=0.01))
+    assert "3 separate groups" in groups_warning(groups)
+    assert "--erase COLUMN" in groups_warning(groups)
+    found = separate_groups(vectors, texts)
+    assert all(np.bincount(found[language == each]).max() > 190 for each in range(3))
+    order = np.random.default_rng(1).permutation(len(texts))
+    again = separate_groups(vectors[order], [texts[row] for row in order])
+    np.testing.assert_array_equal(again, found[order])
+
+
+def test_texts_of_one_language_are_one_group_whatever_their_topics():
+    vectors, texts, _ = in_languages(3, distance=0.25)
+    assert find_groups(vectors, [re.sub(r"x\d", "", text) for text in texts]) is None
+    assert find_groups(vectors[:90], texts[:90]) is None
+    assert find_groups(vectors, ["." * n for n in range(len(texts))]) is None
+
+
+def test_auto_chooses_nothing_that_moves_languages_further_apart():
+    vectors, texts, language = in_languages(3, distance=0.25)
+    vectors += 3.0  # what centering removes: then the languages are what is left
+    choice = choose_from_texts(vectors, texts, Auto())
+    given = choose_from_texts(vectors, texts, Auto(), groups=language)
+    assert given.chosen == choice.chosen
+    moments, units = Moments.from_rows(vectors), []
+    for rows in under(vectors, moments, [Candidate(), choice.chosen]):
+        cosines = unit_rows(rows) @ unit_rows(rows).T
+        same = language[:, None] == language
+        units.append((cosines[same].mean() - cosines[~same].mean()) / cosines[same].std())
+    assert choice.chosen == Candidate() or units[1] < max(CLOSER * units[0], MIXED)
+    assert "groups of texts closer together" in choice.reason
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -3,9 +3,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from isosent import Moments
+from isosent import LinearMap, Moments
 from isosent.errors import InputError
 from isosent.numeric import moments as moments_module
+from isosent.numeric.moments import JointFolds, JointMoments
 
 
 def slanted(n_rows, dim, *, condition, offset, seed=0):
@@ -218,3 +219,61 @@ def test_blocks_of_a_large_set_are_multiplied_like_the_set(monkeypatch):
 def test_a_block_of_fewer_rows_than_dimensions_is_taken_in_double_precision():
     rows = np.random.default_rng(0).normal(size=(10, 16)).astype(np.float32)
     np.testing.assert_array_equal(Moments.from_rows(rows, n_rows_total=10**9).scatter, Moments.from_rows(rows).scatter)
+
+
+def joint_rows(n_rows=200, dim=5, n_outputs=3, seed=0):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n_rows, dim)) @ rng.normal(size=(dim, dim)) + 3
+    return x, x @ rng.normal(size=(dim, n_outputs)) + rng.normal(size=(n_rows, n_outputs)) - 1
+
+
+def test_two_vectors_side_by_side_in_parts_are_those_of_all():
+    x, y = joint_rows()
+    whole = JointMoments.from_rows(x, y)
+    parts = sum(JointMoments.from_rows(x[part], y[part]) for part in np.array_split(np.arange(200)[::-1], 7))
+    for joint in (whole, parts):
+        np.testing.assert_allclose(joint.cross, (x - x.mean(0)).T @ (y - y.mean(0)) / len(x), atol=1e-10)
+        np.testing.assert_allclose(joint.x.covariance, np.cov(x.T, ddof=0))
+        np.testing.assert_allclose(joint.y.mean, y.mean(0))
+
+
+@pytest.mark.parametrize("towards", [None, np.eye(5, 3)])
+def test_ridge_and_its_error_follow_from_the_blocks(towards):
+    (x, y), (other_x, other_y) = joint_rows(), joint_rows(seed=1)
+    joint, centred = JointMoments.from_rows(x, y), x - x.mean(0)
+    amount = 0.3 * np.trace(centred.T @ centred) / 5
+    right = centred.T @ (y - y.mean(0)) + (0 if towards is None else amount * towards)
+    weight = np.linalg.solve(centred.T @ centred + amount * np.eye(5), right)
+    found = joint.ridge(0.3, towards=towards)
+    np.testing.assert_allclose(found.weight, weight, atol=1e-10)
+    error = np.square(other_y - found.apply(other_x)).sum(axis=1).mean()
+    assert JointMoments.from_rows(other_x, other_y).residual(found) == pytest.approx(error, rel=1e-9)
+
+
+def test_mapped_joint_moments_are_those_of_mapped_rows():
+    x, y = joint_rows()
+    half = LinearMap(np.random.default_rng(2).normal(size=(5, 2)), np.array([1.0, 2.0]))
+    mapped = JointMoments.from_rows(x, y).mapped(half)
+    np.testing.assert_allclose(mapped.cross, JointMoments.from_rows(half.apply(x), y).cross, atol=1e-9)
+    difference = LinearMap(np.vstack([np.eye(3, 3), -np.eye(3)]), np.zeros(3))
+    moments = JointMoments.from_rows(x[:, :3], y).moments.mapped(difference)
+    np.testing.assert_allclose(moments.covariance, np.cov((x[:, :3] - y).T, ddof=0), atol=1e-9)
+
+
+def test_all_folds_but_one_need_no_second_pass():
+    x, y = joint_rows()
+    fold = np.random.default_rng(3).integers(4, size=len(x))
+    folds = JointFolds.from_rows(x, y, fold, n_folds=4)
+    np.testing.assert_allclose(folds.without(1).cross, JointMoments.from_rows(x[fold != 1], y[fold != 1]).cross)
+    errors = []
+    for each in range(4):
+        found = JointMoments.from_rows(x[fold != each], y[fold != each]).ridge(0.1)
+        errors.append(np.square(y[fold == each] - found.apply(x[fold == each])).sum())
+    assert folds.r2(0.1) == pytest.approx(1 - sum(errors) / np.square(y - y.mean(0)).sum(), rel=1e-9)
+    assert (folds + folds).r2(0.1) == pytest.approx(folds.r2(0.1), rel=1e-9)
+    assert np.isnan(JointFolds.from_rows(x, np.ones((200, 1)), fold, n_folds=4).r2(0.1))
+
+
+def test_the_place_of_the_cut_is_within_the_row():
+    with pytest.raises(InputError, match=r"1 \.\.\. 4; got 5"):
+        JointMoments(Moments.empty(5), 5)

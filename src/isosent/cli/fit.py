@@ -20,6 +20,7 @@ from isosent.cli.options import (
 from isosent.cli.printing import (
     change_table,
     choice_table,
+    erasure_table,
     likelihood_change,
     say,
     show,
@@ -68,6 +69,7 @@ def demo() -> None:
 @transform_options()
 @click.option("--output", "-o", type=PATH, metavar="FOLDER", required=True, help="Model folder to write.")
 @click.option("--column", metavar="NAME", help="Column of a table with the texts or the vectors.")
+@click.option("--erase", metavar="COLUMN", help="Erase what this column tells, such as the language of each text.")
 @click.option("--queries", metavar="FILE", help="Queries like those to come, if they differ from the documents.")
 @vector_texts_option
 @click.option("--space", metavar="NAME", help="Vectors: what made them, such as text-embedding-3-small.")
@@ -95,6 +97,7 @@ def fit(
     settings: dict[str, Any],
     output: Path,
     column: str | None,
+    erase: str | None,
     queries: str | None,
     texts: str | None,
     space: str | None,
@@ -128,6 +131,7 @@ def fit(
         model,
         resolve_transform(transform, settings),
         column=column,
+        erase=erase,
         queries=queries,
         texts=texts,
         space=space,
@@ -146,9 +150,11 @@ def fit(
 
 def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:
     record = result.record
+    for erased in [fit for fit in result.model.fits[-2:] if fit.transform == "erasure"]:
+        show(erasure_table(erased))
     if result.sizes is not None and result.size is not None:
         _show_size(result, details=details)
-    elif record is not None and record.choice:
+    elif record is not None and record.choice and record.transform != "erasure":
         if details and record.choice["candidates"]:
             show(choice_table(record.choice))
         show(record.choice["reason"])
@@ -160,7 +166,7 @@ def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:
         recalls = ", ".join(f"{each.label} {each.recall:.3f}" for each in result.recalls)
         width = result.recalls[0].n_components
         show(f"recall@10 of the original neighbors with {width} dimensions, held-out rows: {recalls}")
-    if result.groups is not None:
+    if result.groups is not None and not any(fit.transform == "erasure" for fit in result.model.fits):
         say(f"warning: {groups_warning(result.groups)}")
     if record is None:
         show(f"{output}: nothing to fit; saved the encoder as it is")
@@ -223,7 +229,8 @@ def info(model: str, json_output: Path | None) -> None:
         counted = "zero rows left out" if unit == "vectors" else "texts without a vector"
         lines.append(("", f"{counted}: {record['n_zero_rows']}"))
         if record.get("choice"):
-            lines.append(("", f"auto: {record['choice']['reason']}"))
+            by = "held out" if record["transform"] == "erasure" else "auto"
+            lines.append(("", f"{by}: {record['choice']['reason']}"))
         if record.get("history"):
             lines.append(("", likelihood_change(record["history"])))
     width = max(len(name) for name, _ in lines)

@@ -83,6 +83,24 @@ def choice_table(choice: Mapping[str, Any]) -> "Table":
     return table
 
 
+def erasure_table(record: Any) -> "Table":
+    """What erasing an attribute has changed; `record` is the `FitRecord` of the erasure."""
+    effect, name = record.choice, record.parameters["attribute"]
+    told = f"{name} told by a linear model" + (", R2" if record.parameters["values"] == "numbers" else "")
+    rows = [(told, *effect["told"]), (f"nearest text has the same {name}", *effect["same"])]
+    n_missing = record.parameters["n_missing"]
+    left_out = f"; without a label, left out: {n_missing:,}" if n_missing else ""
+    caption = f"on {effect['n_texts']:,} texts that the erasure was not fitted on{left_out}"
+    table = make_table(f"{name} erased", "before", "after", "by chance", caption=caption)
+    for label, *shares in rows:
+        table.add_row(label, *(f"{share:.1%}" for share in shares))
+    if effect["overlap"] is not None:
+        table.add_row(
+            f"agreement with word overlap within a {name}", *(f"{each:.3f}" for each in effect["overlap"]), ""
+        )
+    return table
+
+
 def likelihood_change(history: Sequence[Mapping[str, Any]]) -> str:
     """How much likelier a flow makes held-out vectors; `history` is that of a `FitRecord`."""
     ends = (history[place]["held_out_bits"] for place in (0, -1))

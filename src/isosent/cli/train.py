@@ -72,8 +72,9 @@ _SHOWN_CHARACTERS = 40
 @click.option(
     "--sts", metavar="FILE", multiple=True, help=f"{NLI_STSB}: scored pairs for the second step; may be repeated."
 )
-@click.option("--sts-epochs", type=float, default=4.0, metavar="N", help=f"{NLI_STSB}: epochs of the second step.")
-@click.option("--epochs", "n_epochs", metavar="N", help="Passes over the data.  [default: 1]")
+@click.option(
+    "--epochs", "n_epochs", metavar="N", help=f"Passes over the data; {NLI_STSB}: of both steps.  [default: 1; 1,4]"
+)
 @click.option("--batch-size", metavar="N", help="Examples per batch on each device.  [default: 16]")
 @click.option("--learning-rate", metavar="R", help="[default: 2e-5; 5e-4 for scratch:; 1e-2 for token vectors]")
 @click.option("--seed", metavar="N", help="Random seed.  [default: 0]")
@@ -97,7 +98,6 @@ def train(
     score_range: str | None,
     classes: str | None,
     sts: tuple[str, ...],
-    sts_epochs: float,
     transform: str | None,
     fit_on: str | None,
     overlap: Path | None,
@@ -125,6 +125,10 @@ def train(
     if is_recipe != bool(sts):
         raise InputError(f"train: the objective {NLI_STSB} and --sts go together.")
     first = "classification" if is_recipe else objective
+    sts_epochs = 4.0
+    if is_recipe and flags["n_epochs"] is not None and "," in flags["n_epochs"]:
+        flags["n_epochs"], second = flags["n_epochs"].split(",", 1)
+        sts_epochs = parse_setting(f"n_epochs={second}")[1]
     texts = [*(f"{name}={value}" for name, value in flags.items() if value is not None), *further]
     settings = TrainingSettings(objective=first, **dict(map(parse_setting, texts)))
     limits = _score_range(score_range)

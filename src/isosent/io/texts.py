@@ -60,6 +60,22 @@ def read_texts(path: str | os.PathLike[str], *, column: str | None = None) -> li
     return texts
 
 
+def read_labels(
+    path: str | os.PathLike[str], column: str, *, first_row: int = 0, n_rows: int | None = None
+) -> list[Any]:
+    """Values of a column of a table as they are, from a row on; None or empty where missing."""
+    if not is_table(path):
+        raise InputError(
+            f"{path} has no column {column}. Labels are a column of a .csv, .tsv, .jsonl or .parquet file."
+        )
+    with open_content(path) as (name, file):
+        ending = ending_of(path)
+        table = table_in(name, ending, file, header=True, first_row=first_row, is_streamed=True)
+        skipped = 0 if ending == ".parquet" else first_row
+        end = None if n_rows is None else skipped + n_rows
+        return [value for _, (value,) in islice(table.rows(column), skipped, end)]
+
+
 def is_table(path: str | os.PathLike[str]) -> bool:
     """Whether a file is a table with columns rather than plain lines."""
     return ending_of(path) in _TABLES

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,19 @@ from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.io.remote import local_copies, remove
 from isosent.io.shards import SHARD_SIZE, input_paths
-from isosent.io.texts import TEXT_ENDINGS, is_table, read_texts
+from isosent.io.texts import TEXT_ENDINGS, is_table, read_labels, read_texts
 from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors
 from isosent.jobs.inspect import Groups, find_groups
-from isosent.jobs.shards import Engine, how_resumed, measure_folder, sample_texts
-from isosent.jobs.vectors import FileMoments, is_url, no_rows, open_vector_files, sum_of_files
+from isosent.jobs.shards import Engine, how_resumed, measure_folder, sample_rows, sample_texts
+from isosent.jobs.vectors import (
+    FileMoments,
+    is_url,
+    labelled_moments_of,
+    no_rows,
+    open_vector_files,
+    sum_of_files,
+)
 from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
@@ -42,6 +49,7 @@ from isosent.transforms.base import (
     FitProgress,
     LinearTransform,
     Transform,
+    attribute_of,
     is_flow,
     make_linear,
     transform_name,
@@ -54,6 +62,7 @@ _MOST_KEPT_DIMENSIONS = 4096  # of statistics in a model folder: of so many, the
 
 Say = Callable[[str], None]
 Named = Callable[[str], str]
+SampledTexts = tuple[list[str], NDArray[np.floating], NDArray[np.intp]]  # texts, their vectors and rows
 
 
 class Recall(NamedTuple):
@@ -106,6 +115,7 @@ def fit_files(
     transform: Transform | Auto | None,
     *,
     column: str | None = None,
+    erase: str | None = None,
     queries: str | None = None,
     texts: str | None = None,
     space: str | None = None,
@@ -119,13 +129,21 @@ def fit_files(
 ) -> FitResult:
     """Fit a transform on files of texts, or of vectors and moments; without a reference, vectors are of no encoder."""
     if goal is not None:
-        _check_goal(goal, transform, queries=queries, engine=engine)
+        _check_goal(goal, transform, erase=erase, queries=queries, engine=engine)
     if engine is not None:
         if (queries, texts, space, checkpoint) != (None, None, None, None):
             raise InputError("fit: --queries, --texts, --space and --checkpoint do not go with --workers.")
-        n_rows = SHARD_SIZE if shard_size is None else shard_size
         return fit_shards(
-            inputs, output, reference, transform, engine=engine, column=column, shard_size=n_rows, bars=bars, say=say
+            inputs,
+            output,
+            reference,
+            transform,
+            engine=engine,
+            column=column,
+            erase=erase,
+            shard_size=SHARD_SIZE if shard_size is None else shard_size,
+            bars=bars,
+            say=say,
         )
     if shard_size is not None:
         raise InputError("fit: --shard-size is for --workers.")
@@ -144,6 +162,7 @@ def fit_files(
                 transform,
                 named=named,
                 column=column,
+                erase=erase,
                 queries=queries,
                 texts=texts,
                 space=space,
@@ -163,6 +182,7 @@ def fit_files(
             transform,
             named=named,
             column=column,
+            erase=erase,
             queries=queries,
             goal=goal,
             codecs=codecs,
@@ -179,6 +199,7 @@ def fit_texts(
     *,
     named: Named = str,
     column: str | None = None,
+    erase: str | None = None,
     queries: str | None = None,
     goal: Goal | None = None,
     codecs: bool = False,
@@ -188,19 +209,27 @@ def fit_texts(
     """Fit a transform on the vectors of texts; an encoder that learns from texts is fitted first."""
     texts = [text for path in paths for text in read_texts(path, column=column)]
     query_texts = None if queries is None else read_texts(queries, column=column if is_table(queries) else None)
+    labels = None if erase is None else {erase: labels_of_files(paths, erase)}
     model = _load(reference, bars)
     if transform is None and query_texts is not None:
         raise InputError("fit: --queries needs a transform; got none.")
     if transform is not None:
         transform.check_settings(model.dim)
+    fits_more = transform is not None or labels is not None
     source, learns = named(", ".join(paths)), model.encoder.needs_corpus
     with bars("encoding", "texts") as bar:
         before = after = model.fitted(texts, None, source=source, progress=bar(len(texts)) if learns else None)
-        if transform is not None:
+        if fits_more:
             encoder = before.encoder if query_texts is None else before.encoder.for_documents()
             encoded = encoder.encode(texts, progress=bar(len(texts)))
             after = before.fitted(
-                texts, transform, queries=query_texts, encoded=encoded, source=source, report=_likelihood_to(say)
+                texts,
+                transform,
+                erase=labels,
+                queries=query_texts,
+                encoded=encoded,
+                source=source,
+                report=_likelihood_to(say),
             )
     result = FitResult(after, None, "texts")
     if goal is not None:
@@ -220,11 +249,11 @@ def fit_texts(
         n_unknown=n_unknown,
         follows_fit=bool(model.fits and record is not None and record.transform != NO_TRANSFORM),
     )
-    if transform is None:
+    if not fits_more:
         return result
     vectors = before.transform(encoded)
     spaces = describe_space(vectors), describe_space(after.transform(encoded))
-    return replace(result, spaces=spaces, groups=find_groups(vectors))
+    return replace(result, spaces=spaces, groups=find_groups(vectors, texts))
 
 
 def fit_vectors(
@@ -235,6 +264,7 @@ def fit_vectors(
     *,
     named: Named = str,
     column: str | None = None,
+    erase: str | None = None,
     queries: str | None = None,
     texts: str | None = None,
     space: str | None = None,
@@ -251,13 +281,14 @@ def fit_vectors(
         transform.check_settings(before.dim)
     elif queries is not None:
         raise InputError("fit: --queries needs a transform; got none.")
+    if erase is not None and (merged or is_flow(transform) or (queries, checkpoint) != (None, None)):
+        raise InputError("fit: --erase of vectors does not go with moments, a flow, --queries and --checkpoint.")
     if goal is not None and (transform is None or is_flow(transform) or not sources):
         raise InputError(f"fit: {goal.option} needs vectors and a linear transform; got moments, a flow or none.")
-    sampled: tuple[list[str], NDArray[np.floating]] | None = None
-    if texts is not None:
-        if not isinstance(transform, Auto) or merged:
-            raise InputError("fit: --texts are for --transform auto, which compares the vectors of texts with them.")
-        sampled = _sampled_texts(texts, sources)
+    if texts is not None and (merged or not isinstance(transform, Auto)):
+        raise InputError("fit: --texts are for --transform auto, which compares the vectors of texts with them.")
+    sampled = None if texts is None else _sampled_texts(texts, sources)
+    model, groups = before, None
     if transform is not None and is_flow(transform):
         if merged or (queries, checkpoint) != (None, None):
             raise InputError("fit: a flow needs vectors; moments, --queries and --checkpoint do not go with it.")
@@ -269,6 +300,8 @@ def fit_vectors(
         if query_files:
             no_rows([*sources, *query_files[0]], [*merged, *query_files[1]])  # refused before anything is read
         with bars("reading", "vectors") as bar:
+            if erase is not None:
+                model, groups = _erased_vectors(before, sources, erase, sampled, named=named)
             measured = sum_of_files(
                 sources,
                 merged,
@@ -279,7 +312,7 @@ def fit_vectors(
             query_moments = sum_of_files(*query_files, progress=bar).moments if query_files else None
         compares = isinstance(transform, Auto) and transform.n_components is not None and sampled is None
         rows = _sampled_rows(sources[0]) if sources and measured.moments.weight and compares else None
-        after = _fitted_on_files(before, measured, transform, query_moments, sampled, named, rows=rows)
+        after = _fitted_on_files(model, measured, transform, query_moments, sampled, named, groups=groups, rows=rows)
     result, sample = FitResult(after, None, "vectors"), _sampled_rows(sources[0]) if sources else None
     if goal is not None and sample is not None:
         result = _smaller(result, sample, measured.moments, goal, codecs=codecs, before=before)
@@ -296,7 +329,7 @@ def fit_vectors(
         recalls=()
         if transform is None or is_flow(transform) or after.fits[-1].transform == NO_TRANSFORM or goal is not None
         else _recalls(vectors, transform, after),
-        groups=find_groups(vectors),
+        groups=find_groups(vectors) if sampled is None else find_groups(before.transform(sampled[1]), sampled[0]),
     )
 
 
@@ -308,6 +341,7 @@ def fit_shards(
     *,
     engine: Engine,
     column: str | None = None,
+    erase: str | None = None,
     shard_size: int = SHARD_SIZE,
     bars: Bars = no_bar,
     say: Say = print,
@@ -324,33 +358,84 @@ def fit_shards(
             "its folder with -m."
         )
     folder = f"{os.fspath(output)}.shards"
+    attribute = None if erase is None else attribute_of({erase: labels_of_files(paths, erase)})
     with bars("encoding", "texts") as bar:
         measured, index = measure_folder(
             before,
             paths,
             folder,
             column=column,
+            erase=None if attribute is None else (attribute.name, attribute.values),
             shard_size=shard_size,
             engine=engine,
             reference=reference or DEFAULT_REFERENCE,
             resumed=lambda index: say(how_resumed(folder, "encode", index)),
             progress=bar,
         )
-    texts = sample_texts(index, _SAMPLED_TEXTS, column=column)
-    after = before.fitted_on_moments(
-        measured.moments, transform, texts=texts, n_zero_rows=measured.n_zero_rows, source=", ".join(inputs)
+    texts, source = sample_texts(index, _SAMPLED_TEXTS, column=column), ", ".join(inputs)
+    model, moments, groups = before, measured.moments, None
+    if attribute is not None:
+        sampled = attribute.rows(sample_rows(index, _SAMPLED_TEXTS))
+        labelled = attribute.from_moments(moments, int((attribute.groups < 0).sum()))
+        effect, n_zero_rows = sampled.effect(before.encode(texts), texts), measured.n_zero_rows
+        model = before.erased(labelled, effect, name=attribute.name, n_zero_rows=n_zero_rows, source=source)
+        moments, groups = labelled.joint.x, sampled.groups
+        texts, groups = [text for text, group in zip(texts, groups, strict=True) if group >= 0], groups[groups >= 0]
+    after = model.fitted_on_moments(
+        moments, transform, texts=texts, groups=groups, n_zero_rows=measured.n_zero_rows, source=source
     )
     after.save(output)
     remove(folder)
     encoded = before.encoder.encode(texts[:_DESCRIBED_ROWS])
-    spaces = describe_space(before.transform(encoded)), describe_space(after.transform(encoded))
-    return FitResult(after, after.fits[-1], "texts", spaces=spaces)
+    vectors = before.transform(encoded)
+    spaces = describe_space(vectors), describe_space(after.transform(encoded))
+    found = find_groups(vectors, texts[:_DESCRIBED_ROWS])
+    return FitResult(after, after.fits[-1], "texts", spaces=spaces, groups=found)
 
 
-def _check_goal(goal: Goal, transform: Transform | Auto | None, *, queries: str | None, engine: Engine | None) -> None:
+def labels_of_files(paths: Sequence[str], column: str) -> list[Any]:
+    """The labels of all rows of tables, whose files may be on another machine."""
+    with local_copies(list(paths)) as (copies, _):
+        return [label for copy in copies for label in read_labels(copy, column)]
+
+
+def _erased_vectors(
+    model: SentenceEncoder,
+    sources: Sequence[VectorSource],
+    column: str,
+    sampled: SampledTexts | None,
+    *,
+    named: Named,
+) -> tuple[SentenceEncoder, NDArray[np.intp] | None]:
+    """The model without an attribute, whose labels are a column beside the vectors, and the groups of all labels.
+
+    None for groups if the attribute was not visible, so that nothing was erased. What erasing changes is measured on
+    vectors with texts, or else on the first rows of each file.
+    """
+    paths = [str(source.path) for source in sources]
+    attribute = attribute_of({column: labels_of_files(paths, column)}, sum(source.n_rows for source in sources))
+    row, parts = 0, []
+    rows: list[NDArray[np.floating]] = []
+    places: list[int] = []
+    for source in sources:
+        parts.append(labelled_moments_of(source, attribute.rows(slice(row, row + source.n_rows))))
+        if sampled is None:
+            rows += source.part(0, min(source.n_rows, _DESCRIBED_ROWS)).blocks()
+            places += range(row, row + min(source.n_rows, _DESCRIBED_ROWS))
+        row += source.n_rows
+    texts, vectors, picked = (None, np.concatenate(rows), places) if sampled is None else sampled
+    effect = attribute.rows(picked).effect(model.transform(vectors), texts)
+    moments, n_zero_rows = sum((part for part, _ in parts[1:]), parts[0][0]), sum(n_zero for _, n_zero in parts)
+    erased = model.erased(moments, effect, name=column, n_zero_rows=n_zero_rows, source=named(", ".join(paths)))
+    return erased, None if erased is model else attribute.groups
+
+
+def _check_goal(
+    goal: Goal, transform: Transform | Auto | None, *, erase: str | None, queries: str | None, engine: Engine | None
+) -> None:
     """Refuse a size that does not go with the rest, before anything is read."""
-    if transform is None or queries is not None or engine is not None:
-        raise InputError(f"fit: {goal.option} does not go with --transform none, --queries and --workers.")
+    if transform is None or (erase, queries, engine) != (None, None, None):
+        raise InputError(f"fit: {goal.option} does not go with --transform none, --erase, --queries and --workers.")
     if isinstance(transform, Auto) and transform.n_components is not None:
         raise InputError(f"fit: {goal.option} and --dims both set the size. Leave one out.")
 
@@ -426,24 +511,35 @@ def _fitted_on_files(
     measured: FileMoments,
     transform: LinearTransform | Auto | None,
     query_moments: Moments | None,
-    sampled: tuple[list[str], NDArray[np.floating]] | None,
+    sampled: SampledTexts | None,
     named: Named,
     *,
+    groups: NDArray[np.intp] | None,
     rows: NDArray[np.floating] | None,
 ) -> SentenceEncoder:
-    """The model with a transform, or with none, and with the statistics of vectors of no encoder."""
+    """The model with a transform, or with none, and with the statistics of vectors of no encoder.
+
+    `groups`, (n_rows,), are those of the labels that were erased, if any; auto decides on the rows with a label.
+    """
     source, moments, n_zero_rows = named(", ".join(measured.sources)), measured.moments, measured.n_zero_rows
-    if transform is None:
+    if transform is None and groups is not None:  # erasing is the fit
+        after = before
+    elif transform is None:
         fit = FitRecord.made_now(NO_TRANSFORM, {}, round(moments.weight), n_zero_rows, source)
         after = SentenceEncoder.from_record(before.encoder, replace(before.record, fits=(*before.fits, fit)))
     else:
-        texts, encoded = sampled or (None, None)
+        texts, encoded, _ = sampled or (None, None, None)
+        if sampled is not None and groups is not None:
+            has_label = groups[sampled[2]] >= 0
+            texts = [text for text, is_labelled in zip(sampled[0], has_label, strict=True) if is_labelled]
+            encoded, groups = sampled[1][has_label], groups[sampled[2]][has_label]
         after = before.fitted_on_moments(
             moments,
             transform,
             query_moments=query_moments,
             texts=texts,
             encoded=encoded,
+            groups=groups,
             sample=rows,
             n_zero_rows=n_zero_rows,
             source=source,
@@ -453,15 +549,15 @@ def _fitted_on_files(
     return SentenceEncoder.from_record(before.encoder.with_statistics(moments), after.record)
 
 
-def _sampled_texts(path: str, sources: Sequence[VectorSource]) -> tuple[list[str], NDArray[np.floating]]:
-    """Texts of vectors in files and these vectors, at most 20,000 drawn at random, without zero rows."""
+def _sampled_texts(path: str, sources: Sequence[VectorSource]) -> SampledTexts:
+    """Texts of vectors in files, these vectors and their rows, at most 20,000 at random, without zero rows."""
     listed, n_rows = read_texts(path), sum(source.n_rows for source in sources)
     if len(listed) != n_rows:
         raise InputError(f"{path} holds {len(listed)} texts; there are {n_rows} vectors. Give one text per vector.")
     rows = np.sort(np.random.default_rng(0).permutation(n_rows)[:_SAMPLED_TEXTS])
     vectors = picked_rows((block for source in sources for block in source.blocks()), rows)
     has_vector = nonzero_rows(vectors)
-    return [listed[row] for row in rows[has_vector]], vectors[has_vector]
+    return [listed[row] for row in rows[has_vector]], vectors[has_vector], rows[has_vector]
 
 
 def _sampled_rows(source: VectorSource) -> NDArray[np.floating]:

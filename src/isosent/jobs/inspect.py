@@ -2,7 +2,7 @@
 
 `inspect_texts` encodes texts, `inspect_vectors` reads vectors of any size; both hand their rows to a `Survey`, which
 sees them once: it counts what is wrong (`RowCounts`), sums moments, and keeps a sample. From moments come the figures
-of the space before and after a transform (`Stage`); from the sample two separate groups (`find_groups`) and the
+of the space before and after a transform (`Stage`); from the sample separate groups (`find_groups`) and the
 neighbours that fewer dimensions keep (`held_out_recall`). Texts also let auto choose. `_conclude` puts all of it into
 an `Inspection`, whose recommendation is `advise`. `inspect_moments` does what moments alone allow.
 """
@@ -36,7 +36,13 @@ from isosent.numeric.spectrum import (
 )
 from isosent.postprocessing import NO_POSTPROCESSING
 from isosent.search.smaller import Sizes, sizes
-from isosent.transforms.auto import AutoChoice, choose_from_texts, choose_without_texts
+from isosent.transforms.auto import (
+    AutoChoice,
+    choose_from_texts,
+    choose_without_texts,
+    distinct_rows,
+    separate_groups,
+)
 from isosent.transforms.base import Auto, LinearTransform, make_linear
 from isosent.transforms.calibration import FEWEST_PAIRS
 
@@ -107,11 +113,12 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Two separate groups of rows, such as texts in two languages."""
+    """Separate groups of rows, such as texts in two languages."""
 
-    share: float  # of the smaller group
-    cosine_within: tuple[float, float]  # mean over random pairs within the smaller and within the larger group
-    cosine_between: float
+    share: float  # of the smallest group
+    cosine_within: tuple[float, float]  # mean over random pairs within the smallest and within the largest group
+    cosine_between: float  # of these two
+    n_groups: int = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +133,7 @@ class Inspection:
     choice: AutoChoice | None  # None if the vectors do not vary
     before: Stage
     after: Stage | None  # sampled vectors after the choice of auto, or after full whitening if auto chooses none
-    groups: Groups | None  # if the rows are two separate groups
+    groups: Groups | None  # if the rows are separate groups
     sizes: Sizes | None  # what smaller vectors keep; None for few vectors, and without FAISS
     advice: str  # the verdict of auto, and what to look out for
     marks: tuple[float, ...]  # cosines that percentiles are given for
@@ -197,7 +204,8 @@ def inspect_texts(
     choice = choose_from_texts(vectors, texts, Auto()) if survey.varies else None
     sampled = [texts[row] for row in survey.sampled_rows]
     reference = f"{model.encoder.reference}{''.join(f' -> {fit.transform}' for fit in model.fits)}"
-    return _conclude(survey, choice, source=source, model=reference, seed=seed, texts=sampled, codecs=codecs)
+    groups = find_groups(vectors, texts, seed=seed)
+    return _conclude(survey, choice, groups, source=source, model=reference, seed=seed, texts=sampled, codecs=codecs)
 
 
 def inspect_vectors(
@@ -259,7 +267,8 @@ def inspect_vectors(
         choice = choose_without_texts(survey.moments, Auto())
     else:
         choice = choose_from_texts(survey.sample, sampled, Auto())
-    return _conclude(survey, choice, source=source, model=None, seed=seed, texts=sampled, codecs=codecs)
+    groups = find_groups(survey.sample, sampled, seed=seed)
+    return _conclude(survey, choice, groups, source=source, model=None, seed=seed, texts=sampled, codecs=codecs)
 
 
 _VARIANCE_SHARES = (0.9, 0.95, 0.99)
@@ -448,6 +457,7 @@ def _fit(transform: LinearTransform, moments: Moments) -> Callable[[NDArray[np.f
 def _conclude(
     survey: Survey,
     choice: AutoChoice | None,
+    groups: Groups | None,
     *,
     source: str,
     model: str | None,
@@ -460,7 +470,6 @@ def _conclude(
     if choice is not None:
         label, transform = _compared(choice)
         surveys.append((label, Survey(_fit(transform, survey.moments)(survey.sample), seed=seed)))
-    groups = find_groups(survey.sample, seed=seed)
     edges = _bin_edges(np.concatenate([each.cosines for _, each in surveys]))
     before, *rest = (each.stage(label, edges) for label, each in surveys)
     return Inspection(
@@ -488,29 +497,23 @@ def _bin_edges(cosines: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.linspace(max(-1.0, low - margin), min(1.0, high + margin), _BINS + 1)
 
 
-def find_groups(rows: NDArray[np.floating], *, seed: int = 0) -> Groups | None:
-    """Two separate groups among sampled rows, (n_rows, dim), or None."""
-    from sklearn.cluster import KMeans
-
-    random = np.random.default_rng(seed)
-    units = np.unique(unit_rows(rows[random.permutation(len(rows))[:_GROUP_ROWS]].astype(np.float32)), axis=0)
-    if len(units) < _FEWEST_GROUPED:
+def find_groups(rows: NDArray[np.floating], texts: Sequence[str] | None = None, *, seed: int = 0) -> Groups | None:
+    """Separate groups among sampled rows, (n_rows, dim), or None; texts show what vectors alone may hide."""
+    picked = np.random.default_rng(seed).permutation(len(rows))[:_GROUP_ROWS]
+    units = unit_rows(rows[picked].astype(np.float32))
+    if texts is None:
+        units, some = np.unique(units, axis=0), None
+    else:
+        some = [texts[row] for row in picked]
+        distinct = distinct_rows(some)
+        units, some = units[distinct], [some[row] for row in distinct]
+    found = separate_groups(units, some, seed=seed)
+    if found is None:
         return None
-    units = random.permutation(units)
-    # Found in one half and measured on the other: a few rows of many dimensions fall apart along any line through them.
-    half = len(units) // 2
-    found = KMeans(2, n_init=2, random_state=seed).fit(units[:half])
-    label, line = found.predict(units), found.cluster_centers_[1] - found.cluster_centers_[0]
-    places = [units[half:][label[half:] == group] @ line for group in (0, 1)]
-    if min(map(len, places)) < _FEWEST_IN_GROUP:
-        return None
-    deviation = np.sqrt((places[0].var() + places[1].var()) / 2)
-    if places[1].mean() - places[0].mean() < _SEPARATE_GROUPS * deviation:
-        return None
-    smaller, larger = sorted((units[label == 0], units[label == 1]), key=len)
-    within = tuple(mean_cosine_of_sum(group.sum(axis=0, dtype=np.float64), len(group)) for group in (smaller, larger))
-    between = float(smaller.mean(axis=0) @ larger.mean(axis=0))
-    return Groups(len(smaller) / len(units), (within[0], within[1]), between)
+    parts = sorted((units[found == group] for group in np.unique(found[found >= 0])), key=len)
+    within = tuple(mean_cosine_of_sum(group.sum(axis=0, dtype=np.float64), len(group)) for group in parts)
+    between = float(parts[0].mean(axis=0) @ parts[-1].mean(axis=0))
+    return Groups(len(parts[0]) / sum(map(len, parts)), (within[0], within[-1]), between, len(parts))
 
 
 def _sizes(sample: NDArray[np.floating], texts: Sequence[str] | None, *, seed: int, codecs: bool) -> Sizes | None:
@@ -521,11 +524,13 @@ def _sizes(sample: NDArray[np.floating], texts: Sequence[str] | None, *, seed: i
 
 
 def groups_warning(groups: Groups) -> str:
-    """What two separate groups of rows mean for a fit."""
+    """What separate groups of rows mean, and what to do."""
+    two, each = groups.n_groups == 2, f"the smallest {groups.share:.0%}"
+    shares = f"{groups.share:.0%} and {1 - groups.share:.0%}" if two else each
     return (
-        f"the rows form two separate groups, {groups.share:.0%} and {1 - groups.share:.0%}, such as two languages. A "
-        "single transform does not suit both, and a cosine means something else in each: inspect and fit them "
-        "separately."
+        f"the rows form {'two' if two else groups.n_groups} separate groups, {shares}, such as languages. Texts find "
+        "only texts of their own group, and a cosine means something else in each. If a column names the group, erase "
+        "it: isosent fit --erase COLUMN. Otherwise inspect and fit the groups separately."
     )
 
 

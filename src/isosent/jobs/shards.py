@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, cast
 
 import msgspec
+import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from isosent import _extras
 from isosent._check import brief
@@ -42,13 +44,14 @@ from isosent.io.shards import (
     write_index,
 )
 from isosent.io.space import NOTE_ENDING, Space, same_space
-from isosent.io.texts import open_texts
+from isosent.io.texts import open_texts, read_labels
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
 from isosent.jobs.encode import BlockEncoder, TextRows, encoded_source, encoding, warn_once, write_encoded
 from isosent.jobs.vectors import (
     FileMoments,
     check_source,
+    labelled_moments_of,
     moments_of,
     read_moments,
     transform_file,
@@ -57,6 +60,7 @@ from isosent.jobs.vectors import (
 from isosent.loading import load, read_record
 from isosent.model import Role, SentenceEncoder
 from isosent.persistence import ModelRecord
+from isosent.transforms.base import attribute_of_part
 
 _SHARE_OF_TIME = 0.05  # to write the index
 _MOST_LISTED = 5
@@ -72,6 +76,8 @@ class Job(Struct, frozen=True, kw_only=True):
     fingerprint: str = ""  # of the model that began the job
     column: str | None = None
     holds_vectors: bool = False  # the inputs, rather than texts
+    erase: str | None = None  # column of labels; then the moments are of vectors and labels
+    values: tuple[str, ...] | None = None  # of the labels; None for numbers
     role: Role = "text"
     sharding: Sharding = Sharding()
 
@@ -184,10 +190,17 @@ class Worker:
                 source = encoded_source(source, part, encode, dim=encoder.dim, space=space)
             else:
                 source = source.part(*part)
-            measured = moments_of([source])
+            measured = moments_of([source]) if self._job.erase is None else self._labelled(source, part)
         write_moments(path, replace(measured, sources=()))
         n_texts = part[1] - stats.total.n_texts  # vectors have not been counted
         return stats.total + EncodingStats(n_texts, n_zero_rows=measured.n_zero_rows)
+
+    def _labelled(self, source: VectorSource, part: tuple[int, int]) -> FileMoments:
+        """Moments of the vectors of a part and of its labels, side by side."""
+        job, name = self._job, str(self._open[0] if self._open else "")
+        values = read_labels(self._staged.path_of(name), str(job.erase), first_row=part[0], n_rows=part[1])
+        labelled, n_zero_rows = labelled_moments_of(source, attribute_of_part(str(job.erase), values, job.values))
+        return FileMoments(labelled.joint.moments, n_zero_rows, source.space, ())
 
     @cached_property
     def _record(self) -> ModelRecord:
@@ -335,6 +348,7 @@ def measure_folder(
     folder: str | os.PathLike[str],
     *,
     column: str | None = None,
+    erase: tuple[str, tuple[str, ...] | None] | None = None,
     shard_size: int = SHARD_SIZE,
     engine: Engine | None = None,
     reference: str = "",
@@ -344,7 +358,7 @@ def measure_folder(
     """Moments of the vectors of texts, those of the bare encoder; a folder holds those of each shard.
 
     They are added in pairs of neighbours, then in pairs of these, and so on. So the sum has the same bits whoever made
-    the shards, and in which order.
+    the shards, and in which order. `erase`, a column of labels and its values (None for numbers), adds columns.
     """
     model.encoder.require_fitted("fit")
     job = Job(
@@ -352,6 +366,8 @@ def measure_folder(
         reference=reference,
         fingerprint=model.fingerprint,
         column=column,
+        erase=None if erase is None else erase[0],
+        values=None if erase is None else erase[1],
         sharding=Sharding(shard_size),
     )
     index = make_shards(
@@ -360,7 +376,7 @@ def measure_folder(
         folder,
         _with_model(engine, model),
         space=Space(model.encoder.fingerprint, model.encoder.reference),
-        dim=model.encoder.dim,
+        dim=model.encoder.dim + (0 if erase is None else len(erase[1] or [""])),
         computed_in=model.encoder.computed_in,
         resumed=resumed,
         progress=progress,
@@ -385,6 +401,13 @@ def sample_texts(index: ShardIndex, n_texts: int, *, column: str | None = None) 
                     if shard.input == number:
                         texts += [text for text, _ in rows.take(shard.first_row, min(n_each, shard.n_rows))]
     return texts
+
+
+def sample_rows(index: ShardIndex, n_texts: int) -> NDArray[np.intp]:
+    """Rows, of all inputs one after the other, of the texts that `sample_texts` takes."""
+    n_each, first = -(-n_texts // index.n_shards), np.cumsum([0, *(file.n_rows for file in index.inputs)])
+    starts = [(first[shard.input] + shard.first_row, shard.n_rows) for shard in index.plan]
+    return np.concatenate([np.arange(start, start + min(n_each, n_rows)) for start, n_rows in starts])
 
 
 def sum_of_pairs(parts: Iterable[FileMoments]) -> FileMoments:

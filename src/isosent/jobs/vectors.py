@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -50,6 +50,9 @@ from isosent.pages.progress import Start
 from isosent.persistence import CODES_NAME, ModelRecord, check_encoder_space, encoder_space, read_model
 from isosent.transforms.quantization import INT8, UBINARY
 from isosent.transforms.quantization import Dtype as CodeDtype
+
+if TYPE_CHECKING:
+    from isosent.transforms.erasure import Attribute, LabelledMoments
 
 MOMENTS_FORMAT, MOMENTS_VERSION = "isosent-moments", 1
 CHECKPOINT_FORMAT, CHECKPOINT_VERSION = "isosent-checkpoint", 1
@@ -171,6 +174,24 @@ def moments_of(
     if file:
         file.write(state._replace(source=len(sources), row=0))
     return state.measured
+
+
+def labelled_moments_of(
+    source: VectorSource, attribute: Attribute, *, progress: Progress | None = None
+) -> tuple[LabelledMoments, int]:
+    """Moments of the vectors of a source and the labels of its rows, block by block; and the number of zero rows."""
+    total = attribute.rows(slice(0)).moments(np.empty((0, source.dim)))
+    row = n_zero_rows = 0
+    for block in source.blocks():
+        try:
+            total += attribute.rows(slice(row, row + len(block))).moments(block)
+        except InputError:
+            source.check_finite(block, row)
+            raise
+        row, n_zero_rows = row + len(block), n_zero_rows + int((~nonzero_rows(block)).sum())
+        if progress:
+            progress(len(block))
+    return total, n_zero_rows
 
 
 def drift_of_files(old: str, new: str, *, column: str | None = None, progress: Start | None = None) -> Drift:

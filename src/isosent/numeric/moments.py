@@ -5,11 +5,14 @@ them: `_sums` decides whether products in float32 suffice, `_accumulate` adds up
 is shifted by its own mean and multiplied in one thread (`_block_sums`), and `_total` corrects for the shifts. Products
 in float32 are kept only if `_resolved_in_single_precision` finds that no small eigenvalue was lost; the first rows
 usually decide that. `SHRINKAGES` are estimators of how much a covariance is pulled towards a multiple of the identity.
+
+`JointMoments` are those of two vectors of one item side by side, and the place of the cut: maps from one to the other
+and their errors follow from its blocks. `JointFolds` keeps one per fold; "all but one" is a sum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -289,6 +292,133 @@ class Moments:
             product_rounding = self.dim * np.finfo(np.float64).eps * np.linalg.norm(self.scatter)
             rounding = (self.weight * self.rounding_variance + product_rounding) @ weight**2
         return Moments(self.weight, linear_map.apply(self.mean[None])[0], (scatter + scatter.T) / 2, rounding)
+
+
+class JointMoments:
+    r"""Moments of two vectors of one item side by side, x of `cut` dimensions and y: of the rows [x y]."""
+
+    def __init__(self, moments: Moments, cut: int) -> None:
+        if not 0 < cut < moments.dim:
+            raise InputError(f"JointMoments: cut must be in 1 ... {moments.dim - 1}; got {cut}.")
+        self.moments, self.cut = moments, cut
+
+    def __repr__(self) -> str:
+        return f"<JointMoments of weight {self.weight:g}, {self.cut} and {self.moments.dim - self.cut} dimensions>"
+
+    @classmethod
+    def from_rows(
+        cls, x: NDArray[Any], y: NDArray[Any], weights: ArrayLike | None = None, *, n_rows_total: int | None = None
+    ) -> JointMoments:
+        """Moments of rows x, (n_rows, dim), and y, (n_rows, n_outputs)."""
+        _check.same_count("JointMoments.from_rows", "y", len(y), len(x))
+        eps = float(np.finfo(x.dtype).eps) if x.dtype.kind == "f" else None
+        rows = np.hstack([x, y])
+        return cls(Moments.from_rows(rows, weights, eps=eps, n_rows_total=n_rows_total), x.shape[1])
+
+    @property
+    def weight(self) -> float:
+        """Sum of the row weights."""
+        return self.moments.weight
+
+    @property
+    def x(self) -> Moments:
+        """Moments of x alone."""
+        return self.columns(range(self.cut))
+
+    @property
+    def y(self) -> Moments:
+        """Moments of y alone."""
+        return self.columns(range(self.cut, self.moments.dim))
+
+    @property
+    def cross(self) -> Double:
+        """Covariance of x with y, shape (dim, n_outputs)."""
+        return self.moments.covariance[: self.cut, self.cut :]
+
+    def columns(self, places: Sequence[int]) -> Moments:
+        """Moments of some columns of [x y], in this order; -1 is a column of zeros."""
+        index = np.asarray(places, dtype=np.intp)
+        is_column = index >= 0
+        scatter = self.moments.scatter[np.ix_(index, index)] * np.outer(is_column, is_column)
+        rounding = None if self.moments.rounding is None else self.moments.rounding[index] * is_column
+        return Moments(self.weight, self.moments.mean[index] * is_column, scatter, rounding)
+
+    def __add__(self, other: JointMoments) -> JointMoments:
+        """Return the moments of the items of both."""
+        if not isinstance(other, JointMoments):
+            return NotImplemented
+        _check.same_dim("JointMoments.__add__", "x of other", other.cut, self.cut)
+        return JointMoments(self.moments + other.moments, self.cut)
+
+    def __radd__(self, other: object) -> JointMoments:
+        """Let the built-in `sum` start from 0."""
+        return self if other == 0 else NotImplemented
+
+    def mapped(self, x_map: LinearMap | None = None, y_map: LinearMap | None = None) -> JointMoments:
+        """Moments of the mapped vectors, without mapping them; None leaves a side alone."""
+        n_outputs = self.moments.dim - self.cut
+        maps = [
+            LinearMap(np.eye(dim), np.zeros(dim)) if side is None else side
+            for side, dim in ((x_map, self.cut), (y_map, n_outputs))
+        ]
+        cut = maps[0].n_components
+        weight = np.zeros((self.moments.dim, cut + maps[1].n_components))
+        weight[: self.cut, :cut], weight[self.cut :, cut:] = maps[0].weight, maps[1].weight
+        return JointMoments(self.moments.mapped(LinearMap(weight, np.concatenate([m.bias for m in maps]))), cut)
+
+    def ridge(self, penalty: float, *, towards: Double | None = None) -> LinearMap:
+        r"""The map :math:`(S_{xx} + l I)^{-1} (S_{xy} + l T)` from x to y, with l relative to the mean variance of x.
+
+        T is `towards`, (dim, n_outputs), zeros by default: the map that a large penalty leads to.
+        """
+        x, y = self.x, self.y
+        amount = penalty * float(np.trace(x.covariance)) / self.cut
+        right = self.cross if towards is None else self.cross + amount * towards
+        weight: Double = np.linalg.solve(x.covariance + amount * np.eye(self.cut), right).astype(np.float64)
+        return LinearMap(weight, y.mean - x.mean @ weight)
+
+    def residual(self, linear_map: LinearMap) -> float:
+        """Mean squared length of y less the mapped x."""
+        x, y, weight = self.x, self.y, linear_map.weight
+        gap = y.mean - x.mean @ weight - linear_map.bias
+        spread = np.trace(y.covariance) - 2 * np.vdot(weight, self.cross) + np.vdot(weight, x.covariance @ weight)
+        return float(max(spread, 0.0) + gap @ gap)
+
+
+class JointFolds:
+    """Joint moments of each of several folds, which add up fold by fold."""
+
+    def __init__(self, folds: Sequence[JointMoments]) -> None:
+        self.folds = tuple(folds)
+
+    @classmethod
+    def from_rows(cls, x: NDArray[Any], y: NDArray[Any], fold: NDArray[np.intp], *, n_folds: int) -> JointFolds:
+        """Moments of the rows of each fold; `fold`, (n_rows,), is the number of each row's."""
+        return cls([JointMoments.from_rows(x[fold == each], y[fold == each]) for each in range(n_folds)])
+
+    @property
+    def total(self) -> JointMoments:
+        """Of all folds."""
+        return sum(self.folds[1:], self.folds[0])
+
+    def without(self, fold: int) -> JointMoments:
+        """Of all folds but one."""
+        first, *rest = (each for number, each in enumerate(self.folds) if number != fold)
+        return sum(rest, first)
+
+    def __add__(self, other: JointFolds) -> JointFolds:
+        """Return the moments of the items of both, fold by fold."""
+        return JointFolds([a + b for a, b in zip(self.folds, other.folds, strict=True)])
+
+    def r2(self, penalty: float, *, towards: Double | None = None) -> float:
+        """Share of the variance of y that ridge explains on folds it was not fitted on; NaN if y is constant."""
+        error = sum(
+            fold.weight * fold.residual(self.without(number).ridge(penalty, towards=towards))
+            for number, fold in enumerate(self.folds)
+            if fold.weight
+        )
+        total = float(np.trace(self.total.y.scatter))
+        return 1 - error / total if total > 0 else float("nan")
 
 
 def _oas(moments: Moments) -> float:

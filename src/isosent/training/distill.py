@@ -83,7 +83,7 @@ Blocks = Callable[[], Iterator[NDArray[Any]]]  # opens vectors, which are read s
 class Distillation(Struct, frozen=True):
     """A static model that was distilled, and what is lost.
 
-    Parameters
+    Attributes
     ----------
     path : Path
         The folder of the static model.

@@ -2,7 +2,8 @@
 
 `choose_from_texts` draws pairs of texts that share words and pairs that share none (`sample_pairs`), fits each
 `Candidate` on other rows, and compares how well cosines and word overlap agree. `choose` takes the candidate whose gain
-is beyond chance, and `AutoChoice` keeps what was compared. Without texts, `choose_without_texts` keeps the dimensions
+is beyond chance, and `AutoChoice` keeps what was compared. In a pool of languages (`separate_groups`), pairs are those
+within a group, and what keeps the groups apart is left out. Without texts, `choose_without_texts` keeps the dimensions
 as they are, or the principal components, centered or not by the neighbors that a sample of rows keeps
 (`held_out_recall`). `verdict` says in words what was chosen, and why.
 """
@@ -33,10 +34,14 @@ from isosent.transforms.base import NO_TRANSFORM, Auto, LinearTransform, make_li
 # 3. If the best gain is at least LEAST_GAIN, and more than chance: the strongest whitening with SHARE_OF_GAIN of it.
 # 4. Else, if the vectors fill their space evenly (EVEN) and the mildest whitening gains more than chance: that one.
 # 5. Else no transform.
+# Word overlap sees one language at a time. If the texts form separate groups, such as languages, only pairs within a
+# group are compared, and a whitening must bring the groups closer together: by CLOSER, or to below MIXED.
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
 LEAST_GAIN = 0.02
 SHARE_OF_GAIN = 0.85
 EVEN = 0.6
+CLOSER = 0.9
+MIXED = 0.3
 
 FEWEST_TEXTS = 100
 _MOST_TEXTS = 20_000
@@ -46,6 +51,16 @@ _RANDOM = 3
 _DUPLICATE = 0.8  # tf-idf cosine. Near duplicates differ in one word, which tf-idf cannot weigh.
 _BLOCK = 256
 _ALL_EQUAL = "all vectors are equal."
+_GROUP_ROWS = 4000
+_FEWEST_GROUPED, _FEWEST_IN_GROUP = 100, 10
+_SMALLEST_GROUP = 0.03  # share of the texts
+_CLUSTERS = 6
+# Cosine of the shares of texts that hold each word, between clusters: 0.00 to 0.18 for two languages, from 0.19 on for
+# the topics of one. Above the first limit, groups must also be _APART (docs/inspect.md).
+_FOREIGN, _LITTLE_SHARED, _APART = 0.15, 0.25, 6.0
+# Distances of groups in standard deviations along the line between their means, without texts: none of 54 single sets
+# is above 8 for two; for more groups, the least distance counts.
+_SEPARATE = {2: 8.0, 3: 6.0, 4: 6.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +136,14 @@ class Pairs(NamedTuple):
     others: NDArray[np.intp]  # rows of the other half, to fit on
 
 
-def choose_from_texts(vectors: NDArray[np.floating], texts: Sequence[str], wanted: Auto) -> AutoChoice:
-    """Choose for vectors of texts, (n_texts, dim); repeated texts count once."""
+def choose_from_texts(
+    vectors: NDArray[np.floating], texts: Sequence[str], wanted: Auto, *, groups: NDArray[Any] | None = None
+) -> AutoChoice:
+    """Choose for vectors of texts, (n_texts, dim); repeated texts count once. Groups are found if not given."""
     rows = distinct_rows(texts)
-    return choose(vectors[rows], sample_pairs([texts[row] for row in rows]), wanted)
+    vectors, texts = vectors[rows], [texts[row] for row in rows]
+    groups = separate_groups(vectors, texts) if groups is None else np.unique(groups[rows], return_inverse=True)[1]
+    return choose(vectors, sample_pairs(texts), wanted, groups=groups)
 
 
 def distinct_rows(texts: Sequence[str]) -> list[int]:
@@ -135,9 +154,13 @@ def distinct_rows(texts: Sequence[str]) -> list[int]:
     return list(row_of.values())
 
 
-def choose(vectors: NDArray[np.floating], pairs: Sequence[Pairs], wanted: Auto) -> AutoChoice:
+def choose(
+    vectors: NDArray[np.floating], pairs: Sequence[Pairs], wanted: Auto, *, groups: NDArray[np.intp] | None = None
+) -> AutoChoice:
     """Choose for vectors of distinct texts, (n_texts, dim); `pairs` are those of `sample_pairs`."""
     has_vector = nonzero_rows(vectors)
+    if groups is not None:
+        pairs = [_within_groups(half, groups) for half in pairs]
     moments = Moments.from_rows(vectors[has_vector])
     eigen = spectrum(moments.covariance, noise=moments.rounding_variance)
     first = without_whitening(wanted, eigen)
@@ -155,17 +178,138 @@ def choose(vectors: NDArray[np.floating], pairs: Sequence[Pairs], wanted: Auto) 
     if any(math.isnan(each.low) for each in scored):  # in a half or a resample, all cosines or overlaps are equal
         return AutoChoice(first, (), verdict(first, "the effect could not be measured."))
     certain = [each for each in scored[1:] if each.low > 0]
+    apart = ""
+    if groups is not None:
+        mixing = _mixing(vectors, has_vector, groups, pairs, [each.candidate for each in scored])
+        dropped = [f"{each.candidate.strength:g}" for each in certain if each.candidate not in mixing]
+        certain = [each for each in certain if each.candidate in mixing]
+        if dropped:
+            n_groups = len(np.unique(groups[groups >= 0]))
+            apart = f" Strength {', '.join(dropped)} does not bring the {n_groups} groups of texts closer together."
+        if dropped and not certain:
+            return AutoChoice(first, scored, verdict(first, f"whitening was rejected.{apart}"))
     best = max(certain or scored[1:], key=lambda each: each.gain)
     if certain and best.gain >= LEAST_GAIN:
         chosen = [each for each in certain if each.gain >= SHARE_OF_GAIN * best.gain][-1]
-        return AutoChoice(chosen.candidate, scored, verdict(chosen.candidate, f"{_change(chosen, wanted)}."))
+        return AutoChoice(chosen.candidate, scored, verdict(chosen.candidate, f"{_change(chosen, wanted)}.{apart}"))
     mildest, evenness = scored[1], effective_rank(eigen.values[: eigen.rank]) / len(eigen.values)
-    if evenness > EVEN and mildest.low > 0:
+    if evenness > EVEN and mildest in certain:
         why = f"{_change(mildest, wanted)}; for vectors that are spread this evenly, a small gain is enough."
         return AutoChoice(mildest.candidate, scored, verdict(mildest.candidate, why))
     missed = f"; at least {LEAST_GAIN} is required" if certain else "; this may be chance" if best.gain >= 0 else ""
     why = f"whitening was rejected. At best, {_change(best, wanted)}{missed}."
     return AutoChoice(first, scored, verdict(first, why))
+
+
+def separate_groups(
+    vectors: NDArray[np.floating], texts: Sequence[str] | None = None, *, seed: int = 0
+) -> NDArray[np.intp] | None:
+    """Group of each of at least two separate groups of rows, (n_rows,), -1 for none; None if there is one only.
+
+    With texts, which must be distinct: clusters of vectors whose texts share hardly a word, as languages do.
+    """
+    from sklearn.cluster import KMeans
+
+    has_vector = nonzero_rows(vectors)
+    # sorted, so that the order of the texts does not matter
+    rows = np.arange(len(vectors)) if texts is None else np.array(sorted(range(len(texts)), key=texts.__getitem__))
+    rows = np.random.default_rng(seed).permutation(rows)
+    rows = rows[has_vector[rows]][:_GROUP_ROWS]
+    if len(rows) < _FEWEST_GROUPED:
+        return None
+    units = unit_rows(vectors[rows].astype(np.float32))
+    # Found in one half and measured on the other: a few rows of many dimensions fall apart along any line through them.
+    half = len(units) // 2
+    if len(np.unique(units[:half], axis=0)) < _CLUSTERS:
+        return None
+    for n_clusters in _SEPARATE if texts is None else (_CLUSTERS,):
+        clusters = KMeans(n_clusters, n_init=2, random_state=seed).fit(units[:half])
+        found = clusters.predict(units).astype(np.intp)
+        if texts is None:
+            is_separate = _distance(units, found, half) >= _SEPARATE[n_clusters]
+            group_of = np.arange(n_clusters)
+        else:
+            group_of = _foreign_clusters(units, found, [texts[row] for row in rows])
+            is_separate = len(np.unique(group_of[group_of >= 0])) > 1
+        if is_separate:
+            groups = np.full(len(vectors), -1, np.intp)
+            groups[has_vector] = group_of[clusters.predict(unit_rows(vectors[has_vector].astype(np.float32)))]
+            return groups
+    return None
+
+
+def _foreign_clusters(units: NDArray[np.float32], found: NDArray[np.intp], texts: list[str]) -> NDArray[np.intp]:
+    """Group of each cluster of texts, (n_clusters,): those that share words are one group, a small group is -1."""
+    from scipy.sparse.csgraph import connected_components
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    nothing = np.zeros(_CLUSTERS, np.intp)
+    try:
+        words = CountVectorizer(analyzer=words_of, binary=True, dtype=np.float32).fit_transform(texts)
+    except ValueError:  # no text has a word
+        return nothing
+    shares = np.stack([np.asarray(words[found == each].sum(axis=0)).ravel() for each in range(_CLUSTERS)])
+    units_of_words = unit_rows(shares)
+    shared = units_of_words @ units_of_words.T
+    for limit, least in ((_LITTLE_SHARED, _APART), (_FOREIGN, 0.0)):
+        group_of = connected_components(shared > limit)[1].astype(np.intp)
+        sizes = np.bincount(group_of[found], minlength=_CLUSTERS)
+        group_of[sizes[group_of] < max(_FEWEST_IN_GROUP, _SMALLEST_GROUP * len(texts))] = -1
+        if len(np.unique(group_of[group_of >= 0])) > 1 and _distance(units, group_of[found], len(units) // 2) >= least:
+            return group_of
+    return nothing
+
+
+def _distance(units: NDArray[np.float32], found: NDArray[np.intp], half: int) -> float:
+    """Least distance of two groups, in standard deviations along the line between their means in the first half."""
+    groups, least = np.unique(found[found >= 0]), math.inf
+    for number, first in enumerate(groups):
+        for second in groups[number + 1 :]:
+            fitted, held_out = (
+                [part[label == each] for each in (first, second)]
+                for part, label in ((units[:half], found[:half]), (units[half:], found[half:]))
+            )
+            if min(map(len, [*fitted, *held_out])) < min(_FEWEST_IN_GROUP, half):
+                return 0.0
+            line = fitted[1].mean(axis=0) - fitted[0].mean(axis=0)
+            places = [part @ line for part in held_out]
+            deviation = math.sqrt((places[0].var() + places[1].var()) / 2)
+            gap = float(places[1].mean() - places[0].mean())
+            least = min(least, gap / deviation if deviation else 0.0)
+    return least
+
+
+def _within_groups(pairs: Pairs, groups: NDArray[np.intp]) -> Pairs:
+    """The pairs whose texts are of one group."""
+    is_within = groups[pairs.first] == groups[pairs.second]
+    return Pairs(pairs.first[is_within], pairs.second[is_within], pairs.overlap[is_within], pairs.others)
+
+
+def _mixing(
+    vectors: NDArray[np.floating],
+    has_vector: NDArray[np.bool_],
+    groups: NDArray[np.intp],
+    pairs: Sequence[Pairs],
+    candidates: Sequence[Candidate],
+) -> list[Candidate]:
+    """The candidates that bring groups of texts closer together, or hardly leave them apart."""
+    # The distance is the mean cosine within a group less that between groups, over the deviation within a group.
+    distances = np.zeros(len(candidates))
+    for half, other in zip(pairs, pairs[::-1], strict=True):
+        fitted, rows = (part[has_vector[part]] for part in (half.others, other.others))
+        rows = rows[groups[rows] >= 0][: 2 * _QUERIES]
+        is_same = groups[rows][:, None] == groups[rows]
+        is_other = ~is_same
+        np.fill_diagonal(is_same, False)
+        if not (is_same.any() and is_other.any()):
+            return list(candidates)
+        for place, mapped in enumerate(under(vectors[rows], Moments.from_rows(vectors[fitted]), candidates)):
+            units = unit_rows(mapped.astype(np.float32))
+            cosines = units @ units.T
+            within = cosines[is_same]
+            distances[place] += (within.mean() - cosines[is_other].mean()) / (max(within.std(), 1e-9) * len(pairs))
+    limit = max(CLOSER * distances[0], MIXED)
+    return [each for each, distance in zip(candidates, distances, strict=True) if distance < limit]
 
 
 def choose_without_texts(moments: Moments, wanted: Auto, sample: NDArray[np.floating] | None = None) -> AutoChoice:

@@ -80,7 +80,7 @@ class _Fit:
 
     # So a stream of `partial_fit` calls decomposes one covariance, and a later `set_params` does not change the fit.
 
-    def __init__(self, moments: Moments, settings: MomentTransform) -> None:
+    def __init__(self, moments: Any, settings: MomentTransform) -> None:  # `Moments`, or those with labels
         self.moments, self.settings = moments, settings
 
     @cached_property
@@ -157,7 +157,7 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
             If a row holds NaN or infinity (the message names the row), the rows do not suffice (for example, all are
             equal), or a setting is out of range.
         """
-        fit = _Fit(self._moments_of(X, sample_weight), clone(self))
+        fit = _Fit(self._moments_of(X, y, sample_weight), clone(self))
         _ = fit.solution  # errors and warnings belong to this call
         self._check_features(X, reset=True)
         self._fit = fit
@@ -188,10 +188,10 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
         is_first = not hasattr(self, "_fit")
         if not is_first:
             self._check_features(X, reset=False)
-        moments = self._moments_of(X, sample_weight)
+        moments = self._moments_of(X, y, sample_weight)
         if is_first:
             self._check_features(X, reset=True)
-        self._refit(moments if is_first else self.moments_ + moments)
+        self._refit(moments if is_first else self._fit.moments + moments)
         return self
 
     def fit_moments(self, moments: Moments) -> Self:
@@ -246,7 +246,7 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
         check_is_fitted(self)
         check_is_fitted(other)
         self.check_settings(self.moments_.dim)
-        self._refit(self.moments_ + other.moments_)
+        self._refit(self._fit.moments + other._fit.moments)
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
@@ -278,7 +278,8 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
     @property
     def moments_(self) -> Moments:
         """Weight, mean and scatter of all rows seen."""
-        return self._fit.moments
+        moments: Moments = self._fit.moments
+        return moments
 
     @property
     def linear_map_(self) -> LinearMap:
@@ -298,8 +299,8 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
         """Whether the transform is fitted, for scikit-learn."""
         return hasattr(self, "_fit")
 
-    def _moments_of(self, X: ArrayLike, sample_weight: ArrayLike | None) -> Moments:
-        """Check rows and settings, and take the moments."""
+    def _moments_of(self, X: ArrayLike, y: Any, sample_weight: ArrayLike | None) -> Any:
+        """Check rows and settings, and take the moments; labels are ignored."""
         rows = self._rows(X, min_rows=1)
         self.check_settings(rows.shape[1])
         moments = Moments.from_rows(rows, sample_weight)
@@ -307,7 +308,7 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
             raise InputError(f"{self._name}: sample_weight must not be zero for every row; got zeros only.")
         return moments
 
-    def _refit(self, moments: Moments) -> None:
+    def _refit(self, moments: Any) -> None:
         self._fit = _Fit(moments, clone(self))
 
     def _check_size(self, moments: Moments) -> None:

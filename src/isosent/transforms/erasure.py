@@ -1,0 +1,434 @@
+"""Erase a known attribute, such as the language, from vectors: labels, the transform, and what it changes.
+
+`labels_of` decides whether labels are values or numbers, and refuses what cannot be erased. `LabelledMoments` are the
+moments of vectors and labels side by side; they add up in any order, also when a part has values that another lacks.
+`Erasure` turns them into a map. `measure` fits it on one half of a sample and says what is left on the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import Tags
+
+from isosent import _check
+from isosent.errors import InputError
+from isosent.numeric.linear_map import LinearMap
+from isosent.numeric.logistic import logistic_path
+from isosent.numeric.moments import JointFolds, JointMoments, Moments
+from isosent.numeric.similarity import nearest_rows, nonzero_rows, spearman, unit_rows
+from isosent.numeric.spectrum import spectrum
+from isosent.numeric.threads import one_thread_products
+from isosent.transforms.auto import distinct_rows, sample_pairs
+from isosent.transforms.estimator import MomentTransform, Solution
+
+SHRINKAGE = 0.1
+MOST_VALUES = 100
+FEWEST_TEXTS = 30  # of a value
+_MOST_SHOWN = 5
+_TOLERANCE = 1e-6  # of the largest singular value: directions below are rounding
+_SAMPLE = 4000
+_PENALTIES = (0.01, 0.1, 1.0)
+_C = 0.01  # of the classifier, for dimensions of variance 1 on average
+_CERTAIN = 3.0  # standard errors above guessing
+_LEAST_R2 = 0.02
+_FEWEST_IN_VALUE = 50
+
+Double = NDArray[np.float64]
+Labels = Sequence[Any] | NDArray[Any]
+
+
+def labels_of(labels: Labels | Iterable[Any], n_texts: int | None = None, *, name: str = "labels") -> NDArray[Any]:
+    """Labels as text, None where missing, or as float64, NaN where missing; refuses what cannot be erased.
+
+    Labels are numbers if all of them can be read as such and there are more of them than a few values.
+    """
+    where = f"erase: {name}"
+    values = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
+    if n_texts is not None and len(values) != n_texts:
+        raise InputError(f"{where}: {len(values):,} labels for {n_texts:,} texts. Give one label per text.")
+    texts = [None if is_missing(value) else str(value).strip() for value in values]
+    counts = Counter(value for value in texts if value is not None)
+    if len(counts) < 2:
+        what = f"every label is {next(iter(counts))!r:.80}" if counts else "every label is missing"
+        raise InputError(f"{where}: {what}. Two values are needed to erase what tells them apart.")
+    if len(counts) > FEWEST_TEXTS and (numbers := _numbers(where, texts)) is not None:
+        if int((~np.isnan(numbers)).sum()) < FEWEST_TEXTS:
+            raise InputError(f"{where}: only {len(counts)} texts have a number. At least {FEWEST_TEXTS} are needed.")
+        return numbers
+    _check_few(where, len(counts))
+    if few := sorted(value for value, count in counts.items() if count < FEWEST_TEXTS):
+        shown = ", ".join(f"{value[:40]} ({counts[value]})" for value in few[:_MOST_SHOWN])
+        more = f" and {len(few) - _MOST_SHOWN} more" if len(few) > _MOST_SHOWN else ""
+        raise InputError(
+            f"{where}: too few texts of {shown}{more}; at least {FEWEST_TEXTS} of each value are needed. Join them "
+            "with another value, or leave their labels empty."
+        )
+    return np.array(texts, dtype=object)
+
+
+def _numbers(where: str, texts: Sequence[str | None]) -> Double | None:
+    try:
+        numbers = np.array([math.nan if text is None else float(text) for text in texts])
+    except ValueError:
+        return None
+    if np.isinf(numbers).any():
+        raise InputError(f"{where}: row {int(np.isinf(numbers).argmax())} is infinite. Leave it empty, or correct it.")
+    return numbers
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a label is missing: None, NaN or blank."""
+    return bool(value is None or value != value or (isinstance(value, str) and not value.strip()))
+
+
+def has_label(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which of the labels of `labels_of` are not missing, (n_texts,)."""
+    return ~np.isnan(labels) if labels.dtype.kind == "f" else np.array([label is not None for label in labels], bool)
+
+
+class Attribute(NamedTuple):
+    """What is to be erased: its name, a label of each text, and the values of all of them; None for numbers."""
+
+    name: str
+    labels: NDArray[Any]
+    values: tuple[str, ...] | None
+
+    @classmethod
+    def of(cls, erase: Labels | Mapping[str, Labels], n_texts: int | None = None) -> Attribute:
+        """Labels, or their name with them, as users give them; refuses what cannot be erased."""
+        if isinstance(erase, Mapping):
+            if len(erase) != 1:
+                raise InputError(f"erase: name one attribute; got {len(erase)}.")
+            [(name, labels)] = erase.items()
+        else:
+            name, labels = str(getattr(erase, "name", None) or "labels"), erase
+        checked = labels_of(labels, n_texts, name=name)
+        values = None if checked.dtype.kind == "f" else tuple(sorted(set(checked[has_label(checked)].tolist())))
+        return cls(name, checked, values)
+
+    @classmethod
+    def of_part(cls, name: str, labels: Iterable[Any], values: tuple[str, ...] | None) -> Attribute:
+        """Labels of a part, when `of` has accepted those of all."""
+        texts = [None if is_missing(value) else str(value).strip() for value in labels]
+        numbers = _numbers(name, texts) if values is None else None
+        return cls(name, np.array(texts, dtype=object) if numbers is None else numbers, values)
+
+    def rows(self, rows: Any) -> Attribute:
+        """The same attribute of some of the texts."""
+        return self._replace(labels=self.labels[rows])
+
+    @property
+    def groups(self) -> NDArray[np.intp]:
+        """Number of the value of each text, or the third that its number is in; -1 for a missing label."""
+        return groups_of(self.labels)
+
+    def erasure(self) -> Erasure:
+        """Make the unfitted transform for these labels."""
+        return Erasure(numeric=self.values is None)
+
+    def moments(self, rows: NDArray[np.floating]) -> LabelledMoments:
+        """Moments of the vectors of the texts and their labels; zero rows and those without a label are left out."""
+        has_vector = nonzero_rows(rows)
+        return LabelledMoments.from_rows(rows[has_vector], self.labels[has_vector], self.values)
+
+    def from_moments(self, moments: Moments, n_missing: int) -> LabelledMoments:
+        """The same from moments of vectors and labels side by side, as `moments(rows).joint.moments`."""
+        joint = JointMoments(moments, moments.dim - len(self.values or ("number",)))
+        return LabelledMoments(joint, self.values, n_missing=n_missing)
+
+    def effect(self, vectors: NDArray[np.floating], texts: Sequence[str] | None = None) -> Effect:
+        """What erasing changes, on held-out rows of vectors of these texts."""
+        return measure(vectors, self.labels, texts)
+
+
+class LabelledMoments:
+    """Moments of vectors and their labels side by side: a column for each value, or one of numbers (values None)."""
+
+    def __init__(self, joint: JointMoments, values: tuple[str, ...] | None, *, n_missing: int = 0) -> None:
+        self.joint, self.values = joint, values
+        self.n_missing = n_missing  # rows left out because their label was missing
+        self.dim, self.weight = joint.cut, joint.weight
+
+    @classmethod
+    def from_rows(
+        cls,
+        rows: NDArray[Any],
+        labels: NDArray[Any],
+        values: tuple[str, ...] | None = None,
+        *,
+        weights: Double | None = None,
+    ) -> LabelledMoments:
+        """Moments of rows and labels, as from `labels_of`; `values` may name more than occur here."""
+        is_used = has_label(labels)
+        rows, labels = rows[is_used], labels[is_used]
+        if labels.dtype.kind == "f":
+            outputs, names = labels[:, None], None
+        else:
+            names = values or tuple(sorted(set(labels.tolist())))
+            outputs = (labels[:, None] == np.array(names, dtype=object)).astype(np.float64)
+        joint = JointMoments.from_rows(rows, outputs, None if weights is None else weights[is_used])
+        return cls(joint, names, n_missing=int((~is_used).sum()))
+
+    def __add__(self, other: LabelledMoments) -> LabelledMoments:
+        """Return the moments of the rows of both."""
+        n_missing = self.n_missing + other.n_missing
+        if self.values is None or other.values is None:
+            if self.values != other.values:
+                raise InputError("Erasure: labels must be all numbers or all values; got both.")
+            return LabelledMoments(self.joint + other.joint, None, n_missing=n_missing)
+        values = tuple(sorted({*self.values, *other.values}))
+        _check_few("Erasure", len(values))
+        return LabelledMoments(self._with(values) + other._with(values), values, n_missing=n_missing)
+
+    def _with(self, values: tuple[str, ...]) -> JointMoments:
+        """The moments with a column for each of more values; those without a row are zero."""
+        place = {value: self.dim + number for number, value in enumerate(self.values or ())}
+        columns = [*range(self.dim), *(place.get(value, -1) for value in values)]
+        return self.joint if values == self.values else JointMoments(self.joint.columns(columns), self.dim)
+
+    def erasure(self) -> Erasure:
+        """Make the unfitted transform for these labels."""
+        return Erasure(numeric=self.values is None)
+
+    def facts(self, name: str) -> dict[str, Any]:
+        """What is erased, for the record of a fit."""
+        values = "numbers" if self.values is None else ", ".join(self.values)
+        return {"attribute": name, "values": values, "n_missing": self.n_missing}
+
+    def mapped(self, linear_map: LinearMap) -> LabelledMoments:
+        """Moments of the mapped vectors, beside the same labels."""
+        return LabelledMoments(self.joint.mapped(linear_map), self.values, n_missing=self.n_missing)
+
+
+class Erasure(MomentTransform):
+    r"""Remove a known attribute, so that no linear classifier tells it from the vectors (LEACE).
+
+    `fit` and `partial_fit` take the labels as `y`: one per row, of which None, NaN and empty ones are left out.
+
+    Parameters
+    ----------
+    numeric : bool, default False
+        Whether labels are numbers, of which no linear regression may know anything; else they are values, such as
+        languages, of which there may be 100.
+    shrinkage : float, default 0.1
+        How far the covariance is pulled towards a multiple of the identity, in [0, 1]. The attribute is removed at any
+        shrinkage; with little of it, few rows decide what else moves.
+
+    Notes
+    -----
+    With z the labels as columns of zeros and ones, or the number, S the covariance, :math:`W = S_{xx,g}^{-1/2}`,
+    :math:`S_g = (1 - g) S + g \, \mathrm{tr}(S) / d \, I`, and U the left singular vectors of :math:`W S_{xz}`:
+    :math:`x' = x - W^{-1} U U^\top W (x - \mu)`. Belrose et al. 2023, *LEACE: Perfect Linear Concept Erasure in Closed
+    Form*, arXiv 2306.03819, theorem 4.3, which has no shrinkage. Afterwards the covariance of vectors and labels is
+    zero. A new vector needs no label.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = np.array([[5.0, 0.0], [5.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    >>> Erasure(shrinkage=0).fit_transform(rows, ["en", "en", "de", "de"]).round(6)
+    array([[3., 0.],
+           [3., 1.],
+           [3., 0.],
+           [3., 1.]])
+    """
+
+    def __init__(self, numeric: bool = False, shrinkage: float = SHRINKAGE) -> None:
+        self.numeric = numeric
+        self.shrinkage = shrinkage
+
+    @property
+    def moments_(self) -> Moments:
+        """Weight, mean and scatter of the rows that had a label."""
+        return self._labelled.joint.x
+
+    @property
+    def values_(self) -> tuple[str, ...] | None:
+        """The values seen, in alphabetical order; None for numbers."""
+        return self._labelled.values
+
+    @property
+    def n_missing_(self) -> int:
+        """Rows left out because their label was missing."""
+        return self._labelled.n_missing
+
+    @property
+    def _labelled(self) -> LabelledMoments:
+        labelled: LabelledMoments = self._fit.moments
+        return labelled
+
+    def check_settings(self, dim: int) -> None:
+        _check.fraction(self._name, "shrinkage", self.shrinkage)
+
+    def __sklearn_tags__(self) -> Tags:
+        """Declare to scikit-learn that labels are needed."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    def _moments_of(self, X: ArrayLike, y: Any, sample_weight: ArrayLike | None) -> LabelledMoments:
+        """Moments of the rows that have a label."""
+        rows = self._rows(X, min_rows=1)
+        self.check_settings(rows.shape[1])
+        if y is None:
+            raise InputError(f"{self._name} requires y to be passed, but the target y is None. Give a label per row.")
+        listed = np.asarray(y, dtype=object).ravel().tolist()
+        _check.same_count(self._name, "labels", len(listed), len(rows))
+        _check.finite_rows(self._name, "X", rows)
+        weights = None if sample_weight is None else _check.row_weights(self._name, sample_weight, len(rows))
+        texts = [None if is_missing(value) else str(value).strip() for value in listed]
+        labels: NDArray[Any] = np.array(texts, dtype=object)
+        if self.numeric:
+            numbers = _numbers(self._name, texts)
+            if numbers is None:
+                raise InputError(f"{self._name}: labels must be numbers, because numeric=True; some are not.")
+            labels = numbers
+        else:
+            _check_few(self._name, len(set(texts) - {None}))
+        if not has_label(labels).any():
+            raise InputError(f"{self._name}: no row has a label. Give labels of at least two values.")
+        return LabelledMoments.from_rows(rows, labels, weights=weights)
+
+    def _solve(self, moments: Moments | LabelledMoments) -> Solution:
+        if isinstance(moments, Moments):
+            raise InputError(f"{self._name}: moments of vectors alone have no labels. Use fit(X, labels).")
+        joint, x, z = moments.joint, moments.joint.x, moments.joint.y
+        if not x.weight:
+            raise InputError(f"{self._name}: sample_weight must not be zero for every row; got zeros only.")
+        self._check_size(x)
+        spread, size = float(np.trace(z.covariance)), float(np.trace(z.second_moment))
+        if not spread > 1e-12 * size:
+            what = "numbers" if moments.values is None else "labels"
+            raise InputError(f"{self._name}: all {what} are of one class. Two values are needed to erase what differs.")
+        level = float(np.trace(x.covariance)) / x.dim
+        shrunk = (1 - self.shrinkage) * x.covariance + self.shrinkage * level * np.eye(x.dim)
+        eigen = spectrum(shrunk, noise=x.rounding_variance)
+        if not eigen.rank:  # all vectors are equal
+            return Solution(LinearMap(np.eye(x.dim), np.zeros(x.dim)), x.mean)
+        axes, roots = eigen.vectors[:, : eigen.rank], np.sqrt(eigen.values[: eigen.rank])
+        left, values, _ = np.linalg.svd((axes.T @ joint.cross) / roots[:, None], full_matrices=False)
+        left = left[:, values > _TOLERANCE * max(values[0], _TOLERANCE * math.sqrt(spread))]
+        removed = (axes / roots) @ left @ left.T @ (axes * roots).T  # of row vectors
+        return Solution(LinearMap(np.eye(x.dim) - removed, x.mean @ removed), x.mean)
+
+
+def _check_few(where: str, n_values: int) -> None:
+    if n_values > MOST_VALUES:
+        raise InputError(
+            f"{where}: {n_values:,} different values; at most {MOST_VALUES} can be erased. Use labels of fewer values, "
+            "or numbers (numeric=True)."
+        )
+
+
+class Effect(NamedTuple):
+    """What erasing an attribute changes, measured on rows that it was not fitted on. Shares are in [0, 1]."""
+
+    n_texts: int  # measured on
+    told: tuple[float, float, float]  # by a linear model, before, after and by guessing: right answers, each value
+    # counting the same; for numbers, the share of their variance
+    same: tuple[float, float, float]  # texts whose nearest has the same value (numbers: third), before, after, chance
+    overlap: tuple[float, float] | None  # agreement of cosines with word overlap within a value, before and after
+    is_visible: bool  # whether the attribute was told before by more than chance
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values, as model folders store them."""
+        return {"chosen": "erasure", "reason": self.reason, "candidates": []} | self._asdict()
+
+    @property
+    def reason(self) -> str:
+        """What a linear model tells before and after."""
+        before, after, chance = (f"{share:.1%}" for share in self.told)
+        return f"a linear model tells it from held-out vectors in {before} before, {after} after; guessing: {chance}."
+
+
+@one_thread_products()  # threads that wait for each other take ten times as long on a busy machine
+def measure(vectors: NDArray[np.floating], labels: NDArray[Any], texts: Sequence[str] | None = None) -> Effect:
+    """Fit an erasure on one half of a sample, and say what it changes on the other."""
+    numeric = labels.dtype.kind == "f"
+    rows = np.arange(len(vectors)) if texts is None else np.array(distinct_rows(texts))
+    rows = rows[nonzero_rows(vectors[rows]) & has_label(labels[rows])]
+    parts = _parts(labels, np.random.default_rng(0).permutation(rows), numeric=numeric)
+    fitted, held_out = np.concatenate(parts[:2]), np.concatenate(parts[2:])
+    erasure = Erasure(numeric).fit(vectors[fitted], labels[fitted])
+    before = vectors[held_out].astype(np.float64)
+    stages, part = (
+        (before, erasure.transform(before).astype(np.float64)),
+        np.repeat([0, 1], [len(parts[2]), len(parts[3])]),
+    )
+    targets = labels[held_out]
+    groups = groups_of(targets)
+    counts = np.bincount(groups)
+    if numeric:
+        told = [max(_explained(stage, targets, part), 0.0) for stage in stages]
+        guess, error = 0.0, _LEAST_R2 / _CERTAIN
+    else:
+        told, guess = [_told(stage, groups, part) for stage in stages], 1 / len(counts)
+        error = math.sqrt(guess * (1 - guess) * (1 / counts).sum()) / len(counts)
+    same = [float((groups[nearest_rows(stage)[0]] == groups).mean()) for stage in stages]
+    by_chance = float((counts / len(groups) * (counts - 1) / max(len(groups) - 1, 1)).sum())
+    overlap = None if texts is None else _agreement(stages, groups, [texts[row] for row in held_out])
+    is_visible = told[0] - guess > _CERTAIN * error
+    return Effect(len(held_out), (told[0], told[1], guess), (same[0], same[1], by_chance), overlap, is_visible)
+
+
+def groups_of(labels: NDArray[Any]) -> NDArray[np.intp]:
+    """Number of the value of each label, or the third that a number is in; -1 for a missing one."""
+    groups, some = np.full(len(labels), -1, np.intp), has_label(labels)
+    if labels.dtype.kind == "f":
+        groups[some] = np.searchsorted(np.quantile(labels[some], [1 / 3, 2 / 3]), labels[some])
+    else:
+        groups[some] = np.unique(labels[some].astype(str), return_inverse=True)[1]
+    return groups
+
+
+def _parts(labels: NDArray[Any], rows: NDArray[np.intp], *, numeric: bool) -> list[NDArray[np.intp]]:
+    """Four parts of a sample, each with its share of every value."""
+    if numeric:
+        rows = rows[:_SAMPLE]
+        rows = rows[np.argsort(labels[rows], kind="stable")]
+        return [rows[each::4] for each in range(4)]
+    groups = groups_of(labels[rows])
+    most = max(_SAMPLE // (groups.max() + 1), 2 * FEWEST_TEXTS)
+    by_value = [rows[groups == each][:most] for each in range(groups.max() + 1)]
+    return [np.concatenate([part[each::4] for part in by_value]) for each in range(4)]
+
+
+def _told(rows: Double, groups: NDArray[np.intp], part: NDArray[np.intp]) -> float:
+    """Share of right answers of a classifier fitted on the other part, each value counting the same."""
+    scaled = (rows - rows.mean(axis=0)) / max(math.sqrt(rows.var(axis=0).mean()), 1e-300)
+    targets, n_values = np.eye(groups.max() + 1)[groups], groups.max() + 1
+    right = np.zeros(len(rows))
+    for each in (0, 1):
+        fitted = part != each
+        shares = (1 / np.maximum(targets[fitted].sum(axis=0), 1))[groups[fitted]] * fitted.sum() / n_values
+        [fit] = logistic_path(scaled[fitted], targets[fitted], shares[:, None], [_C])
+        right[~fitted] = fit.probabilities(scaled[~fitted])[:, :, 0].argmax(axis=1) == groups[~fitted]
+    return float(np.mean([right[groups == each].mean() for each in range(n_values)]))
+
+
+def _explained(rows: Double, numbers: Double, part: NDArray[np.intp]) -> float:
+    """Share of the variance of numbers that a linear regression fitted on the other part explains."""
+    folds = JointFolds.from_rows(rows, numbers[:, None], part, n_folds=2)
+    return max(folds.r2(penalty) for penalty in _PENALTIES)
+
+
+def _agreement(stages: Sequence[Double], groups: NDArray[np.intp], texts: list[str]) -> tuple[float, float] | None:
+    """Rank correlation of cosines with word overlap within each value, weighted by its texts, before and after."""
+    totals, weight = np.zeros(len(stages)), 0
+    for value in np.unique(groups):
+        rows = np.flatnonzero(groups == value)
+        if len(rows) < _FEWEST_IN_VALUE:
+            continue
+        for half in sample_pairs([texts[row] for row in rows]):
+            units = [unit_rows(stage[rows]) for stage in stages]
+            cosines = [np.einsum("ij,ij->i", each[half.first], each[half.second]) for each in units]
+            found = [spearman(each, half.overlap) for each in cosines]
+            if not np.isnan(found).any():
+                totals, weight = totals + np.array(found) * len(rows), weight + len(rows)
+    return (float(totals[0] / weight), float(totals[1] / weight)) if weight else None
