@@ -7,6 +7,7 @@ cannot be fitted before it reads much, saves the model as soon as it is fitted, 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +35,7 @@ from isosent.numeric.spectrum import SpaceReport, describe_space
 from isosent.pages.progress import Bars, no_bar
 from isosent.persistence import FitRecord, Storage, check_encoder_space
 from isosent.search.engine import K_MEASURED
-from isosent.search.smaller import FEWEST_ROWS, Size, Sizes, sizes
+from isosent.search.smaller import FEWEST_ROWS, MOST_ROWS, Size, Sizes, sizes
 from isosent.transforms.auto import held_out_recall
 from isosent.transforms.base import (
     NO_TRANSFORM,
@@ -286,7 +287,7 @@ def fit_vectors(
         after = result.model
     after.save(output)
     result = replace(result, record=after.fits[-1])
-    if sample is None:
+    if sample is None or not len(sample):
         return result
     vectors = before.transform(sample)
     return replace(
@@ -349,6 +350,8 @@ def fit_shards(
 
 def _check_goal(goal: Goal, transform: Transform | Auto | None, *, queries: str | None, engine: Engine | None) -> None:
     """Refuse a size that does not go with the rest, before anything is read."""
+    if any(value is not None and not math.isfinite(value) for value in goal):
+        raise InputError(f"fit: {goal.option} must be a finite number.")
     if transform is None or queries is not None or engine is not None:
         raise InputError(f"fit: {goal.option} does not go with --transform none, --queries and --workers.")
     if isinstance(transform, Auto) and transform.n_components is not None:
@@ -368,7 +371,8 @@ def _smaller(
     """The model with the size that reaches the goal: a map to fewer dimensions, if they help, and a dtype."""
     model = result.model
     rows = model.transform(sample)
-    widths = (model.dim,) if model.normalize else None  # nothing can follow that
+    is_original = all(_keeps_cosines(fit, before.dim, model.dim) for fit in model.fits[len(before.fits) :])
+    widths = (model.dim,) if model.normalize or model.flow is not None else None  # nothing can follow these
     measured = sizes(rows, texts=texts, n_bytes=goal.n_bytes, widths=widths, codecs=codecs)
     if measured is None:
         raise InputError(
@@ -379,23 +383,26 @@ def _smaller(
     if transform is not None:
         model = model.fitted_on_moments(moments, transform, source=model.fits[-1].source)
     mapped = model.transform(sample)
-    is_original = model.fits == before.fits or all(
-        fit.transform in (NO_TRANSFORM, "principal_components", "truncate") for fit in model.fits[len(before.fits) :]
-    )
     storage = Storage(
         dtype=size.dtype,
         n_bytes=size.n_bytes,
-        min_recall=round(max(0.5, min(0.995, size.recall / measured.recall_of_map(size) - 0.005)), 4),
+        min_recall=round(max(0.5, min(0.995, size.recall / (measured.recall_of_map(size) or 1) - 0.005)), 4),
         recall=size.recall,
         n_texts=measured.n_texts,
         neighbors_of="the original vectors" if is_original else "the transformed vectors",
     )
     recall = None
     if not is_original and len(sample) > 10 * K_MEASURED:
-        order = np.random.default_rng(0).permutation(len(sample))
-        recall = neighbour_recall(before.transform(sample)[order], mapped[order], min(500, len(sample) // 10))
+        order = np.random.default_rng(0).permutation(len(sample))[:MOST_ROWS]
+        recall = neighbour_recall(before.transform(sample[order]), mapped[order], min(500, len(order) // 10))
     model = model.with_quantization(Quantization.fit(unit_rows(mapped)), storage)
     return replace(result, model=model, sizes=measured, size=size, original_recall=recall)
+
+
+def _keeps_cosines(fit: FitRecord, dim: int, n_components: int) -> bool:
+    """Whether vectors have the same neighbors after a fit as before: it is none, or a rotation about zero."""
+    is_rotation = fit.transform == "principal_components" and not fit.parameters.get("center", True)
+    return fit.transform == NO_TRANSFORM or (is_rotation and n_components == dim)
 
 
 def _load(reference: str | None, bars: Bars) -> SentenceEncoder:
@@ -434,6 +441,8 @@ def _fitted_on_files(
     """The model with a transform, or with none, and with the statistics of vectors of no encoder."""
     source, moments, n_zero_rows = named(", ".join(measured.sources)), measured.moments, measured.n_zero_rows
     if transform is None:
+        if not moments.weight:
+            raise InputError("fit: there must be at least one vector that is not zero; got none.")
         fit = FitRecord.made_now(NO_TRANSFORM, {}, round(moments.weight), n_zero_rows, source)
         after = SentenceEncoder.from_record(before.encoder, replace(before.record, fits=(*before.fits, fit)))
     else:
@@ -468,8 +477,8 @@ def _sampled_rows(source: VectorSource) -> NDArray[np.floating]:
     """Random nonzero rows from the beginning of a file."""
     # A second pass over all of a large file would take too long for a report.
     picked = np.random.default_rng(0).permutation(min(source.n_rows, 10 * _DESCRIBED_ROWS))[:_DESCRIBED_ROWS]
-    start, rows = 0, []
-    for block in source.blocks():
+    start, rows = 0, [np.empty((0, source.dim), np.float32)]
+    for block in source.blocks() if len(picked) else ():
         here = picked[(picked >= start) & (picked < start + len(block))]
         rows.append(block[here - start])
         start += len(block)
