@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import isosent
+from isosent.jobs.fit import Goal, fit_texts
 from isosent.search import Index
+from isosent.transforms.base import resolve_transform
 
 
 @pytest.fixture
@@ -47,12 +49,37 @@ def test_where_whitening_wins_the_two_goals_are_told_apart(isosent_, here, vecto
     assert isosent.load(here / "model").record.storage.neighbors_of == "the transformed vectors"
 
 
+@pytest.mark.parametrize("transform", ["truncate?n_components=16", "principal_components", "mean_centering"])
+def test_neighbors_of_cut_or_centered_vectors_are_not_called_original(isosent_, here, vectors, transform):
+    np.save(here / "v.npy", vectors)
+    assert isosent_("fit", "v.npy", "--bytes", "32", "--transform", transform, "-o", "model").code == 0
+    assert isosent.load(here / "model").record.storage.neighbors_of == "the transformed vectors"
+
+
+def test_a_calibration_keeps_the_size(isosent_, here, vectors):
+    np.save(here / "v.npy", vectors)
+    assert isosent_("fit", "v.npy", "--bytes", "20", "-o", "model").code == 0
+    before = isosent.load(here / "model").record.storage
+    assert isosent_("calibrate", "v.npy", "-m", "model").code == 0
+    assert isosent.load(here / "model").record.storage == before
+
+
+def test_a_size_may_follow_a_flow(here, texts):
+    (here / "t.txt").write_text("\n".join(texts))
+    flow = resolve_transform("glow_flow", {"depth": 1, "n_levels": 1, "width": 8, "n_epochs": 1})
+    result = fit_texts(["t.txt"], here / "model", "wordllama", flow, goal=Goal(n_bytes=300))
+    assert result.model.flow is not None
+    assert result.model.record.storage.n_bytes <= 300
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("--bytes", "20", "--loss", "0.1"), "both set the size"),
         (("--bytes", "20", "--dims", "4"), "--bytes and --dims both set the size"),
         (("--loss", "0.1", "--transform", "none"), "--loss does not go with"),
+        (("--loss", "nan"), "--loss must be a finite number"),
+        (("--bytes", "inf"), "--bytes must be a finite number"),
     ],
 )
 def test_sizes_that_contradict_are_refused(isosent_, here, vectors, arguments, message):

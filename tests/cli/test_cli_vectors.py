@@ -315,8 +315,22 @@ def test_a_file_without_a_vector_is_refused_and_nothing_is_written(isosent_, her
     np.save("zeros.npy", np.zeros((5, 4), dtype=np.float32))
     np.save("none.npy", np.zeros((0, 4), dtype=np.float32))
     for path in ("zeros.npy", "none.npy"):
-        refuses(isosent_("fit", path, "-o", "model"), "at least one vector that is not zero")
+        for transform in ("auto", "none"):
+            finished = isosent_("fit", path, "-o", "model", "--transform", transform)
+            refuses(finished, "at least one vector that is not zero")
         assert not (here / "model").exists()
+    np.save("old.npy", KNOWN)
+    assert isosent_("fit", "none.npy", "old.npy", "-o", "model").code == 0
+    refuses(isosent_("calibrate", "none.npy", "-m", "model"), "all their vectors are zero")
+
+
+def test_a_folder_of_vectors_that_were_written_is_fitted_on(isosent_, here):
+    np.save("old.npy", KNOWN)
+    assert isosent_("fit", "old.npy", "--transform", "none", "-o", "model").code == 0
+    (here / "folder").mkdir()
+    assert isosent_("transform", "old.npy", "-m", "model", "-o", "folder/w.npy").code == 0
+    assert (here / "folder" / "w.npy.isosent.json").exists()
+    assert isosent_("fit", "folder", "-o", "again").code == 0
 
 
 def test_queries_are_opened_before_the_vectors_are_read(isosent_, here, refuses):

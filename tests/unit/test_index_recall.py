@@ -107,6 +107,11 @@ def test_recall_is_measured_against_vectors_that_somebody_has(mapped, tmp_path):
         Index.create(vectors=vectors[:30]).recall_against(vectors[:30])
 
 
+def test_vectors_of_float16_are_their_own_neighbors():
+    rows = (np.random.default_rng(0).normal(size=(2000, 32)) * np.geomspace(1, 0.05, 32) + 0.3).astype(np.float16)
+    assert Index.create(vectors=rows).recall_against(rows) == (1, 500)
+
+
 def test_texts_are_measured_as_their_vectors_are(texts, wordllama):
     model = wordllama.fitted(texts, "whitening", settings={"n_components": 32})
     by_texts = Index.create(texts, model).recall

@@ -84,6 +84,13 @@ def test_copies_and_zero_rows_do_not_count(vectors):
     assert sizes(np.ones((500, 4), np.float32)) is None
 
 
+def test_vectors_of_signs_are_no_copies_and_lengths_beyond_float32_do_not_matter(vectors):
+    signs = sizes(np.sign(vectors - vectors.mean(axis=0)), widths=())
+    assert signs.n_texts + signs.n_queries > 2900
+    large = sizes(vectors[:300].astype(np.float64) * 1e200, n_bytes=np.inf)
+    assert large.n_texts == sizes(vectors[:300]).n_texts
+
+
 def test_codecs_of_faiss_stand_beside_those_of_an_index():
     found = sizes(np.random.default_rng(0).normal(size=(10_600, 16)).astype(np.float32), codecs=True, widths=())
     names = {each.dtype for each in found.rows}

@@ -337,7 +337,7 @@ def search(
 
 def _query_vectors(queries: Sequence[str]) -> VectorSource | None:
     """The vectors of the only query, if it is a file of vectors."""
-    if not any(query.lower().endswith(VECTOR_ENDINGS) and Path(query).is_file() for query in queries):
+    if not any(query.lower().endswith((*VECTOR_ENDINGS, ".json")) and Path(query).is_file() for query in queries):
         return None
     if len(queries) > 1:
         raise InputError(f"search: a file of vectors must be the only query; got {', '.join(queries)}.")

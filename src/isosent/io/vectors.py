@@ -48,7 +48,7 @@ _OPENERS: dict[str, Callable[[Path, str | None], VectorSource]] = {
 }
 
 
-VECTOR_ENDINGS = tuple(_OPENERS)  # of the files of a folder
+VECTOR_ENDINGS = tuple(name for name in _OPENERS if name != ".json")  # of the files of a folder, where .json are notes
 
 
 def open_vectors(path: str | os.PathLike[str], *, column: str | None = None) -> VectorSource:

@@ -36,7 +36,7 @@ def calibrated_on_vectors(model: SentenceEncoder, source: VectorSource, *, seed:
     check_encoder_space(model.record, str(source.path), source.space)
     _check.same_dim(str(source.path), "vectors", source.dim, model.encoder.dim)
     rows = np.sort(np.random.default_rng(seed).permutation(source.n_rows)[:MOST_TEXTS])
-    encoded = picked_rows(source.blocks(), rows)
+    encoded = picked_rows(source.blocks(), rows) if len(rows) else np.empty((0, source.dim))
     source.check_finite(encoded, 0)
     encoded = rows_with_vector(encoded)
     if len(encoded) < 2:
@@ -64,4 +64,4 @@ def calibrated_on_pairs(
 
 def _quantized(model: SentenceEncoder, vectors: NDArray[np.float32]) -> SentenceEncoder:
     """The model with a quantization fitted on some of its vectors."""
-    return model.with_quantization(Quantization.fit(unit_rows(vectors)))
+    return model.with_quantization(Quantization.fit(unit_rows(vectors)), model.record.storage)

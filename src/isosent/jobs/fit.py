@@ -7,6 +7,7 @@ cannot be fitted before it reads much, saves the model as soon as it is fitted, 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -41,7 +42,7 @@ from isosent.numeric.spectrum import SpaceReport, describe_space
 from isosent.pages.progress import Bars, no_bar
 from isosent.persistence import FitRecord, Storage, check_encoder_space
 from isosent.search.engine import K_MEASURED
-from isosent.search.smaller import FEWEST_ROWS, Size, Sizes, sizes
+from isosent.search.smaller import FEWEST_ROWS, MOST_ROWS, Size, Sizes, sizes
 from isosent.transforms.auto import held_out_recall
 from isosent.transforms.base import (
     NO_TRANSFORM,
@@ -319,7 +320,7 @@ def fit_vectors(
         after = result.model
     after.save(output)
     result = replace(result, record=after.fits[-1])
-    if sample is None:
+    if sample is None or not len(sample):
         return result
     vectors = before.transform(sample)
     return replace(
@@ -434,8 +435,11 @@ def _check_goal(
     goal: Goal, transform: Transform | Auto | None, *, erase: str | None, queries: str | None, engine: Engine | None
 ) -> None:
     """Refuse a size that does not go with the rest, before anything is read."""
-    if transform is None or (erase, queries, engine) != (None, None, None):
-        raise InputError(f"fit: {goal.option} does not go with --transform none, --erase, --queries and --workers.")
+    if any(value is not None and not math.isfinite(value) for value in goal):
+        raise InputError(f"fit: {goal.option} must be a finite number.")
+    given = {"--transform none": transform is None, "--erase": erase, "--queries": queries, "--workers": engine}
+    if others := [option for option, value in given.items() if value]:
+        raise InputError(f"fit: {goal.option} does not go with {' and '.join(others)}. Leave one out.")
     if isinstance(transform, Auto) and transform.n_components is not None:
         raise InputError(f"fit: {goal.option} and --dims both set the size. Leave one out.")
 
@@ -453,7 +457,8 @@ def _smaller(
     """The model with the size that reaches the goal: a map to fewer dimensions, if they help, and a dtype."""
     model = result.model
     rows = model.transform(sample)
-    widths = (model.dim,) if model.normalize else None  # nothing can follow that
+    is_original = all(_keeps_cosines(fit, before.dim, model.dim) for fit in model.fits[len(before.fits) :])
+    widths = (model.dim,) if model.normalize or model.flow is not None else None  # nothing can follow these
     measured = sizes(rows, texts=texts, n_bytes=goal.n_bytes, widths=widths, codecs=codecs)
     if measured is None:
         raise InputError(
@@ -464,23 +469,26 @@ def _smaller(
     if transform is not None:
         model = model.fitted_on_moments(moments, transform, source=model.fits[-1].source)
     mapped = model.transform(sample)
-    is_original = model.fits == before.fits or all(
-        fit.transform in (NO_TRANSFORM, "principal_components", "truncate") for fit in model.fits[len(before.fits) :]
-    )
     storage = Storage(
         dtype=size.dtype,
         n_bytes=size.n_bytes,
-        min_recall=round(max(0.5, min(0.995, size.recall / measured.recall_of_map(size) - 0.005)), 4),
+        min_recall=round(max(0.5, min(0.995, size.recall / (measured.recall_of_map(size) or 1) - 0.005)), 4),
         recall=size.recall,
         n_texts=measured.n_texts,
         neighbors_of="the original vectors" if is_original else "the transformed vectors",
     )
     recall = None
     if not is_original and len(sample) > 10 * K_MEASURED:
-        order = np.random.default_rng(0).permutation(len(sample))
-        recall = neighbour_recall(before.transform(sample)[order], mapped[order], min(500, len(sample) // 10))
+        order = np.random.default_rng(0).permutation(len(sample))[:MOST_ROWS]
+        recall = neighbour_recall(before.transform(sample[order]), mapped[order], min(500, len(order) // 10))
     model = model.with_quantization(Quantization.fit(unit_rows(mapped)), storage)
     return replace(result, model=model, sizes=measured, size=size, original_recall=recall)
+
+
+def _keeps_cosines(fit: FitRecord, dim: int, n_components: int) -> bool:
+    """Whether vectors have the same neighbors after a fit as before: it is none, or a rotation about zero."""
+    is_rotation = fit.transform == "principal_components" and not fit.parameters.get("center", True)
+    return fit.transform == NO_TRANSFORM or (is_rotation and n_components == dim)
 
 
 def _load(reference: str | None, bars: Bars) -> SentenceEncoder:
@@ -522,6 +530,8 @@ def _fitted_on_files(
     `groups`, (n_rows,), are those of the labels that were erased, if any; auto decides on the rows with a label.
     """
     source, moments, n_zero_rows = named(", ".join(measured.sources)), measured.moments, measured.n_zero_rows
+    if transform is None and not moments.weight:
+        raise InputError("fit: there must be at least one vector that is not zero; got none.")
     if transform is None and groups is not None:  # erasing is the fit
         after = before
     elif transform is None:
@@ -564,8 +574,8 @@ def _sampled_rows(source: VectorSource) -> NDArray[np.floating]:
     """Random nonzero rows from the beginning of a file."""
     # A second pass over all of a large file would take too long for a report.
     picked = np.random.default_rng(0).permutation(min(source.n_rows, 10 * _DESCRIBED_ROWS))[:_DESCRIBED_ROWS]
-    start, rows = 0, []
-    for block in source.blocks():
+    start, rows = 0, [np.empty((0, source.dim), np.float32)]
+    for block in source.blocks() if len(picked) else ():
         here = picked[(picked >= start) & (picked < start + len(block))]
         rows.append(block[here - start])
         start += len(block)

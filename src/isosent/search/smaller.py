@@ -286,34 +286,36 @@ def sizes(
     rng = np.random.default_rng(seed)
     picked = np.flatnonzero(nonzero_rows(array))
     picked = picked[np.sort(rng.permutation(len(picked))[:MOST_ROWS])]
-    units = np.ascontiguousarray(unit_rows(array[picked].astype(np.float32)))
-    hashes = units.view(np.uint32) @ rng.integers(1 << 32, size=units.shape[1], dtype=np.uint32)
-    first = np.sort(np.unique(hashes, return_index=True)[1])
+    rows = array[picked].astype(np.result_type(array, np.float32), copy=False)  # float16 would round lengths
+    units = np.ascontiguousarray(unit_rows(rows), np.float32)
+    row_bytes = units.view(np.dtype((np.void, units.itemsize * units.shape[1]))).ravel()
+    first = np.sort(np.unique(row_bytes, return_index=True)[1])
     units, picked = units[first], picked[first]
     if len(units) < FEWEST_ROWS or not np.ptp(units, axis=0).any():
         return None
     trial = _Trial(units, [texts[row] for row in picked.tolist()] if texts is not None else None, seed=seed)
     maps = _maps(units.shape[1], widths, n_bytes)
-    rows = [trial.stored("float32", 0) for each in maps if trial.map(*each)]
-    for width in sorted({each.n_components for each in rows}, reverse=True):
+    measured = [trial.stored("float32", 0) for each in maps if trial.map(*each)]
+    for width in sorted({each.n_components for each in measured}, reverse=True):
         # codes of the best map of this width; a map that keeps no more than a smaller size cannot be on the front
-        best = max((each for each in rows if each.n_components == width), key=lambda each: each.recall)
+        best = max((each for each in measured if each.n_components == width), key=lambda each: each.recall)
         is_original = best.transform == NO_TRANSFORM
         trial.map(width, best.transform, best.center)
         for store, oversampling in (*_STORED, *(_ALONE if is_original else ())):
             n = bytes_per_vector(width, "flat", store)
-            if is_original or not any(e.n_bytes <= n and e.recall >= best.recall for e in rows if e.is_stored):
-                rows.append(trial.stored(store, oversampling))
+            if is_original or not any(e.n_bytes <= n and e.recall >= best.recall for e in measured if e.is_stored):
+                measured.append(trial.stored(store, oversampling))
     trial.map(units.shape[1], NO_TRANSFORM, False)
-    rows += trial.codecs(product=codecs)
+    measured += trial.codecs(product=codecs)
     return Sizes(
-        units.shape[1], len(trial.docs), len(trial.queries), tuple(sorted(rows, key=lambda each: each.n_bytes))
+        units.shape[1], len(trial.docs), len(trial.queries), tuple(sorted(measured, key=lambda each: each.n_bytes))
     )
 
 
 def _maps(dim: int, widths: Sequence[int] | None, n_bytes: float | None) -> Iterator[tuple[int, str, bool]]:
     """Dimensions, transform, and whether the mean is subtracted, of every map to try."""
     if widths is None:
+        n_bytes = None if n_bytes is None else min(n_bytes, 4 * dim)
         filling = () if n_bytes is None else (n_bytes // 4, n_bytes // 2, n_bytes // 16 * 16, 8 * (n_bytes - 8))
         widths = sorted({*(int(share * dim) for share in _SHARES), *map(int, filling)}, reverse=True)
     yield dim, NO_TRANSFORM, False

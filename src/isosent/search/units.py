@@ -45,16 +45,18 @@ def raw_blocks(record: ModelRecord, vectors: NDArray[np.floating] | VectorSource
 
 
 def checked_blocks(vectors: NDArray[np.floating] | VectorSource) -> Iterator[NDArray[np.floating]]:
-    """Blocks of vectors without NaN and infinity."""
+    """Blocks of vectors without NaN and infinity; those of float16 as float32, in which lengths are exact enough."""
     if isinstance(vectors, np.ndarray):
         _check.finite_rows("index", "vectors", vectors)
-        yield from (vectors[start : start + BATCH_ROWS] for start in range(0, len(vectors), BATCH_ROWS))
+        for start in range(0, len(vectors), BATCH_ROWS):
+            block = vectors[start : start + BATCH_ROWS]
+            yield block.astype(np.result_type(block, np.float32), copy=False)
         return
     first_row = 0
     for block in vectors.blocks():
         vectors.check_finite(block, first_row)
         first_row += len(block)
-        yield block
+        yield block.astype(np.result_type(block, np.float32), copy=False)
 
 
 def unit_vectors(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
