@@ -100,4 +100,6 @@ def _limit(n_threads: Iterable[int]) -> None:
 
 @cache
 def _blas() -> list[LibController]:
-    return ThreadpoolController().select(user_api="blas").lib_controllers  # numpy's BLAS is loaded by now
+    libraries = ThreadpoolController().select(user_api="blas").lib_controllers  # numpy's BLAS is loaded by now
+    # a BLAS with OpenMP, such as that of FAISS, keeps a number of threads for each thread, which no other can set
+    return [library for library in libraries if getattr(library, "threading_layer", None) != "openmp"] or libraries

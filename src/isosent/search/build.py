@@ -579,11 +579,9 @@ def _stored_by_default(storage: Storage, kind: Kind | None) -> tuple[Store, floa
     return ("int8" if (kind, store) == ("hnsw", "binary") else store), storage.min_recall or None
 
 
-def query_recall(
-    snapshot: Snapshot, model: SentenceEncoder, query_model: SentenceEncoder, *, seed: int = 0
-) -> QueryRecall:
-    """How well a static model takes the place of a model for queries: texts of the index search for the others."""
-    if TEXT not in snapshot.rows[0].schema.names or len(snapshot.live) < 2:
+def check_query_model(query_model: SentenceEncoder, space: Space, *, has_texts: bool) -> None:
+    """Refuse a model for queries that is not static, or not of the space of an index."""
+    if not has_texts:
         raise InputError("index: a query model is measured on the texts of the rows; this index has none.")
     shares = query_model.encoder.shared_space if isinstance(query_model.encoder, StaticEncoder) else None
     if shares is None or query_model.record.postprocessing != NO_POSTPROCESSING:
@@ -591,7 +589,13 @@ def query_recall(
             f"index: {query_model.record.name} lies in the space of no other model. Distil one from the model of the "
             "index: isosent distill MODEL TEXTS -o FOLDER."
         )
-    same_space("the query model", shares, "the index", snapshot.state.space)
+    same_space("the query model", shares, "the index", space)
+
+
+def query_recall(
+    snapshot: Snapshot, model: SentenceEncoder, query_model: SentenceEncoder, *, seed: int = 0
+) -> QueryRecall:
+    """How well a static model takes the place of a model for queries: texts of the index search for the others."""
     drawn = np.random.default_rng(seed).permutation(snapshot.live)[:_N_QUERIES]
     texts, found = snapshot.take(drawn).column(TEXT).to_pylist(), []
     for each in (model, query_model):

@@ -39,6 +39,7 @@ from isosent.search.build import (
     APPEND_ONLY,
     RERANKED,
     check_added,
+    check_query_model,
     encoded_units,
     original_queries,
     query_recall,
@@ -202,6 +203,8 @@ class Index:
         _check.same_count("index", "texts", n_rows if listed is None else len(listed), n_rows)
         table = rows_table(n_rows, ids=ids, texts=listed, metadata=metadata)
         originals = original_queries(model, listed, source, n_rows, seed=seed)
+        if query_model is not None:  # refused before anything is written
+            check_query_model(query_model, Space(model.fingerprint, model.record.name), has_texts=listed is not None)
         units = encoded_units(model, listed, source, see=None if originals is None else originals.see)
         index = cls._build(
             folder,
@@ -217,7 +220,7 @@ class Index:
             originals=originals,
             progress=progress,
         )
-        if query_model is not None:
+        if query_model is not None and len(index) > 1:
             with index._writing() as snapshot:
                 measured = query_recall(snapshot, model, query_model, seed=seed)
                 write_model(index.folder / QUERY_FOLDER, query_model.record)
@@ -475,6 +478,7 @@ class Index:
         if rerank:
             if texts is None or snapshot.state.queries is None:
                 raise InputError("search: rerank needs texts, and an index with a query model. Leave it out.")
+            positions[~nonzero_rows(units)] = -1  # the static model knows no word of them
             units = unit_vectors(self._text_model.encode(texts, role="query", show_progress_bar=False))
             scores = np.where(positions < 0, -np.inf, np.einsum("qd,qkd->qk", units, snapshot.vectors(positions)))
             scores, positions = best(scores.astype(np.float32), positions, n_fetched)
