@@ -166,9 +166,9 @@ def test_the_fingerprint_of_a_role_is_the_same_whether_or_not_it_was_asked_of_th
 def test_auto_compares_the_vectors_that_it_is_fitted_on(tiny_model, monkeypatch, queries):
     seen = []
 
-    def choose(vectors, *arguments):
+    def choose(vectors, *arguments, **named):
         seen.append(vectors)
-        return choose_from_texts(vectors, *arguments)
+        return choose_from_texts(vectors, *arguments, **named)
 
     monkeypatch.setattr("isosent.model.choose_from_texts", choose)
     model = isosent.load(f"hf:{tiny_model('bert')}?document_prompt=red : ")

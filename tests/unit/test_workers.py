@@ -190,7 +190,7 @@ def test_a_driver_that_is_killed_leaves_whole_shards(inputs, whole, wordllama, t
 @pytest.mark.parametrize("reaches", ["the driver", "all processes"])
 def test_an_interrupt_ends_the_workers(tmp_path, reaches):
     many = tmp_path / "many.txt"
-    many.write_text("A man is riding a horse.\n" * 400_000, "utf-8")
+    many.write_text("".join(f"A man is riding horse {number}.\n" for number in range(400_000)), "utf-8")
     command = [sys.executable, "-m", "isosent", "encode", str(many), "-o", str(tmp_path / "out"), "--workers", "2"]
     with subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True) as driver:
         while not list(tmp_path.glob("out/.part-*")):  # a worker has begun a shard
