@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -192,7 +193,11 @@ def test_an_interrupt_ends_the_workers(tmp_path, reaches):
     many = tmp_path / "many.txt"
     many.write_text("".join(f"A man is riding horse {number}.\n" for number in range(400_000)), "utf-8")
     command = [sys.executable, "-m", "isosent", "encode", str(many), "-o", str(tmp_path / "out"), "--workers", "2"]
-    with subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True) as driver:
+    # a shell that starts the tests in the background makes all processes ignore interrupts
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(
+        command, start_new_session=True, stderr=subprocess.PIPE, text=True, preexec_fn=heed
+    ) as driver:
         while not list(tmp_path.glob("out/.part-*")):  # a worker has begun a shard
             time.sleep(0.05)
         (os.kill if reaches == "the driver" else os.killpg)(driver.pid, signal.SIGINT)

@@ -176,7 +176,6 @@ def create(
 @id_column_option
 @texts_option
 @space_option
-@click.option("--force", is_flag=True, help="Add vectors that seem to be of another space.")
 def add(
     folder: Path,
     rows: str,
@@ -184,17 +183,16 @@ def add(
     id_column: str | None,
     texts: str | None,
     space: str | None,
-    force: bool,
 ) -> None:
     """Add ROWS to INDEX; rows with an id that is there are replaced (not in an hnsw index).
 
-    Vectors without a note of their space are compared with those of INDEX. A warning says that they differ. A hundred
-    or more that can only be of another space are refused, unless --space names the one of INDEX.
+    Vectors without a note of their space are compared with those of INDEX, and a warning says if they differ: they are
+    of other topics, or of another model. With --space, they are refused if the name is not that of INDEX.
     """
     opened = Index.open(folder)
     n_before = len(opened)
     inputs = _read_inputs(rows, column, id_column, texts, opened.schema, space=space)
-    n_added = len(opened.add(**inputs, check_space=not force))
+    n_added = len(opened.add(**inputs, check_space=True))
     show(f"{folder}: {n_added} rows added, {n_before + n_added - len(opened)} replaced; {len(opened)} now")
     if inputs["texts"] is None and TEXT in opened.schema.names:
         say(f"warning: {rows} has no texts, so results show these rows without one. Add them with --texts FILE.")

@@ -26,12 +26,6 @@ _ASSUMED_KURTOSIS = 3.0
 # is 0.3 points of Spearman below one fitted on all rows (docs/inspect.md).
 MOST_SPREAD = 1.15
 _REFIT_ROWS_A_DIM = 4
-# Of eight sets of texts and three encoders, two sets of one encoder correlate at 0.30 or more, but for texts in a
-# language that the encoder does not know; permuted, rotated and other encoders' vectors at 0.18 or less.
-LEAST_CORRELATION = 0.25
-_MOST_AXES, _FEWEST_AXES = 100, 50
-_FEWEST_OLD, _FEWEST_NEW = 800, 100
-_LEAST_DECAY = 0.5  # standard deviation of the log variances
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,24 +180,6 @@ def drift(old: Moments, new: Moments, *, kurtosis: Double | None = None) -> Drif
         advice=advice,
         axes=changed,
     )
-
-
-def axis_correlation(old: Moments, new: Moments) -> float:
-    """Correlation of the log variances of both sets along the first 100 principal axes of the old one, in [-1, 1].
-
-    Vectors of one space vary most where those of other texts do; those of another space vary along these axes at
-    random. NaN where that cannot be told: too few rows or axes, or old vectors that vary alike along all axes, as
-    whitened ones do.
-    """
-    if old.weight < _FEWEST_OLD or new.weight < _FEWEST_NEW or not np.isfinite(new.scatter).all():
-        return math.nan
-    eigen = spectrum(old.covariance, noise=old.rounding_variance)
-    n_axes = min(_MOST_AXES, eigen.rank)
-    axes, variances = eigen.vectors[:, :n_axes], np.log(np.maximum(eigen.values[:n_axes], np.finfo(np.float64).tiny))
-    if n_axes < _FEWEST_AXES or variances.std() < _LEAST_DECAY:
-        return math.nan
-    of_new = np.log(np.maximum(np.einsum("ik,ik->k", axes, new.covariance @ axes), np.finfo(np.float64).tiny))
-    return float(np.corrcoef(variances, of_new)[0, 1]) if of_new.std() > 0 else 0.0
 
 
 def shared_axes(old: Moments, new: Moments) -> Double:

@@ -34,7 +34,7 @@ from isosent.io.space import Space, same_space
 from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.model import SentenceEncoder
 from isosent.numeric.drift import FEWEST_ROWS as FEWEST_COMPARED
-from isosent.numeric.drift import LEAST_CORRELATION, MOST_SPREAD, axis_correlation, drift
+from isosent.numeric.drift import MOST_SPREAD, drift
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
@@ -360,24 +360,18 @@ def with_rows(folder: Path, snapshot: Snapshot, table: Any, units: NDArray[np.fl
 
 
 def check_added(folder: Path, snapshot: Snapshot, units: NDArray[np.float32]) -> None:
-    """Refuse vectors that cannot be of the space of an index, and warn of others that differ from its own."""
+    """Warn of vectors that differ from those of an index beyond chance."""
     live = np.random.default_rng(0).permutation(snapshot.live)[:_SAMPLE_ROWS]
     there, here = (rows[nonzero_rows(rows)] for rows in (snapshot.vectors(np.sort(live)), units))
     if min(len(there), len(here)) < FEWEST_COMPARED:
         return
     old, new = Moments.from_rows(there), Moments.from_rows(here)
-    correlation = axis_correlation(old, new)
-    if correlation < LEAST_CORRELATION:
-        raise InputError(
-            f"{folder}: the new vectors cannot be of its space: along its principal axes, the variances of both have "
-            f"a correlation of {correlation:.2f}; {LEAST_CORRELATION} is the least of one space. Name their space: "
-            "--space NAME. If they are of this space, but of texts of quite another kind, add them with --force."
-        )
     found = drift(old, new)
     if found.is_changed and found.spread > MOST_SPREAD * found.spread_expected:
         warnings.warn(
             f"the new vectors differ from those of {folder} beyond chance: after the whitening of these, two random "
-            f"ones have a cosine of ±{found.spread:.2f}, not ±{found.spread_expected:.2f}. Are they of the same model?",
+            f"ones have a cosine of ±{found.spread:.2f}, not ±{found.spread_expected:.2f}. They are of other topics, or "
+            "of another model. If another model made them, index them on their own.",
             IsosentWarning,
             stacklevel=3,
         )

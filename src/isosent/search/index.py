@@ -595,8 +595,7 @@ class Index:
         metadata : table, optional
             As for `create`. Columns that are left out are null.
         check_space : bool, default False
-            Whether to warn of `vectors` of no known space that differ from those of the index (of 20 or more), and to
-            refuse those that can only be of another space (of 100 or more).
+            Whether to warn of `vectors` of no known space that differ from those of the index (of 20 or more).
         progress : callable, optional
             As for `create`.
 
