@@ -370,8 +370,8 @@ def check_added(folder: Path, snapshot: Snapshot, units: NDArray[np.float32]) ->
     if found.is_changed and found.spread > MOST_SPREAD * found.spread_expected:
         warnings.warn(
             f"the new vectors differ from those of {folder} beyond chance: after the whitening of these, two random "
-            f"ones have a cosine of ±{found.spread:.2f}, not ±{found.spread_expected:.2f}. They are of other topics, or "
-            "of another model. If another model made them, index them on their own.",
+            f"ones have a cosine of ±{found.spread:.2f}, not ±{found.spread_expected:.2f}. They are of other topics, "
+            "or of another model. If another model made them, index them on their own.",
             IsosentWarning,
             stacklevel=3,
         )
