@@ -174,6 +174,8 @@ def test_added_vectors_that_differ_are_named(isosent_, tmp_path, monkeypatch):
     assert (finished.code, finished.err) == (0, "")
     (tmp_path / "t.txt").write_text("a text\n")
     assert isosent_("index", "t.txt", "-o", "texts", "--space", "api").code == 2
+    finished = isosent_("search", "index", "nowhere.npy")
+    assert (finished.code, finished.err) == (2, "error: nowhere.npy: no such file.\n")
     assert not (tmp_path / "texts").exists()
 
 

@@ -26,7 +26,7 @@ from isosent.cli.options import PATH, json_option, model_options, open_model, wo
 from isosent.cli.printing import STANDARD_OUTPUT, check_output, say, show, write_output
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.encoders.reference import DEFAULT_REFERENCE
-from isosent.errors import InputError
+from isosent.errors import InputError, InputFileError
 from isosent.io.atomic import check_folder
 from isosent.io.json import without_nan
 from isosent.io.parquet import table_schema, vector_columns
@@ -335,8 +335,11 @@ def search(
 
 def _query_vectors(queries: Sequence[str]) -> VectorSource | None:
     """The vectors of the only query, if it is a file of vectors."""
-    if not any(query.lower().endswith((*VECTOR_ENDINGS, ".json")) and Path(query).is_file() for query in queries):
+    files = [query for query in queries if query.lower().endswith((*VECTOR_ENDINGS, ".json")) and " " not in query]
+    if not files:
         return None
+    if missing := [query for query in files if not Path(query).is_file()]:
+        raise InputFileError(f"{missing[0]}: no such file.")
     if len(queries) > 1:
         raise InputError(f"search: a file of vectors must be the only query; got {', '.join(queries)}.")
     return _opened_vectors(queries[0], None)

@@ -472,7 +472,7 @@ def _smaller(
     storage = Storage(
         dtype=size.dtype,
         n_bytes=size.n_bytes,
-        min_recall=round(max(0.5, min(0.995, size.recall / (measured.recall_of_map(size) or 1) - 0.005)), 4),
+        min_recall=round(max(0.5, min(0.999, size.recall / (measured.recall_of_map(size) or 1) - 0.001)), 4),
         recall=size.recall,
         n_texts=measured.n_texts,
         neighbors_of="the original vectors" if is_original else "the transformed vectors",
