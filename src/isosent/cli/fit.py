@@ -2,6 +2,7 @@
 
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,10 @@ def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:
     if record is not None and record.history:
         show(likelihood_change(record.history))
     if result.spaces is not None:
-        show(change_table(*result.spaces, result.described))
+        before, after = result.spaces
+        if result.size is not None:  # of the codes that the model stores
+            after = replace(after, size_bytes=round(result.size.n_bytes))
+        show(change_table(before, after, result.described))
     if result.recalls:
         recalls = ", ".join(f"{each.label} {each.recall:.3f}" for each in result.recalls)
         width = result.recalls[0].n_components
