@@ -220,8 +220,19 @@ def test_a_query_model_is_saved_with_the_index_and_belongs_to_its_model(distille
     index.save(tmp_path / "copy")
     first, again = index.search(texts[:5]), Index.open(tmp_path / "copy").search(texts[:5])
     assert (first.ids == again.ids).all()
+    static, other, refused = isosent.load(distilled.path), f"hf:{tiny_model('distilbert')}", tmp_path / "refused"
     with pytest.raises(InputError, match="cannot be compared"):
-        Index.create(texts, isosent.load(f"hf:{tiny_model('distilbert')}"), query_model=isosent.load(distilled.path))
+        Index.create(texts, isosent.load(other), query_model=static, folder=refused)
+    with pytest.raises(InputError, match="two texts or more"):
+        Index.create(texts[:1], model, query_model=static, folder=refused)
+    assert not refused.exists()  # nothing was written
+
+
+def test_a_query_without_a_known_token_finds_nothing_when_reranked(distilled, model, texts, tmp_path):
+    static = isosent.load(distilled.path)
+    index = Index.create(texts, model, query_model=static, folder=tmp_path / "index")
+    assert not static.encode(["\u2603"]).any()
+    assert index.search(["\u2603", texts[0]], k=3, rerank=True).n_hits.tolist() == [0, 3]
 
 
 def test_an_index_of_a_map_states_the_recall_of_queries_and_of_the_original_vectors(model, texts, tmp_path):

@@ -296,6 +296,7 @@ def fit_vectors(
         vectors = np.concatenate([block for source in sources for block in source.blocks()])
         names = named(", ".join(str(source.path) for source in sources))
         after = before.fitted_on_vectors(vectors, transform, source=names, report=_likelihood_to(say))
+        sample = _sampled_rows(sources[0]) if sources else None
     else:
         query_files = None if queries is None else open_vector_files([queries], column=column)
         if query_files:
@@ -312,9 +313,10 @@ def fit_vectors(
             )
             query_moments = sum_of_files(*query_files, progress=bar).moments if query_files else None
         compares = isinstance(transform, Auto) and transform.n_components is not None and sampled is None
-        rows = _sampled_rows(sources[0]) if sources and measured.moments.weight and compares else None
+        sample = _sampled_rows(sources[0]) if sources else None
+        rows = sample if measured.moments.weight and compares else None
         after = _fitted_on_files(model, measured, transform, query_moments, sampled, named, groups=groups, rows=rows)
-    result, sample = FitResult(after, None, "vectors"), _sampled_rows(sources[0]) if sources else None
+    result = FitResult(after, None, "vectors")
     if goal is not None and sample is not None:
         result = _smaller(result, sample, measured.moments, goal, codecs=codecs, before=before)
         after = result.model

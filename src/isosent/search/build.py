@@ -14,7 +14,7 @@ import errno
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -573,10 +573,10 @@ def _stored_by_default(storage: Storage, kind: Kind | None) -> tuple[Store, floa
     return ("int8" if (kind, store) == ("hnsw", "binary") else store), storage.min_recall or None
 
 
-def check_query_model(query_model: SentenceEncoder, space: Space, *, has_texts: bool) -> None:
+def check_query_model(query_model: SentenceEncoder, space: Space, texts: Sequence[str]) -> None:
     """Refuse a model for queries that is not static, or not of the space of an index."""
-    if not has_texts:
-        raise InputError("index: a query model is measured on the texts of the rows; this index has none.")
+    if len(texts) < 2:
+        raise InputError(f"index: a query model is measured on two texts or more; this index has {len(texts)}.")
     shares = query_model.encoder.shared_space if isinstance(query_model.encoder, StaticEncoder) else None
     if shares is None or query_model.record.postprocessing != NO_POSTPROCESSING:
         raise InputError(

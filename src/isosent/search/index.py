@@ -204,7 +204,7 @@ class Index:
         table = rows_table(n_rows, ids=ids, texts=listed, metadata=metadata)
         originals = original_queries(model, listed, source, n_rows, seed=seed)
         if query_model is not None:  # refused before anything is written
-            check_query_model(query_model, Space(model.fingerprint, model.record.name), has_texts=listed is not None)
+            check_query_model(query_model, Space(model.fingerprint, model.record.name), listed or ())
         units = encoded_units(model, listed, source, see=None if originals is None else originals.see)
         index = cls._build(
             folder,
@@ -220,7 +220,7 @@ class Index:
             originals=originals,
             progress=progress,
         )
-        if query_model is not None and len(index) > 1:
+        if query_model is not None:
             with index._writing() as snapshot:
                 measured = query_recall(snapshot, model, query_model, seed=seed)
                 write_model(index.folder / QUERY_FOLDER, query_model.record)

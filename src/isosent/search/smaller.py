@@ -441,6 +441,19 @@ class _Trial:
         recall, interval = float(by_query.mean()), bootstrap_interval("mean", by_query)
         width, name, center = self._map
         speed = len(found) / max(seconds, 1e-9)
+        low, high = interval
         return Size(
-            *(width, name, center, dtype, oversampling, n_bytes, on_disk, recall, *interval, speed, agreement, by_query)
+            n_components=width,
+            transform=name,
+            center=center,
+            dtype=dtype,
+            oversampling=oversampling,
+            n_bytes=n_bytes,
+            n_bytes_on_disk=on_disk,
+            recall=recall,
+            low=low,
+            high=high,
+            queries_per_s=speed,
+            agreement=agreement,
+            by_query=by_query,
         )
