@@ -61,6 +61,7 @@ def test_a_calibration_keeps_the_size(isosent_, here, vectors):
     assert isosent_("fit", "v.npy", "--bytes", "20", "-o", "model").code == 0
     before = isosent.load(here / "model").record.storage
     assert isosent_("calibrate", "v.npy", "-m", "model").code == 0
+    assert isosent_("quantize", "v.npy", "-m", "model").code == 0
     assert isosent.load(here / "model").record.storage == before
 
 

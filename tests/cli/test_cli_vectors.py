@@ -197,8 +197,9 @@ def test_vectors_without_a_map_are_calibrated_quantized_and_watched(isosent_, he
     np.testing.assert_array_equal(model.transform(np.load("old.npy")), np.load("old.npy"))
     assert "fit 1" in (out := isosent_("info", "m").out)
     assert "chosen by auto" not in out
-    refuses(isosent_("transform", "same.npy", "-m", "m", "--dtype", "int8", "-o", "c.npy"), "isosent calibrate")
+    refuses(isosent_("transform", "same.npy", "-m", "m", "--dtype", "int8", "-o", "c.npy"), "isosent quantize")
     assert "percentile" in isosent_("calibrate", "old.npy", "-m", "m").out
+    assert isosent_("quantize", "old.npy", "-m", "m").code == 0
     assert isosent_("transform", "same.npy", "-m", "m", "--dtype", "int8", "-o", "c.npy").code == 0
     assert isosent_("transform", "same.npy", "-m", "m", "--dtype", "bits", "-o", "b.npy").code == 0
     model = isosent.load(here / "m")

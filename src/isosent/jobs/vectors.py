@@ -461,7 +461,7 @@ def transform_file(
     dim, space = record.dim, Space(record.fingerprint, record.name)
     if coded is not None:
         if record.quantization is None:
-            raise InputError(f"transform: {dtype} needs a quantization. Fit one: isosent calibrate VECTORS -m FOLDER.")
+            raise InputError(f"transform: {dtype} needs a quantization. Fit one: isosent quantize VECTORS -m FOLDER.")
         dim = (dim + 7) // 8 if coded == UBINARY else dim
         codes = hashlib.sha256(f"{record.fingerprint} {dtype}".encode())  # codes are no vectors of the space
         space = Space(codes.hexdigest(), f"{record.name}, {dtype}{CODES_NAME}")

@@ -535,7 +535,7 @@ def write_index(
         if settings.store in ("int8", "binary") and model.quantization is None and n_distinct < FEWEST_ROWS:
             raise InputError(
                 f"index: {settings.store} is fitted on {FEWEST_ROWS} different rows or more; there are {n_distinct}. "
-                "Use float32 or float16, or fit it first: isosent calibrate."
+                "Use float32 or float16, or fit it first: isosent quantize."
             )
         model = _with_quantization(model, spill)
         assert model.quantization is not None
