@@ -325,7 +325,7 @@ def test_the_command_line_has_workers(inputs, wordllama, tmp_path, monkeypatch, 
         assert path.read_bytes() == (tmp_path / "index-two" / path.relative_to(tmp_path / "index-one")).read_bytes()
     assert {path.name for path in tmp_path.iterdir()} == {"one", "two", "index-one", "index-two"}
     np.save("v.npy", wordllama.encode(["A man.", "A dog."]))
-    assert run("transform", "v.npy", "-m", "one", "-o", "out", "--workers", "2")[1].out.startswith(
+    assert run("transform", "v.npy", "-m", "one", "-o", "out", "--workers", "1")[1].out.startswith(
         "out: 2 x 16 float32"
     )
     for wrong, words in (
