@@ -5,7 +5,7 @@ import shlex
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -477,13 +477,14 @@ class States:
     elapsed_s: float
 
 
+@cache
 def prepare(target: Target, home: Path) -> States:
-    """Make inputs and the old result, and run the command once undisturbed."""
-    folder, inputs = home / "run", home / "inputs"
+    """Make inputs and the old result, and run the command once undisturbed: once for all campaigns."""
+    inputs = home / "inputs"
     if not inputs.exists():
         write_inputs(inputs)
-    for name in ("run", "old", "new"):
-        shutil.rmtree(home / name, ignore_errors=True)
+    home = home / str(len(list(home.iterdir())))
+    folder = home / "run"
     shutil.copytree(inputs, folder)
     for line in (*target.before, *([target.old] if target.old else [])):
         succeed(shlex.split(line), folder)
