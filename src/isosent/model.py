@@ -185,7 +185,7 @@ class SentenceEncoder:
         device: object = None,
         progress: Progress | None = None,
         role: Role = "text",
-        precision: Literal["float32", "int8", "ubinary"] = "float32",
+        precision: Literal["float32", "int8", "binary"] = "float32",
     ) -> Any:
         """Encode texts. Takes the arguments that code written for sentence-transformers passes.
 
@@ -210,7 +210,7 @@ class SentenceEncoder:
             Called with the number of texts finished since the last call, in place of a bar.
         role : {"text", "query", "document"}, default "text"
             What the texts are, for encoders with prompts and models with a query map.
-        precision : {"float32", "int8", "ubinary"}, default "float32"
+        precision : {"float32", "int8", "binary"}, default "float32"
             Numbers, or the codes that the quantization of the model gives the vectors scaled to length 1: a byte or a
             bit per dimension. No code stands for "no vector".
 

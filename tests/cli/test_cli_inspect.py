@@ -115,8 +115,8 @@ def test_texts_calibrate_a_model_in_its_own_folder(isosent_, model, here, texts)
     np.testing.assert_allclose(same, 1, atol=1e-4)
     percentile = loaded.calibration(0.0)
     assert 0.3 < percentile < 0.8
-    assert loaded.encode(texts[:5], precision="ubinary").shape == (5, 8)
-    assert "int8, ubinary" in isosent_("info", model).out
+    assert loaded.encode(texts[:5], precision="binary").shape == (5, 8)
+    assert "int8, binary" in isosent_("info", model).out
 
 
 def test_labelled_pairs_calibrate_a_model_into_a_new_folder(isosent_, model, here):

@@ -68,7 +68,7 @@ def digests_of_batches(folder, rng, has_numba):
             model = isosent.load(path)
             digests[path.name] = encoded_in_batches(model, rng)
             if model.quantization is not None:
-                digests["bits"] = encoded_in_batches(model, rng, precision="ubinary")
+                digests["bits"] = encoded_in_batches(model, rng, precision="binary")
     return digests
 
 
@@ -125,7 +125,7 @@ def test_a_text_has_the_same_bits_in_any_batch_process_and_kernel(models, alone)
     expected = {name: digest(vectors) for name, vectors in alone.items()}
     expected["map"] = digest(np.concatenate([linear_map.apply(row[None]) for row in rows]))
     model = isosent.load(models / "whitened")
-    expected["bits"] = digest(np.stack([model.encode(text, precision="ubinary") for text in TEXTS]))
+    expected["bits"] = digest(np.stack([model.encode(text, precision="binary") for text in TEXTS]))
     for core, process in processes:
         output, _ = process.communicate(timeout=120)
         assert process.returncode == 0

@@ -19,6 +19,7 @@ from isosent.jobs.inspect import (
     inspect_texts,
     inspect_vectors,
 )
+from isosent.numeric import similarity
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import neighbour_recall, unit_rows
 from isosent.numeric.spectrum import mean_cosine_of_sum
@@ -113,7 +114,7 @@ def test_how_the_rows_come_in_blocks_does_not_matter(rows, monkeypatch):
 
 
 def test_the_sample_is_bounded_and_drawn_by_the_seed(rows, monkeypatch):
-    monkeypatch.setattr(inspecting, "SAMPLE_ROWS", 50)
+    monkeypatch.setattr(similarity, "MOST_SAMPLED", 50)
     first, again, other = seen_in(rows), seen_in(rows), seen_in(rows, seed=1)
     assert first.sample.shape == (50, 6)
     np.testing.assert_array_equal(first.sample, again.sample)

@@ -520,7 +520,7 @@ def test_a_quantization_is_saved_and_leaves_the_space_as_it_is(quantized, saved,
     assert kinds == ["linear_map", "model.json", "quantization"]
     loaded = isosent.load(saved)
     assert loaded.fingerprint == quantized.with_quantization(None).fingerprint
-    for precision, dtype, width in (("int8", np.int8, 3), ("ubinary", np.uint8, 1)):
+    for precision, dtype, width in (("int8", np.int8, 3), ("binary", np.uint8, 1)):
         codes = loaded.encode(words, precision=precision)
         assert (codes.dtype, codes.shape) == (dtype, (40, width))
         np.testing.assert_array_equal(codes, quantized.encode(words, precision=precision))

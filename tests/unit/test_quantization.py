@@ -45,14 +45,14 @@ def test_ranges_of_a_hundred_rows_are_nearly_those_of_all(vectors, quantization)
 
 
 def test_bits_are_the_signs_of_the_rotated_vectors(vectors, quantization):
-    bits = np.unpackbits(quantization.encode(vectors, "ubinary"), axis=1)[:, :40]
+    bits = np.unpackbits(quantization.encode(vectors, "binary"), axis=1)[:, :40]
     rotated = (vectors - quantization.center) @ quantization.rotation
     np.testing.assert_array_equal(bits, rotated > 0)
     np.testing.assert_allclose(quantization.rotation.T @ quantization.rotation, np.eye(40), atol=1e-5)
 
 
 def test_decoded_bits_point_where_the_vectors_do(vectors, quantization):
-    decoded = quantization.decode(quantization.encode(vectors, "ubinary"), "ubinary")
+    decoded = quantization.decode(quantization.encode(vectors, "binary"), "binary")
     assert (unit_rows(decoded) * vectors).sum(axis=1).mean() > 0.8
 
 
@@ -82,7 +82,7 @@ def test_one_row_and_constant_dimensions(rows):
     np.testing.assert_array_equal(quantization.decode(codes, "int8")[:, constant], rows[:, constant])
 
 
-@pytest.mark.parametrize("dtype", ["int8", "ubinary"])
+@pytest.mark.parametrize("dtype", ["int8", "binary"])
 def test_no_rows_keep_their_width(quantization, dtype):
     codes = quantization.encode(np.empty((0, 40)), dtype)
     assert len(codes) == 0

@@ -15,10 +15,10 @@ from isosent.errors import InputError
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import nonzero_rows
 
-Dtype = Literal["int8", "ubinary"]
+Dtype = Literal["int8", "binary"]
 INT8: Final[Dtype] = "int8"
-UBINARY: Final[Dtype] = "ubinary"
-DTYPES: Final = (INT8, UBINARY)
+BINARY: Final[Dtype] = "binary"
+DTYPES: Final = (INT8, BINARY)
 MOST_ROWS = 10_000  # a hundred already give the recall of all
 # Least and largest value change with every row and cut off other texts: ranges fitted on 100 rows by them lose 4 points
 # of recall, and by these deviations none. Of 3.5 to 6, 5 loses least where the texts are in another language.
@@ -64,7 +64,7 @@ class Quantization:
     >>> vectors = np.random.default_rng(0).normal(size=(500, 64)).astype(np.float32)
     >>> quantization = Quantization.fit(vectors)
     >>> codes = quantization.encode(vectors, "int8")
-    >>> codes.dtype, codes.shape, quantization.encode(vectors, "ubinary").shape
+    >>> codes.dtype, codes.shape, quantization.encode(vectors, "binary").shape
     (dtype('int8'), (500, 64), (500, 8))
     >>> bool(np.abs(quantization.decode(codes, "int8") - vectors).max() <= quantization.step.max() / 1.99)
     True
@@ -145,7 +145,7 @@ class Quantization:
         ----------
         vectors : array_like of shape (n_rows, dim), any real dtype
             Vectors of the space.
-        dtype : {"int8", "ubinary"}
+        dtype : {"int8", "binary"}
             One byte or one bit per dimension.
 
         Returns
@@ -162,7 +162,7 @@ class Quantization:
         _check.one_of(where, "dtype", dtype, DTYPES)
         rows = _float32_rows(where, vectors)
         _check.same_dim(where, "vectors", rows.shape[1], self.dim)
-        if dtype == UBINARY:
+        if dtype == BINARY:
             return np.packbits(self._rotated.apply(rows - self.center) > 0, axis=1)
         # the operations of FAISS in its order, so that rounding is the same, too
         span = self.span
@@ -177,7 +177,7 @@ class Quantization:
         ----------
         codes : array_like of shape (n_rows, dim), int8, or (n_rows, ceil(dim / 8)), uint8
             What `encode` returned.
-        dtype : {"int8", "ubinary"}
+        dtype : {"int8", "binary"}
             What they are.
 
         Returns
@@ -194,7 +194,7 @@ class Quantization:
         where = "Quantization.decode"
         _check.one_of(where, "dtype", dtype, DTYPES)
         array = _check.matrix(where, "codes", codes)
-        width, expected = ((self.dim + 7) // 8, np.uint8) if dtype == UBINARY else (self.dim, np.int8)
+        width, expected = ((self.dim + 7) // 8, np.uint8) if dtype == BINARY else (self.dim, np.int8)
         if array.dtype != expected or array.shape[1] != width:
             raise InputError(
                 f"{where}: codes must be {np.dtype(expected)} of shape (n_rows, {width}); "

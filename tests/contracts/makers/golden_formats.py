@@ -130,7 +130,7 @@ def numbers(folder: Path) -> dict[str, object]:
     read: dict[str, object] = {f"model {name}": model.encode(texts).tolist() for name, model in models.items()}
     read["model queries, of a query"] = models["queries"].encode(texts, role="query").tolist()
     read["calibrated"] = models["calibrated"].similarity(texts, texts, calibrated=True).tolist()
-    for precision in ("int8", "ubinary"):
+    for precision in ("int8", "binary"):
         read[f"quantized, {precision}"] = models["calibrated"].encode(texts, precision=precision).tolist()
     read["model of vectors"] = isosent.load(folder / "vectors").transform(np.load(folder / "vectors.npy")[:3]).tolist()
     read["words"] = isosent.load(f"words:{folder / 'words.safetensors'}").encode(texts).tolist()
