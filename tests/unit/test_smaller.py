@@ -141,4 +141,7 @@ def test_codecs_of_faiss_stand_beside_those_of_an_index():
     names = {each.dtype for each in found.rows}
     assert {"4 bits", "product quantization, 1/8", "OPQ, 1/8"} <= names
     assert all(not each.is_stored for each in found.rows if each.dtype == "4 bits")
-    assert one(found, "product quantization, 1/8", 16).n_bytes == 2
+    product, rescored = (one(found, "product quantization, 1/8", 16, oversampling=n) for n in (0, 40))
+    assert (product.n_bytes, rescored.n_bytes, rescored.n_bytes_on_disk) == (2, 2, 32)
+    assert rescored.recall > product.recall
+    assert not rescored.is_stored

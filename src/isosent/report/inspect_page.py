@@ -114,7 +114,7 @@ def _size_cells(size: Size) -> tuple[str, ...]:
         f"{size.n_components} {size.map_label}",
         f"{size.n_bytes:,.0f}",
         f"{size.n_bytes_on_disk:,.0f}" if size.n_bytes_on_disk else "",
-        f"{size.recall:.4f} ± {(size.high - size.low) / 2:.4f}",
+        f"{size.recall:.4f} ± {(size.high - size.low) / 2:.4f}" if size.low < size.high else f"{size.recall:.4f}",
         f"{size.queries_per_s:,.0f}",
         "" if size.agreement is None else f"{size.agreement:.3f}",
     )

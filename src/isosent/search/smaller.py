@@ -56,6 +56,7 @@ _ALONE: Final[tuple[tuple[Store, int], ...]] = (("int8", 0), ("binary", 0))
 _LEAST_RECALL, _MOST_RECALL, _RECALL_MARGIN = 0.5, 0.999, 0.001  # of what an index is to reach
 _CODEC_ROWS: Final = 10_000  # that a product quantization is trained on
 _CODEC_STEPS: Final = 8
+_RESCORED: Final = 40  # candidates per result of a product quantization
 _PARTS: Final = {2: "half", 4: "a quarter", 8: "an eighth"}
 _TRUNCATE, _COMPONENTS = "truncate", "principal_components"
 
@@ -203,12 +204,10 @@ class Sizes(Struct, frozen=True):
         beside = f" (and {size.n_bytes_on_disk:,.0f} bytes on disk)" if size.n_bytes_on_disk else ""
         saved = "all of the memory" if ratio == 1 else f"{part} of the memory{beside}"
         interval = f"(95% interval {1 - size.high:.2%} to {1 - size.low:.2%})"
-        lost = f"{1 - size.recall:.2%} of the neighbors lost {interval}"
+        lost = f"{1 - size.recall:.2%} of the neighbors lost {interval}" if size.low < 1 else "no neighbors lost"
         if size.original_recall is not None:
-            lost = (
-                f"{1 - size.recall:.2%} of the neighbors of the transformed vectors lost {interval}, and "
-                f"{1 - size.original_recall:.2%} of those of the original vectors"
-            )
+            here = lost.replace("the neighbors", "the neighbors of the transformed vectors")
+            lost = f"{here}, and {1 - size.original_recall:.2%} of those of the original vectors"
         said = f"{size}: {saved}, {lost}, among {self.n_texts:,} texts."
         smaller = self.next_smaller(size)
         if smaller is None:
@@ -465,16 +464,20 @@ class _Trial:
         self._agreement = float(np.mean([spearman(*half) for half in halves])) if halves else None
         return True
 
+    def _fitted_quantization(self) -> Quantization:
+        if self._quantization is None:
+            self._quantization = Quantization.fit(self._mapped_docs, seed=self._seed)
+        return self._quantization
+
     def stored(self, store: Store, oversampling: int) -> Size:
         """Store the vectors as an index does, and search them."""
         dim, docs = self._map[0], self._mapped_docs
-        if self._quantization is None:
-            self._quantization = Quantization.fit(docs, seed=self._seed)
+        quantization = self._fitted_quantization()
         settings = SearchSettings(store=store, oversampling=oversampling)
         finer_store = finer_settings(settings) if oversampling else None
-        codes = empty_codes(dim, settings, self._quantization)
+        codes = empty_codes(dim, settings, quantization)
         codes.add(docs)
-        finer = None if finer_store is None else empty_codes(dim, finer_store, self._quantization)
+        finer = None if finer_store is None else empty_codes(dim, finer_store, quantization)
         if finer is not None:
             finer.add(docs)
         segment = Segment(codes, finer, np.zeros(len(docs), bool))
@@ -489,12 +492,12 @@ class _Trial:
         )
 
     def codecs(self, *, product: bool) -> Iterator[Size]:
-        """Other codecs of FAISS, alone: what a vector takes is all there is."""
+        """Other codecs of FAISS, alone: what a vector takes is all there is. Products are rescored, too."""
         faiss = _extras.require("faiss")
         dim, docs = self._map[0], self._mapped_docs
         keys = {"4 bits": "SQ4", "RaBitQ, 4 bits": f"RR{dim},RaBitQ4"}
         if product:
-            for part in (8, 4):
+            for part in (16, 8, 4):
                 if dim % part == 0 and len(docs) >= _CODEC_ROWS:
                     keys |= {f"product quantization, 1/{part}": f"PQ{dim // part}np"}
                     keys |= {f"OPQ, 1/{part}": f"OPQ{dim // part},PQ{dim // part}np"}
@@ -518,6 +521,22 @@ class _Trial:
             start = perf_counter()
             _, found = index.search(self._mapped_queries, K_MEASURED)
             yield self._size(name, float(inner.code_size), found, perf_counter() - start)
+            if isinstance(inner, faiss.IndexPQ):
+                settings = SearchSettings(oversampling=_RESCORED)
+                finer = empty_codes(dim, SearchSettings(store="float16"), self._fitted_quantization())
+                finer.add(docs)
+                start = perf_counter()
+                _, found = Segment(index, finer, np.zeros(len(docs), bool)).search(
+                    self._mapped_queries, K_MEASURED, settings
+                )
+                yield self._size(
+                    name,
+                    float(inner.code_size),
+                    found,
+                    perf_counter() - start,
+                    on_disk=bytes_per_vector(dim, "flat", "float16"),
+                    oversampling=_RESCORED,
+                )
 
     def _size(
         self,
