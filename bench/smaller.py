@@ -136,10 +136,8 @@ def is_codec_alone(size):
 
 
 def show_table(name, measured):
-    """Print the front, and at its side the best codec of FAISS within the same bytes."""
-    print(
-        f"\n| {name}: stored as | dimensions | bytes | on disk | recall@10 | best codec of FAISS within these bytes |"
-    )
+    """Print the front, and at its side the best codec of FAISS alone within the same bytes."""
+    print(f"\n| {name}: stored as | dimensions | bytes | on disk | recall@10 | best codec of FAISS alone |")
     print("|---|---|---|---|---|---|")
     for each in measured.front:
         codecs = [row for row in measured.rows if is_codec_alone(row) and row.n_bytes <= each.n_bytes]

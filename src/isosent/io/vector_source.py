@@ -188,8 +188,8 @@ def open_npy(path: Path, column: str | None) -> VectorSource:
         start = BytesIO(file.read(_LONGEST_HEADER))  # numpy would read up to 4 GiB where a header is damaged
     if not start.getvalue().startswith(_NPY_MAGIC):
         raise FileFormatError(
-            f"{path} is not an array saved by numpy: its header is damaged, or it is another kind of file. Save vectors "
-            "with numpy.save, and texts as .txt."
+            f"{path} is not an array saved by numpy: its header is damaged, or it is another kind of file. Save "
+            "vectors with numpy.save, and texts as .txt."
         )
     try:
         is_first = np.lib.format.read_magic(start) == (1, 0)  # version 3 is version 2 with names that are not ASCII

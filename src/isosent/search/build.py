@@ -471,8 +471,8 @@ def recall_of_originals(snapshot: Snapshot, vectors: Any, ids: Any = None, *, se
     name = f"{vectors.path} holds" if isinstance(vectors, VectorSource) else "there are"
     if n_vectors != len(snapshot):
         raise InputError(
-            f"{name} {n_vectors} vectors, and the index {len(snapshot)} texts. Give the vectors that the index was made "
-            "of, one per text in the same order or with the same ids."
+            f"{name} {n_vectors} vectors, and the index {len(snapshot)} texts. Give the vectors that it was made of, "
+            "one per text, in the same order or with the same ids."
         )
     if n_vectors != len(positions) or len(np.unique(positions)) != n_vectors or (positions < 0).any():
         raise InputError(f"{name} vectors with other ids than the index. Give one vector of each text, with its id.")
