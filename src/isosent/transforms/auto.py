@@ -46,7 +46,7 @@ MIXED = 0.3
 FEWEST_TEXTS = 100
 _MOST_TEXTS = 20_000
 _QUERIES = 1000  # of each half of the texts
-_FEWEST_SEARCHED = 10  # more than the neighbors of a query
+_FEWEST_SEARCHED = 20  # vectors: twice the neighbors of a query
 _NEAREST = 3
 _RANDOM = 3
 _DUPLICATE = 0.8  # tf-idf cosine. Near duplicates differ in one word, which tf-idf cannot weigh.
@@ -339,7 +339,7 @@ def held_out_recall(sample: NDArray[np.floating], transform: LinearTransform | N
     None if rows are too few.
     """
     queries, others = held_out_rows(sample)
-    if not len(queries) or len(others) <= _FEWEST_SEARCHED:
+    if not len(queries) or len(others) < _FEWEST_SEARCHED:
         return None
     if transform is None:
         return 1.0, len(others)
