@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("faiss")
 
+import isosent
 from isosent.cli.main import main
 
 
@@ -127,6 +128,25 @@ def test_the_recall_names_what_it_is_compared_with(isosent_, table):
         finished = isosent_("search", "small", *arguments)
         assert finished.code == 2
         assert finished.err.count("\n") == 1
+
+
+def test_vectors_in_another_order_are_noticed(isosent_, table, texts):
+    vectors = isosent.load("wordllama").encode(texts[:60])
+    np.save("v.npy", vectors)
+    np.save("shuffled.npy", vectors[np.random.default_rng(0).permutation(60)])
+    assert isosent_("index", "v.npy", "-o", "of_vectors").code == 0
+    assert isosent_("search", "of_vectors", "--against", "v.npy").err == ""
+    assert "in the order of the index" in isosent_("search", "of_vectors", "--against", "shuffled.npy").err
+
+
+def test_what_holds_no_vectors_is_named(isosent_, made):
+    Path("q.json").write_text('[{"embedding": [0.1, 0.2]}]')
+    assert "q.json holds no vectors" in isosent_("search", made, "q.json").err
+    Path("n.csv").write_text("0.1,0.2\n0.3,0.4\n")
+    np.savez("z.npz", np.ones((3, 2)))
+    for command in ("index", "fit"):
+        assert "n.csv holds numbers, not texts" in isosent_(command, "n.csv", "-o", "new").err
+        assert "z.npz is an archive of arrays" in isosent_(command, "z.npz", "-o", "new").err
 
 
 def test_queries_may_be_vectors_in_a_file(isosent_, made, texts):

@@ -171,7 +171,8 @@ def test_vectors_need_a_width_to_be_changed_by_auto(isosent_, here, wordllama, t
     assert (finished.code, finished.err) == (0, "")
     assert "Principal components (8 dimensions, without centering): without texts" in finished.out
     (line,) = [line for line in finished.out.splitlines() if line.startswith("recall@10")]
-    recall = float(re.search(r"with 8 dimensions, held-out rows: principal components (0\.\d{3})$", line)[1])
+    said = r"with 8 dimensions, held-out queries among 432 vectors: principal components (0\.\d{3})$"
+    recall = float(re.search(said, line)[1])
     assert 0.1 < recall < 0.9
     assert isosent.load(here / "model").fits[0].transform == "principal_components"
 

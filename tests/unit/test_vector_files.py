@@ -367,11 +367,14 @@ def test_a_format_without_names_takes_no_column(tmp_path, name):
 
 
 def test_an_unknown_ending_is_refused(tmp_path):
-    (tmp_path / "v.npz").write_bytes(b"PK")
-    with pytest.raises(
-        InputError, match=r"must end in \.npy, \.fvecs, \.bvecs, \.safetensors, \.parquet, \.json, \.jsonl; got \.npz"
+    for name, message in (
+        ("v.csv", r"must end in \.npy, \.fvecs, \.bvecs, \.safetensors, \.parquet, \.json, \.jsonl; got \.csv"),
+        ("v.npz", "archive of arrays"),
+        ("v.npy", "is not an array saved by numpy"),
     ):
-        open_vectors(tmp_path / "v.npz")
+        (tmp_path / name).write_bytes(b"PK")
+        with pytest.raises(InputError, match=message):
+            open_vectors(tmp_path / name)
 
 
 def test_a_missing_file_is_refused(tmp_path):

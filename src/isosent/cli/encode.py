@@ -159,7 +159,7 @@ def _sharding(
     "--dtype",
     type=click.Choice([*DTYPES, *CODES]),
     default=DTYPES[0],
-    help="Number type of the output, or codes of a calibrated model: int8, bits.",
+    help="Number type of the output, or codes of a calibrated model: int8, binary.",
 )
 @shard_options
 @worker_options
@@ -179,7 +179,7 @@ def transform(
     The vectors must come from the encoder that the model was fitted on; the encoder itself is not loaded. Files may be
     larger than memory. A zero row stays zero. From .parquet to .parquet, the other columns are kept.
 
-    With --dtype int8 or bits, an .npy file gets a byte or a bit per dimension, of vectors scaled to length 1, after
+    With --dtype int8 or ubinary, an .npy file gets a byte or a bit per dimension, of vectors scaled to length 1, after
     "isosent quantize VECTORS -m MODEL". Python reads them back: model.quantization.decode(numpy.load(OUT), "int8").
 
     VECTORS and OUT may be folders, as for "isosent encode".

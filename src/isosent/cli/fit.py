@@ -172,8 +172,11 @@ def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:
         show(change_table(before, after, result.described))
     if result.recalls:
         recalls = ", ".join(f"{each.label} {each.recall:.3f}" for each in result.recalls)
-        width = result.recalls[0].n_components
-        show(f"recall@10 of the original neighbors with {width} dimensions, held-out rows: {recalls}")
+        first = result.recalls[0]
+        show(
+            f"recall@10 of the original neighbors with {first.n_components} dimensions, held-out queries among "
+            f"{first.n_texts:,} vectors: {recalls}"
+        )
     if result.groups is not None and not any(fit.transform == "erasure" for fit in result.model.fits):
         say(f"warning: {groups_warning(result.groups)}")
     if record is None:
@@ -194,13 +197,13 @@ def _show_size(result: FitResult, *, details: bool) -> None:
     if choices:
         show(choices[-1]["reason"])
     show(sizes_table(measured, chosen=size, details=details))
-    if result.original_recall is None:
+    if size.original_recall is None:
         show("Neighbors are those of the original vectors.")
     else:
         show(
             "Two goals differ here: the transform ranks texts better than the original vectors do, and so changes who "
             "is near. Neighbors are those of the transformed vectors; of the original neighbors, "
-            f"{result.original_recall:.3f} are kept. To keep these, leave the transform out: --transform "
+            f"{size.original_recall:.3f} are kept. To keep these, leave the transform out: --transform "
             "principal_components?center=false"
         )
     show(measured.sentence(size))

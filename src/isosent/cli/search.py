@@ -53,6 +53,7 @@ _DEFAULT = "create"
 _VECTOR_NAMES = ("vector", "vectors", "embedding", "embeddings")
 _LARGEST_ID = 2**63 - 1
 _MOST_HITS = 10
+_LARGEST_CHANCE = 0.5  # of a recall; with fewer texts, chance finds most
 
 text_column_option = click.option(
     "--column", metavar="NAME", help="Column with the texts.  [default: text, else the only column of texts]"
@@ -349,7 +350,12 @@ def _query_vectors(queries: Sequence[str]) -> VectorSource | None:
         raise InputFileError(f"{missing[0]}: no such file.")
     if len(queries) > 1:
         raise InputError(f"search: a file of vectors must be the only query; got {', '.join(queries)}.")
-    return _opened_vectors(queries[0], None)
+    vectors = _opened_vectors(queries[0], None)
+    if vectors is None:
+        shape = "[[0.1, ...], ...]" if queries[0].lower().endswith(".json") else "[0.1, ...] on each line"
+        shape = "a column of vectors" if queries[0].lower().endswith(".parquet") else f"lists of numbers, {shape}"
+        raise InputFileError(f"{queries[0]} holds no vectors. Queries in a file must be {shape}.")
+    return vectors
 
 
 def _measure_recall(folder: str, against: str, *, as_json: bool) -> None:
@@ -360,6 +366,12 @@ def _measure_recall(folder: str, against: str, *, as_json: bool) -> None:
     if inputs["vectors"] is None:
         raise InputError(f"search: --against needs vectors; {against} holds texts. Encode them: isosent encode.")
     recall, n_queries = opened.recall_against(inputs["vectors"], ids=inputs["ids"])
+    by_chance = K_MEASURED / len(opened)
+    if recall < by_chance + 4 * (by_chance / (K_MEASURED * n_queries)) ** 0.5 and by_chance < _LARGEST_CHANCE:
+        say(
+            f"warning: a recall of {recall:.4f} is what vectors of other texts would have ({by_chance:.4f}). Are those "
+            f"of {against} in the order of the index? Give their ids if not, as a column of a .parquet file."
+        )
     if as_json:
         figures = {"recall": recall, "k": K_MEASURED, "n_queries": n_queries, "n_rows": len(opened)}
         show_json({**figures, "against": against, "of_own_vectors": to_builtins(opened.recall)})

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 MOMENTS_FORMAT, MOMENTS_VERSION = "isosent-moments", 1
 CHECKPOINT_FORMAT, CHECKPOINT_VERSION = "isosent-checkpoint", 1
 ENDING = ".safetensors"
-CODES: Mapping[str, tuple[str, CodeDtype]] = {"int8": ("int8", INT8), "bits": ("uint8", UBINARY)}  # in .npy files
+CODES: Mapping[str, tuple[str, CodeDtype]] = {"int8": ("int8", INT8), "ubinary": ("uint8", UBINARY)}  # in .npy files
 
 _METADATA = ("format", "format_version", "sources", "n_zero_rows", "run", *SPACE_METADATA)
 _SETTINGS = {"radial": False}  # 0.1.0 could also sum powers of the lengths; such a checkpoint is not resumed
