@@ -20,7 +20,6 @@ from isosent.jobs.inspect import (
     inspect_texts,
     inspect_vectors,
 )
-from isosent.numeric import similarity
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import neighbour_recall, unit_rows
 from isosent.numeric.spectrum import mean_cosine_of_sum
