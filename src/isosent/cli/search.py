@@ -1,10 +1,10 @@
 """The commands ``index``, ``search``, ``push`` and ``pull``.
 
 `index` is a group: ``create`` is meant where no subcommand is named (`_IndexCommands`), and ``add``, ``remove``,
-``compact`` and ``stats`` change or describe a folder. `_read_inputs` turns the files of a command into texts, vectors,
-ids and metadata; with workers, `_encoded` encodes them into a folder first. `search` asks an index or the table of a
-database; `push` and `pull` copy between the two. The work is done by `Index` and `search.database`; the rest is
-printing.
+``compact``, ``stats`` and ``verify`` change or describe a folder. `_read_inputs` turns the files of a command into
+texts, vectors, ids and metadata; with workers, `_encoded` encodes them into a folder first. `search` asks an index or
+the table of a database; `push` and `pull` copy between the two. The work is done by `Index` and `search.database`; the
+rest is printing.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors, open_vectors
 from isosent.jobs.shards import Engine, encode_folder, how_resumed
 from isosent.loading import load
 from isosent.model import SentenceEncoder
+from isosent.numeric.canary import CHANGED, LEAST_KEPT
 from isosent.pages.progress import progress_bar
 from isosent.search.build import MIN_RECALL
 from isosent.search.database import is_database, search_database
@@ -229,6 +230,30 @@ def stats(folder: Path, json_output: Path | None) -> None:
         _write_json(json_output, described.to_json())
     if json_output != STANDARD_OUTPUT:
         _show_stats(folder, described)
+
+
+@index.command()
+@click.argument("folder", metavar="INDEX", type=PATH)
+@json_option
+def verify(folder: Path, json_output: Path | None) -> None:
+    """Check whether the model of INDEX still gives the vectors that INDEX was made of.
+
+    A few fixed texts and eight texts of INDEX are encoded again. Exits with 2 if the model has changed.
+    """
+    check = Index.open(folder).verify()
+    if json_output is not None:
+        _write_json(json_output, check._asdict() | {"has_changed": check.has_changed})
+    if check.has_changed:
+        raise InputError(
+            f"{folder}: {CHANGED} {check}. Load the model that made INDEX (the same version, prompt, pooling and "
+            "maximum length), or make the index again."
+        )
+    if json_output != STANDARD_OUTPUT:
+        show(f"{folder}: the model is unchanged. {check}")
+    if check.kept_neighbors is not None and check.kept_neighbors < LEAST_KEPT:
+        say(
+            "warning: the vectors of INDEX are not those of its texts. If they were made of longer texts, that is fine."
+        )
 
 
 @click.command()

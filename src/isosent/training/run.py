@@ -408,7 +408,7 @@ def _write_encoder(model: SentenceTransformer, folder: Path) -> SentenceEncoder:
 
 def _write_model(model: SentenceEncoder, folder: Path) -> None:
     """Write the files of both libraries; the weights of the encoder stay in its folder."""
-    for name, content in model_files(folder, model.record).items():
+    for name, content in model_files(folder, model.saved_record).items():
         (folder / name).write_bytes(content)
     listed = json.loads(read_bytes(folder / ENCODER_FOLDER / _MODULES))
     for entry in listed:
