@@ -69,7 +69,7 @@ CURVE_FILE: Final = "curve.html"
 _MODULES, _CONFIG = "modules.json", "config_sentence_transformers.json"
 _FILES: Final = re.compile(
     r"encoder|\d+_(Dense|Normalize)|(modules|config_sentence_transformers|model|training)\.json|metrics\.jsonl|curve\.html"
-    r"|linear_map-[0-9a-f]{16}\.safetensors|events\.out\.tfevents\..*"
+    r"|(linear_map|canary)-[0-9a-f]{16}\.safetensors|events\.out\.tfevents\..*"
 )
 _TRAINED: Final = Replaceable(
     "an older trained model",
