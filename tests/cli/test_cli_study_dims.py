@@ -28,7 +28,7 @@ def test_a_study_is_printed_and_written(isosent_, here):
     best = max(scores, key=scores.get)
     for k, score in scores.items():
         assert line_of(finished.out, k)[1] == f"{100 * score:.2f}" + "*" * (k == best)
-        low, high = (float(part) for part in line_of(finished.out, k)[2].split("–"))
+        low, high = (float(part) for part in line_of(finished.out, k)[2].split(", "))
         assert low < 100 * score < high
         assert line_of(finished.out, k)[3] == f"{4 * k}"
     drawn = {cell["k"]: 100 * cell["spearman"]["all"] for cell in study["random"]}

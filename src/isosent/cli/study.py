@@ -332,7 +332,7 @@ def _dims_tables(studies: Sequence[DimsStudy], how: str) -> "Iterator[Table]":
             times: Mapping[int, str] = times,
             has_intervals: bool = has_intervals,
         ) -> list[str]:
-            shown = "" if interval is None else "–".join(f"{100 * end:.1f}" for end in interval)
+            shown = "" if interval is None else ", ".join(f"{100 * end:.1f}" for end in interval)
             columns = [shown] if has_intervals else []
             return [*columns, f"{bytes_of_a_million(k) / 1e6:,.0f}", *([times.get(k, "")] if times else [])]
 

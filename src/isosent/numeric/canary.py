@@ -43,15 +43,28 @@ CHANGED: Final = "the model behind has changed:"
 
 
 class CanaryCheck(NamedTuple):
-    """How the vectors that are made now differ from those that were stored."""
+    """How the vectors that a model gives now differ from those that were stored.
 
-    lowest_cosine: float | None  # of fixed texts, then and now; None if none were stored
-    kept_neighbors: float | None = None  # share of the ten nearest of some rows of an index that stayed
-    n_rows: int = 0  # that were encoded again
+    Parameters
+    ----------
+    lowest_cosine : float or None
+        Lowest cosine of a fixed text's vector now with the stored one, in [-1, 1]; None if none were stored.
+    kept_neighbors : float or None
+        Share of the ten nearest of some texts of an index that are the same, in [0, 1]; None without texts.
+    n_rows : int
+        Number of these texts.
+    """
+
+    lowest_cosine: float | None
+    kept_neighbors: float | None = None
+    n_rows: int = 0
 
     @property
     def has_changed(self) -> bool:
-        """Whether another model made the vectors, or the same with other settings."""
+        """Whether another model makes the vectors, or the same with other settings: a lowest cosine below 0.99.
+
+        Without stored vectors of fixed texts, a share of neighbors below 0.85 says so.
+        """
         if self.lowest_cosine is not None:
             return self.lowest_cosine < LEAST_COSINE
         return self.kept_neighbors is not None and self.kept_neighbors < LEAST_KEPT

@@ -118,6 +118,7 @@ class Index:
         self.folder = Path(folder)
         self._model = model
         self._static: SentenceEncoder | None = None
+        self._other_name: str | None = None  # fingerprint of a space that the model has by another name
         self._loading = Lock()
         self._is_checked = snapshot is not None  # just made, by this model
         self._snapshot: Snapshot = self._last_commit() if snapshot is None else snapshot
@@ -351,8 +352,10 @@ class Index:
             return Snapshot.open(self.folder, space=space, before=before)
         except InputError:
             snapshot = Snapshot.open(self.folder, space=None, before=before)
-            if snapshot.state.space.fingerprint == space.fingerprint or not model.has_vectors_of(snapshot.record):
+            here = snapshot.state.space.fingerprint
+            if here == space.fingerprint or (here != self._other_name and not model.has_vectors_of(snapshot.record)):
                 raise
+            self._other_name = here  # not encoded again at each commit
             return snapshot
 
     # -- what it holds -------------------------------------------------------------------------------------------
