@@ -88,6 +88,7 @@ class SentenceEncoder:
         calibration: Calibration | None = None,
         quantization: Quantization | None = None,
         storage: Storage | None = None,
+        *,
         canary: Canary | None = None,
     ) -> None:
         if postprocessing.dim is not None:
@@ -120,7 +121,7 @@ class SentenceEncoder:
             If the encoder has other dimensions than the map or the quantization of the record.
         """
         parts = record.postprocessing, record.fits, record.calibration, record.quantization, record.storage
-        return cls(encoder, *parts, record.canary)
+        return cls(encoder, *parts, canary=record.canary)
 
     @property
     def encoder(self) -> Encoder:
