@@ -25,6 +25,8 @@ from isosent.io.atomic import replacing
 from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import cosine_matrix, nearest_rows, neighbour_recall
+from isosent.search.index import Index
+from isosent.search.smaller import sizes
 from isosent.transforms.quantization import Quantization
 
 QUERIES = ("I can't remember my password.", "Who painted the Mona Lisa?")
@@ -212,9 +214,6 @@ def _shortened(model: SentenceEncoder) -> Shortened:
 
 
 def _searched(model: SentenceEncoder) -> Searched:
-    from isosent.search.index import Index
-    from isosent.search.smaller import sizes
-
     texts = demo_texts()
     vectors = model.encode(texts)
     measured = sizes(vectors, n_bytes=N_BYTES)
