@@ -33,7 +33,7 @@ QUERIES = ("I can't remember my password.", "Who painted the Mona Lisa?")
 FALSE_POSITIVES = 0.01
 N_BYTES = 64
 _N_NEAREST = 10
-_EXAMPLE = "Sie ist gegen Erdnüsse allergisch."
+EXAMPLE = "Sie ist gegen Erdnüsse allergisch."
 
 ERASE = "isosent fit pool.csv --column text --erase lang -o erased"
 WHITEN = "isosent fit pool.csv --column text -o whitened"
@@ -169,21 +169,20 @@ def _translations(model: SentenceEncoder) -> Translations:
     whitened = model.fitted(texts, source="the pool of the demo")
     erased = model.fitted(texts, erase={"lang": labels}, source="the pool of the demo")
     held_out = [row for row in demo_pool() if not int(row.meaning) % 2]
-    original, *shares = (_share_translated(each, held_out) for each in (model, whitened, erased))
-    example = next(position for position, row in enumerate(held_out) if row.text == _EXAMPLE)
+    original, *shares = (translated_share(_encode(each, held_out), held_out) for each in (model, whitened, erased))
+    example = next(position for position, row in enumerate(held_out) if row.text == EXAMPLE)
     nearest = [held_out[nearest_rows(_encode(each, held_out))[0][example]].text for each in (model, erased)]
     choice = whitened.fits[-1].choice or {}
     n_queries = sum(row.lang != "en" for row in held_out)
-    return Translations(n_queries, len(held_out), original, *shares, _EXAMPLE, *nearest, str(choice["reason"]))
+    return Translations(n_queries, len(held_out), original, *shares, EXAMPLE, *nearest, str(choice["reason"]))
 
 
 def _encode(model: SentenceEncoder, rows: Sequence[PoolRow]) -> NDArray[np.float32]:
     return model.encode([row.text for row in rows])
 
 
-def _share_translated(model: SentenceEncoder, rows: Sequence[PoolRow]) -> float:
+def translated_share(vectors: NDArray[np.floating], rows: Sequence[PoolRow]) -> float:
     """Share of the sentences in other languages whose English translation is among their ten nearest of all rows."""
-    vectors = _encode(model, rows)
     english = {row.meaning: position for position, row in enumerate(rows) if row.lang == "en"}
     queries = np.array([position for position, row in enumerate(rows) if row.lang != "en"])
     targets = np.array([english[rows[query].meaning] for query in queries])
