@@ -1,7 +1,14 @@
-"""The commands ``demo``, ``fit`` and ``info``."""
+"""The commands ``demo``, ``fit`` and ``info``.
+
+``fit`` checks which options go together, and calls `fit_pairs` for ``--pairs``, else `fit_files`, which looks at what
+the files hold. `_show_fit` prints the result: what was erased, the size or what auto chose, the vectors before and
+after, and what was saved; `_show_pairs` does so for pairs. ``info`` prints the facts of a model folder, and the fits
+one below the other.
+"""
 
 import json
 import tempfile
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +29,9 @@ from isosent.cli.printing import (
     change_table,
     choice_table,
     erasure_table,
+    folds_table,
     likelihood_change,
+    pairs_table,
     say,
     show,
     show_tokens,
@@ -32,14 +41,14 @@ from isosent.demo import DEMO_COMPONENTS, run_demo
 from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
-from isosent.jobs.fit import FitResult, Goal, fit_files
+from isosent.jobs.fit import FitResult, Goal, fit_files, fit_pairs
 from isosent.jobs.inspect import groups_warning
 from isosent.jobs.shards import Engine
 from isosent.loading import read_record
 from isosent.pages.progress import progress_bar
 from isosent.persistence import check_model_folder
 from isosent.report.inspect_page import sizes_table
-from isosent.transforms.base import resolve_transform
+from isosent.transforms.base import NO_TRANSFORM, Auto, resolve_transform
 
 
 @click.command()
@@ -65,13 +74,20 @@ def demo() -> None:
 
 
 @click.command()
-@click.argument("inputs", nargs=-1, required=True)
+@click.argument("inputs", nargs=-1)
 @model_options
 @transform_options()
 @click.option("--output", "-o", type=PATH, metavar="FOLDER", required=True, help="Model folder to write.")
 @click.option("--column", metavar="NAME", help="Column of a table with the texts or the vectors.")
 @click.option("--erase", metavar="COLUMN", help="Erase what this column tells, such as the language of each text.")
-@click.option("--queries", metavar="FILE", help="Queries like those to come, if they differ from the documents.")
+@click.option("--pairs", metavar="FILE", help="Matching pairs: two columns of texts; or the queries of vectors.")
+@click.option(
+    "--queries",
+    metavar="[FILE]",
+    is_flag=False,
+    flag_value="",
+    help="Queries like those to come, if they differ from the documents; with --pairs, transform queries only.",
+)
 @vector_texts_option
 @click.option("--space", metavar="NAME", help="Vectors: what made them, such as text-embedding-3-small.")
 @checkpoint_option
@@ -99,6 +115,7 @@ def fit(
     output: Path,
     column: str | None,
     erase: str | None,
+    pairs: str | None,
     queries: str | None,
     texts: str | None,
     space: str | None,
@@ -120,30 +137,62 @@ def fit(
     learns from texts (sif, usif, p_mean, gem) is fitted first. A model of vectors is used with "isosent transform".
     With --transform none, it leaves vectors as they are: for int8 codes and bits, and to see drift.
 
+    With --pairs, a map is fitted on matching texts, or on vectors: --pairs holds the query of each vector of INPUTS. A
+    fifth of the pairs is held out; unless they are ranked better beyond chance, the model stays unchanged.
+
     With --bytes or --loss, dimensions and dtype are chosen by measuring how many of the nearest neighbors are kept. The
     model holds both, and "isosent index -m FOLDER" stores vectors so.
     """
     check_model_folder(output)
     if None not in (n_bytes, loss):
         raise InputError("fit: --bytes and --loss both set the size. Leave one out.")
-    result = fit_files(
-        inputs,
-        output,
-        model,
-        resolve_transform(transform, settings),
-        column=column,
-        erase=erase,
-        queries=queries,
-        texts=texts,
-        space=space,
-        checkpoint=checkpoint,
-        engine=engine,
-        shard_size=shard_size,
-        goal=None if n_bytes is loss is None else Goal(n_bytes, loss),
-        codecs=details,
-        bars=progress_bar,
-        say=say,
-    )
+    chosen = resolve_transform(transform, settings)
+    if pairs is None and not inputs:
+        raise click.UsageError("Missing argument 'INPUTS...'.")
+    if pairs is None and queries == "":
+        raise InputError("fit: --queries names no file. Name one; without a file it goes with --pairs.")
+    if pairs is not None:
+        others = {
+            "--transform": transform if chosen != Auto() else None,
+            "--erase": erase,
+            "a file of --queries": queries,
+            "--texts": texts,
+            "--checkpoint": checkpoint,
+            "--bytes": n_bytes,
+            "--loss": loss,
+            "--workers": engine or shard_size,
+        }
+        if named := [option for option, value in others.items() if value is not None and value != ""]:
+            raise InputError(f"fit: --pairs does not go with {' and '.join(named)}. Leave one out.")
+        result = fit_pairs(
+            pairs,
+            output,
+            model,
+            inputs=inputs,
+            queries_only=queries is not None,
+            column=column,
+            space=space,
+            bars=progress_bar,
+        )
+    else:
+        result = fit_files(
+            inputs,
+            output,
+            model,
+            chosen,
+            column=column,
+            erase=erase,
+            queries=queries,
+            texts=texts,
+            space=space,
+            checkpoint=checkpoint,
+            engine=engine,
+            shard_size=shard_size,
+            goal=None if n_bytes is loss is None else Goal(n_bytes, loss),
+            codecs=details,
+            bars=progress_bar,
+            say=say,
+        )
     _show_fit(result, output, details=details)
     if result.follows_fit:
         show(f"{model or DEFAULT_REFERENCE} was fitted before; the new transform follows the old one.")
@@ -151,6 +200,9 @@ def fit(
 
 def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:
     record = result.record
+    if result.unit == "pairs" and record is not None and record.choice is not None:
+        _show_pairs(record.choice, result, output, details=details)
+        return
     for erased in [fit for fit in result.model.fits[-2:] if fit.transform == "erasure"]:
         show(erasure_table(erased))
     if result.sizes is not None and result.size is not None:
@@ -179,6 +231,22 @@ def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:
         unit = result.unit.removesuffix("s") if record.n_texts == 1 else result.unit
         show(f"{output}: fitted on {record.n_texts} {unit}; {zero}: {record.n_zero_rows}")
     show_tokens(result.n_tokens, result.n_unknown, result.model.encoder.languages)
+
+
+def _show_pairs(choice: Mapping[str, Any], result: FitResult, output: Path, *, details: bool) -> None:
+    """The recommendation, what held-out pairs say, and what was saved."""
+    record = result.record
+    assert record is not None
+    show(choice["reason"])
+    show(pairs_table(choice))
+    if details:
+        show(folds_table(choice))
+    if record.transform == NO_TRANSFORM:
+        show(f"Saved {output}: {result.model.encoder.reference}, unchanged")
+    else:
+        zero = f"; pairs without a vector: {record.n_zero_rows}" if record.n_zero_rows else ""
+        reference = result.model.encoder.reference
+        show(f"Saved {output}: {reference} + {choice['chosen']}, fitted on {record.n_texts:,} pairs{zero}")
 
 
 def _show_size(result: FitResult, *, details: bool) -> None:
@@ -223,17 +291,19 @@ def info(model: str, json_output: Path | None) -> None:
         lines.append(
             (
                 f"fit {step}",
-                ("none, chosen by auto" if record.get("choice") else "none")
+                ("none, chosen by auto" if "candidates" in (record.get("choice") or {}) else "none")
                 if record["transform"] == "none"
                 else calls[0],
             )
         )
         lines += [("", f"then {call}") for call in calls[1:]]
-        lines.append(("", f"on {record['n_texts']} {unit} of {record['source']}, {record['fitted_at']}"))
-        counted = "zero rows left out" if unit == "vectors" else "texts without a vector"
+        is_of_pairs = "tested" in (record.get("choice") or {})
+        counts = "pairs" if is_of_pairs else unit
+        lines.append(("", f"on {record['n_texts']} {counts} of {record['source']}, {record['fitted_at']}"))
+        counted = "zero rows left out" if unit == "vectors" else f"{counts} without a vector"
         lines.append(("", f"{counted}: {record['n_zero_rows']}"))
         if record.get("choice"):
-            by = "held out" if record["transform"] == "erasure" else "auto"
+            by = "held out" if record["transform"] == "erasure" or "tested" in record["choice"] else "auto"
             lines.append(("", f"{by}: {record['choice']['reason']}"))
         if record.get("history"):
             lines.append(("", likelihood_change(record["history"])))
