@@ -34,7 +34,7 @@ def test_fit_from_pairs_says_what_held_out_pairs_gain_and_info_names_it(
     assert finished.code == 0, finished.err
     assert "no map" in finished.out
     assert "held-out queries" in finished.out
-    [fit] = json.loads(isosent_("info", "m", "--json", "-").out)["fits"]
+    [fit] = json.loads(isosent_("info", "m", "--json").out)["fits"]
     in_memory = isosent.load("wordllama").fitted_on_pairs(*zip(*rows, strict=True), queries_only=bool(queries))
     assert fit["transform"] == in_memory.fits[0].transform
     assert fit["choice"]["tested"][0]["mrr"] == pytest.approx(in_memory.fits[0].choice["tested"][0]["mrr"])
@@ -106,7 +106,7 @@ def test_options_that_do_not_go_together_are_refused(isosent_, backwards, tmp_pa
         (("--pairs", path, "--queries", "q.txt"), "a file of --queries"),
         (("--pairs", path, "--workers", 2), "--workers"),
         ((path, "--pairs", path), "Leave it out"),
-        (("--pairs", "a.npy"), "isosent fit DOCUMENTS --pairs QUERIES"),
+        (("--pairs", "a.npy"), "isosent fit DOCUMENTS --pairs a.npy"),
         (("b.npy", "--pairs", "a.npy"), "39"),
         (("a.npy", "--pairs", "nan.npy"), "row 0"),
         ((path, "--queries"), "--queries names no file"),
