@@ -23,12 +23,12 @@ def here(tmp_path, monkeypatch, wordllama, texts):
     return tmp_path
 
 
-def test_texts_get_tables_that_end_with_the_advice(isosent_):
+def test_texts_get_the_advice_and_tables(isosent_):
     finished = isosent_("inspect", "texts.txt")
     assert (finished.code, finished.err) == (0, "")
     for word in ("rows (N)", "IsoScore"):
         assert word in finished.out
-    assert finished.out.splitlines()[-1].endswith("fit on more.")
+    assert finished.out.splitlines()[0].endswith("fit on more.")
     details = ("share of random pairs below a cosine", "what auto compared")
     assert not any(word in finished.out for word in details)
     finished = isosent_("inspect", "texts.txt", "--details")
@@ -41,7 +41,7 @@ def test_inspect_and_fit_give_the_same_verdict(isosent_, here, texts):
         inspected, fitted = isosent_("inspect", source), isosent_("fit", source, "-o", "fitted")
         assert (inspected.code, fitted.code) == (0, 0)
         reason = isosent.load(here / "fitted").fits[-1].choice["reason"]
-        assert inspected.out.splitlines()[-1].startswith(reason)
+        assert inspected.out.splitlines()[0].startswith(reason)
         assert reason in fitted.out.splitlines()
 
 
@@ -50,7 +50,7 @@ def test_vectors_get_tables_with_recall(isosent_):
     assert (finished.code, finished.err) == (0, "")
     assert "float32" in finished.out
     assert "recall@10" in finished.out
-    assert finished.out.splitlines()[-1].startswith("No transform: without texts")
+    assert finished.out.splitlines()[0].startswith("No recommendation without texts")
 
 
 def test_json_is_all_of_standard_output(isosent_):
@@ -63,7 +63,7 @@ def test_the_page_is_written_beside_the_tables(isosent_, here):
     assert finished.code == 0
     page = (here / "page.html").read_text("utf-8")
     assert page.startswith("<!doctype html>")
-    assert finished.out.splitlines()[-1].split(":")[0] in page
+    assert finished.out.splitlines()[0].split(":")[0] in page
 
 
 def test_bad_rows_are_counted_where_other_commands_refuse_them(isosent_, here):
@@ -173,7 +173,7 @@ def test_drift_takes_vectors_and_moments_and_names_what_changed(isosent_, here):
     finished = isosent_("drift", "old.npy", "new.npy")
     assert (finished.code, finished.err) == (0, "")
     assert "dimension 4" in finished.out
-    assert finished.out.splitlines()[-1].startswith("Refit: ")
+    assert finished.out.splitlines()[0].startswith("Refit: ")
     documents = [
         json.loads(isosent_("drift", f"old.{first}", f"new.{second}", "--json").out)
         for first, second in (("npy", "npy"), ("safetensors", "npy"), ("safetensors", "safetensors"))

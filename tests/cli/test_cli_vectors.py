@@ -47,7 +47,7 @@ def whitens(folder, rows=KNOWN):
 def test_fit_on_vectors_makes_a_model_that_whitens_them(isosent_, here):
     code, out, err = isosent_("fit", "v.npy", "--transform", "whitening", "-o", "model")
     assert (code, err) == (0, "")
-    assert "model: fitted on 198 vectors; zero rows left out: 2" in out
+    assert "fitted on 198 vectors, zero rows left out: 2" in out
     assert "198 of 200 vectors of v.npy" in out
     whitens(here / "model")
 

@@ -69,21 +69,52 @@ def test_groups_that_share_a_text_stay_together_and_a_fifth_is_held_out():
     first[1:100] = [first[row // 2] for row in range(1, 100)]  # two pairs of one query
     second[120] = first[0]  # a document that is a query elsewhere
     pairs = MatchingPairs(x, y, first, second)
-    parts = pairs.parts()
+    fold, held_out = pairs.parts()
     assert pairs.group[120] == pairs.group[0]
-    assert all(len(set(parts[pairs.group == group])) == 1 for group in range(pairs.n_groups))
-    assert 50 <= (parts == 4).sum() <= 60
-    assert min(np.bincount(parts)) > 40
+    for part in (fold, held_out):
+        assert all(len(set(part[pairs.group == group])) == 1 for group in range(pairs.n_groups))
+    assert 50 <= held_out.sum() <= 60
+    assert min(np.bincount(fold[~held_out], minlength=4)) > 40
 
 
 def test_folds_hold_out_kinds():
     x, y = noisy_pairs(300)
     kinds = np.repeat(["news", "forum", "captions", "news"], 75).tolist()
     pairs = MatchingPairs(x, y, *keys(300), kinds)
-    parts = pairs.parts()
-    for kind in range(3):
-        assert len(set(parts[(pairs.kind == kind) & (parts < 4)])) == 1
-        assert 4 in parts[pairs.kind == kind]
+    fold, held_out = pairs.parts()
+    for kind in set(kinds):
+        rows = np.array(kinds) == kind
+        assert len(set(fold[rows])) == 1
+        assert held_out[rows].any()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "n_folds"),
+    [
+        (["a"] * 300, None),
+        (["a"] * 295 + ["b"] * 5, None),  # too few to be held out
+        (["a"] * 150 + ["b"] * 145 + ["c"] * 5, 2),
+        (["a"] * 200 + [f"b{row}" for row in range(100)], 2),  # small kinds are one
+        ([str(row) for row in range(300)], None),
+    ],
+)
+def test_small_kinds_are_one_or_no_kind(kinds, n_folds):
+    pairs = MatchingPairs(*noisy_pairs(300), *keys(300), kinds)
+    assert (pairs.kind is None) == (n_folds is None)
+    assert len(set(pairs.parts()[0])) == (n_folds or 4)
+    choose_from_pairs(pairs)
+
+
+def test_a_map_that_does_not_hold_on_other_kinds_is_not_saved():
+    x, y = noisy_pairs(400)
+    x[200:, 0] *= -1  # queries of the second kind are not mirrored; the first, larger dimension decides
+    x[:, 0], y[:, 0] = 5 * x[:, 0], 5 * y[:, 0]
+    kinds = ["a"] * 200 + ["b"] * 200
+    first = MatchingPairs(x[:200], y[:200], *keys(200))
+    assert choose_from_pairs(first, queries_only=True).linear_map is not None
+    both = choose_from_pairs(MatchingPairs(x, y, *keys(400), kinds), queries_only=True)
+    assert both.linear_map is None
+    assert "of other kinds" in both.reason
 
 
 def test_repeated_pairs_pairs_of_one_text_and_zero_rows_do_not_count():

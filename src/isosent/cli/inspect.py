@@ -21,7 +21,7 @@ from isosent.cli.options import (
     split_names,
     vector_texts_option,
 )
-from isosent.cli.printing import check_outputs, json_text, show, show_json, write_outputs
+from isosent.cli.printing import GAIN, check_outputs, json_text, show, show_json, write_outputs
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.io.bounds import STANDARD_INPUT
@@ -87,13 +87,15 @@ def inspect(
     if as_json:
         show_json(document)
         return
+    show(inspection.advice)
+    if inspection.choice is not None and inspection.choice.candidates:
+        show(GAIN)
     for table in inspection_tables(inspection, details=details):
         show(table)
     if inspection.sizes is not None:
         show(inspection.sizes.sentence(inspection.sizes.smallest(0.01)))
         if inspection.choice is not None and inspection.choice.chosen.name != NO_TRANSFORM:
             show("Neighbors are those of the original vectors; auto changes who is near, because that ranks better.")
-    show(f"\n{inspection.advice}")
 
 
 def _inspect_moments(source: str, outputs: Sequence[Path], *, as_json: bool) -> None:
@@ -103,13 +105,13 @@ def _inspect_moments(source: str, outputs: Sequence[Path], *, as_json: bool) -> 
     if as_json:
         show_json(inspection.to_json())
         return
-    table = make_table("", "as they are", "whitened", title=f"{measured.moments.weight:,.0f} vectors of {source}")
+    show(inspection.advice)
+    table = make_table("", "original", "whitened", title=f"{measured.moments.weight:,.0f} vectors of {source}")
     for label, before, after in inspection.rows():
         table.add_row(label, before, after)
     show(table)
     for share, n_components in inspection.n_components.items():
         show(f"{share:.0%} of the variance: {n_components} of {inspection.dim} dimensions")
-    show(f"\n{inspection.advice}")
 
 
 def _inspect(source: str, model: str | None, column: str | None, texts: str | None, *, codecs: bool) -> Inspection:
@@ -161,6 +163,7 @@ def drift(old: str, new: str, column: str | None, as_json: bool) -> None:
 
 
 def _show_drift(found: Drift, old: str, new: str) -> None:
+    show(found.advice)
     table = make_table("", "", header=False, title=f"{found.n_old:,} vectors of {old}, {found.n_new:,} of {new}")
     for label, p_value in (("mean", found.mean_p_value), ("covariance", found.covariance_p_value)):
         table.add_row(f"{label}: p-value of no change", _p_value(p_value))
@@ -186,8 +189,7 @@ def _show_drift(found: Drift, old: str, new: str) -> None:
             )
         show(axes)
     if not found.knows_kurtosis:
-        show("moments alone: the variances of single axes were not tested")
-    show(f"\n{found.advice}")
+        show("mean and covariance alone: the variances of single axes were not tested")
 
 
 def _p_value(value: float) -> str:

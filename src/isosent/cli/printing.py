@@ -64,6 +64,9 @@ def show_tokens(n_tokens: int, n_unknown: int, languages: str | None = None) -> 
         show(f"tokens: {n_tokens:,}; unknown: {n_unknown:,} ({n_unknown / n_tokens:.1%}){meant_for}")
 
 
+GAIN = "Ranked: how cosines agree with word overlap (rank correlation), on texts that were held out."
+
+
 def change_table(before: Any, after: Any, title: str | None = None) -> "Table":
     """Two vector spaces (`SpaceReport`) side by side."""
     table = make_table("", "before", "after", title=title)

@@ -1,9 +1,10 @@
 """The commands ``index`` and ``search``.
 
 `index` is a group: ``create`` is meant where no subcommand is named (`_IndexCommands`); ``add``, ``remove`` and
-``compact`` change a folder, ``push`` and ``pull`` copy between it and the table of a database. `_read_inputs` turns the
-files of a command into texts, vectors, ids and metadata; with workers, `_encoded` encodes them into a folder first.
-`search` asks an index or a table. The work is done by `Index` and `search.database`; the rest is printing.
+``compact`` change a folder, ``verify`` checks its model, ``push`` and ``pull`` copy between it and the table of a
+database. `_read_inputs` turns the files of a command into texts, vectors, ids and metadata; with workers, `_encoded`
+encodes them into a folder first. `search` asks an index or a table. The work is done by `Index` and `search.database`;
+the rest is printing.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors, open_vectors
 from isosent.jobs.shards import Engine, encode_folder, how_resumed
 from isosent.loading import load
 from isosent.model import SentenceEncoder
+from isosent.numeric.canary import CHANGED, LEAST_KEPT
 from isosent.pages.progress import progress_bar
 from isosent.search.build import MIN_RECALL
 from isosent.search.database import is_database, search_database
@@ -229,6 +231,33 @@ def compact(folder: Path) -> None:
     opened = Index.open(folder)
     opened.compact()
     show_stats(folder, opened.stats())
+
+
+@index.command()
+@click.argument("folder", metavar="INDEX", type=PATH)
+@json_option
+def verify(folder: Path, *, as_json: bool) -> None:
+    """Check whether the model of INDEX still gives the vectors that INDEX was made of.
+
+    A few fixed texts and eight texts of INDEX are encoded again. Exits with 2 if the model has changed.
+
+    \b
+    isosent index verify INDEX
+    """  # noqa: D301
+    check = Index.open(folder).verify()
+    if as_json:
+        show_json(check._asdict() | {"has_changed": check.has_changed})
+    if check.has_changed:
+        raise InputError(
+            f"{folder}: {CHANGED} {check}. Load the model that made INDEX (the same version, prompt, pooling and "
+            "maximum length), or make the index again."
+        )
+    if not as_json:
+        show(f"{folder}: the model is unchanged. {check}")
+    if check.kept_neighbors is not None and check.kept_neighbors < LEAST_KEPT:
+        say(
+            "warning: the vectors of INDEX are not those of its texts. If they were made of longer texts, that is fine."
+        )
 
 
 @click.command()

@@ -32,7 +32,7 @@ SHRINKAGES = (0.1, 0.3, 0.7)
 # smaller ones gain more on texts like those of the pairs, and lose on texts of another kind
 PENALTIES = (1.0, 3.0, 10.0, 30.0)
 _N_FOLDS = 4  # of the pairs that are not held out
-_HELD_OUT = _N_FOLDS
+_FEWEST_OF_KIND = 10  # groups; smaller kinds count as one
 _MOST_RANKED = 10_000  # pairs; more are fitted on, but not ranked
 _FLOOR = 1e-6  # of the mean variance of a difference
 
@@ -50,7 +50,7 @@ class Candidate(NamedTuple):
     def label(self) -> str:
         """For tables."""
         if self.name == NO_TRANSFORM:
-            return "no map"
+            return "unchanged"
         (_, first), *more = self.settings
         return ", ".join([f"{self.name.replace('_', ' ')} {first:g}", *(f"{name} {value:g}" for name, value in more)])
 
@@ -132,28 +132,35 @@ class MatchingPairs:
                 f"pairs: {len(usable):,} usable pairs form {self.n_groups} groups that share no text; at least "
                 f"{FEWEST_GROUPS} are needed to tell a gain from chance. Add pairs of other texts."
             )
-        self.kind = None if kinds is None else _numbers([kinds[row] for row in usable])
+        self.kind = None if kinds is None else self._kind_of_groups([kinds[row] for row in usable])
 
     def __len__(self) -> int:
         return len(self.keys)
 
-    def parts(self) -> Rows:
-        """The fold of each pair, 0 to 3, or 4 if it is held out; groups are not divided, and folds hold out kinds."""
+    def _kind_of_groups(self, kinds: Sequence[Any]) -> Rows | None:
+        """Number of the kind of each group, that of its first pair; None if there are not two of enough groups."""
+        first = np.unique(self.group, return_index=True)[1]
+        _, number, count = np.unique([str(kinds[row]) for row in first], return_inverse=True, return_counts=True)
+        is_small = count < _FEWEST_OF_KIND
+        if count[is_small].sum() < _FEWEST_OF_KIND and not is_small.all():
+            return None if (~is_small).sum() < 2 else np.where(is_small[number], count.argmax(), number)
+        return None if is_small.all() else np.where(is_small[number], len(count), number)
+
+    def parts(self) -> tuple[Rows, NDArray[np.bool_]]:
+        """The fold of each pair, and whether it is held out; groups are not divided, nor kinds over folds."""
         random = np.random.default_rng(0)
         sizes = np.bincount(self.group)
         held_out, n_held_out = np.zeros(self.n_groups, bool), 0
         for group in random.permutation(self.n_groups):
             if n_held_out + sizes[group] <= max(len(self) // (_N_FOLDS + 1), 1):
                 held_out[group], n_held_out = True, n_held_out + sizes[group]
-        units = np.arange(self.n_groups)
-        if self.kind is not None:
-            units = self.kind[np.unique(self.group, return_index=True)[1]]
+        units = np.arange(self.n_groups) if self.kind is None else self.kind
         weights = np.bincount(units, sizes * ~held_out)
         fold_of_unit, filled = np.zeros(len(weights), np.intp), np.zeros(_N_FOLDS)
         for unit in sorted(random.permutation(len(weights)), key=lambda unit: -weights[unit]):
             fold_of_unit[unit] = filled.argmin()
             filled[filled.argmin()] += weights[unit]
-        return np.where(held_out, _HELD_OUT, fold_of_unit[units])[self.group]
+        return fold_of_unit[units][self.group], held_out[self.group]
 
 
 def _connected(keys: Rows, n_texts: int) -> Rows:
@@ -164,12 +171,6 @@ def _connected(keys: Rows, n_texts: int) -> Rows:
     graph = coo_array((np.ones(len(keys)), (keys[:, 0], keys[:, 1])), shape=(n_texts, n_texts))
     component = connected_components(graph, directed=False)[1]
     return np.unique(component[keys[:, 0]], return_inverse=True)[1].astype(np.intp)
-
-
-def _numbers(kinds: Sequence[Any]) -> Rows | None:
-    """Number of each kind; None if there are fewer than two."""
-    names, numbers = np.unique([str(kind) for kind in kinds], return_inverse=True)
-    return numbers.astype(np.intp) if len(names) > 1 else None
 
 
 class _Search:
@@ -216,28 +217,29 @@ class Tested(NamedTuple):
 class PairsChoice(NamedTuple):
     """What the folds chose from pairs, and what it gains on those that were held out."""
 
-    chosen: Candidate  # no map unless its gain is beyond chance
+    chosen: Candidate  # none unless its gain is beyond chance
     linear_map: LinearMap | None  # fitted on all pairs
     tested: tuple[Tested, ...]  # no map, plain whitening, the best by folds
     folds: tuple[tuple[str, float], ...]  # MRR of each candidate on folds it was not fitted on
-    n_pairs: int
     n_groups: int
     n_held_out: int  # queries
+    of_other_kinds: bool  # whether these are of kinds that the tested map was not fitted on
 
     @property
     def reason(self) -> str:
         """The recommendation, and the gain on held-out pairs."""
         best = self.tested[-1]
         gain, low, high = best.mrr_gain or (0.0, 0.0, 0.0)
-        measured = f"(MRR {gain:+.3f}, 95% interval {low:+.3f} to {high:+.3f}, {self.n_held_out:,} held-out queries)"
+        kinds = " of other kinds" if self.of_other_kinds else ""
+        measured = f"MRR {gain:+.3f}, 95% interval {low:.3f} to {high:.3f}, {self.n_held_out:,} held-out queries{kinds}"
         if self.chosen.name == NO_TRANSFORM:
             return (
-                "Keep these vectors unchanged. No map from these pairs ranks matching texts better beyond chance; best "
-                f"{best.label} {measured}."
+                "Keep these vectors unchanged. No transform from these pairs ranks matching texts measurably better "
+                f"(best: {best.label}; {measured})."
             )
         sides = "queries" if self.chosen.is_of_queries else "vectors"
-        need = "" if self.chosen.name != "whitening" else " Plain whitening needs no pairs, and is best here."
-        return f"Transform {sides} by {best.label}. Matching texts are ranked better {measured}.{need}"
+        needed = " It needs no pairs: plain whitening is best here." if self.chosen.name == "whitening" else ""
+        return f"Transform {sides} by {best.label}. Matching texts are ranked better: {measured}.{needed}"
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values, as model folders store them."""
@@ -255,25 +257,28 @@ class PairsChoice(NamedTuple):
 @one_thread_products()  # threads that wait for each other take ten times as long on a busy machine
 def choose_from_pairs(pairs: MatchingPairs, *, queries_only: bool = False) -> PairsChoice:
     """Choose a map by folds, and test it on the groups that are held out."""
-    part, search = pairs.parts(), _Search(pairs)
-    moments = JointFolds.from_rows(pairs.x, pairs.y, part, n_folds=_N_FOLDS + 1)
-    known, ranked_part = JointFolds(moments.folds[:_N_FOLDS]), part[search.rows]
+    (fold, is_held_out), search = pairs.parts(), _Search(pairs)
+    moments = JointFolds.from_rows(pairs.x, pairs.y, np.where(is_held_out, _N_FOLDS, fold), n_folds=_N_FOLDS + 1)
+    known = JointFolds(moments.folds[:_N_FOLDS])
+    fold, is_held_out = fold[search.rows], is_held_out[search.rows]
+    folds = [(~is_held_out & (fold == each), known.without(int(each))) for each in np.unique(fold[~is_held_out])]
+    held_out = [(is_held_out, known.total)]
+    if pairs.kind is not None:  # a map is tested on kinds that it was not fitted on
+        held_out = [(is_held_out & (fold == each), known.without(int(each))) for each in np.unique(fold[is_held_out])]
+
+    def scores(candidate: Candidate, parts: Sequence[tuple[NDArray[np.bool_], JointMoments]]) -> Double:
+        only = candidate.is_of_queries
+        return np.concatenate([search.scores(part, candidate.fit(joint), queries_only=only) for part, joint in parts])
+
     allowed, whitened = _candidates(queries_only=queries_only)
     none = Candidate()
-    values: dict[Candidate, list[Double]] = {each: [] for each in dict.fromkeys([none, *allowed, *whitened])}
-    for fold in np.unique(ranked_part[ranked_part < _N_FOLDS]):
-        joint = known.without(int(fold))
-        for candidate, scores in values.items():
-            scores.append(
-                search.scores(ranked_part == fold, candidate.fit(joint), queries_only=candidate.is_of_queries)
-            )
-    mrr = {candidate: float(np.concatenate(scores)[:, 0].mean()) for candidate, scores in values.items()}
+    mrr = {each: float(scores(each, folds)[:, 0].mean()) for each in dict.fromkeys([none, *allowed, *whitened])}
     best, plain = max(allowed, key=mrr.__getitem__), max(whitened, key=mrr.__getitem__)
-    joint, held_out = known.total, ranked_part == _HELD_OUT
-    before = search.scores(held_out, None, queries_only=queries_only)
-    groups, tested = search.groups(held_out), [Tested(none.label, *map(float, before.mean(axis=0)))]
+    groups = np.concatenate([search.groups(part) for part, _ in held_out])
+    before = scores(none, held_out)
+    tested = [Tested(none.label, *map(float, before.mean(axis=0)))]
     for candidate in dict.fromkeys([plain, best]):
-        after = search.scores(held_out, candidate.fit(joint), queries_only=candidate.is_of_queries)
+        after = scores(candidate, held_out)
         gains = [_gain(after[:, column] - before[:, column], groups) for column in (0, 1)]
         tested.append(Tested(candidate.label, *map(float, after.mean(axis=0)), *gains))
     is_better = mrr[best] > mrr[none] and tested[-1].mrr_gain is not None and tested[-1].mrr_gain[1] > 0
@@ -282,9 +287,9 @@ def choose_from_pairs(pairs: MatchingPairs, *, queries_only: bool = False) -> Pa
         best.fit(moments.total) if is_better else None,
         tuple(tested),
         tuple((candidate.label, value) for candidate, value in mrr.items()),
-        len(pairs),
         pairs.n_groups,
         len(before),
+        pairs.kind is not None,
     )
 
 
