@@ -106,7 +106,7 @@ def test_options_that_do_not_go_together_are_refused(isosent_, backwards, tmp_pa
         (("--pairs", path, "--queries", "q.txt"), "a file of --queries"),
         (("--pairs", path, "--workers", 2), "--workers"),
         ((path, "--pairs", path), "Leave it out"),
-        (("--pairs", "a.npy"), "isosent fit DOCUMENTS --pairs QUERIES"),
+        (("--pairs", "a.npy"), "isosent fit DOCUMENTS --pairs a.npy"),
         (("b.npy", "--pairs", "a.npy"), "39"),
         (("a.npy", "--pairs", "nan.npy"), "row 0"),
         ((path, "--queries"), "--queries names no file"),

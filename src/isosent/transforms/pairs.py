@@ -22,7 +22,7 @@ from isosent.numeric.moments import JointFolds, JointMoments
 from isosent.numeric.ranking import cosine_ranks, ndcg_at_k, reciprocal_rank
 from isosent.numeric.similarity import nonzero_rows
 from isosent.numeric.spectrum import spectrum
-from isosent.numeric.statistics import central_interval, resampled_counts
+from isosent.numeric.statistics import LEVEL, N_RESAMPLES, central_interval, resampled_counts
 from isosent.numeric.threads import one_thread_products
 from isosent.transforms.base import NO_TRANSFORM, make_linear
 
@@ -275,8 +275,9 @@ def choose_from_pairs(pairs: MatchingPairs, *, queries_only: bool = False) -> Pa
     for candidate in dict.fromkeys([plain, best]):
         after = search.scores(held_out, candidate.fit(joint), queries_only=candidate.is_of_queries)
         gains = [_gain(after[:, column] - before[:, column], groups) for column in (0, 1)]
+        is_beyond_chance = _is_beyond_chance(after[:, 0] - before[:, 0], groups)
         tested.append(Tested(candidate.label, *map(float, after.mean(axis=0)), *gains))
-    is_better = mrr[best] > mrr[none] and tested[-1].mrr_gain is not None and tested[-1].mrr_gain[1] > 0
+    is_better = mrr[best] > mrr[none] and all(gain[1] > 0 for gain in gains) and is_beyond_chance
     return PairsChoice(
         best if is_better else none,
         best.fit(moments.total) if is_better else None,
@@ -294,3 +295,11 @@ def _gain(differences: Double, groups: Rows) -> tuple[float, float, float]:
     sums, counts = np.bincount(place, differences), np.bincount(place)
     draws = [drawn @ sums / (drawn @ counts) for drawn in resampled_counts(len(sums))]
     return float(differences.mean()), *central_interval(np.concatenate(draws))
+
+
+def _is_beyond_chance(differences: Double, groups: Rows) -> bool:
+    """Whether at most 2.5% of random signs of the groups give as large a sum."""
+    # The interval alone is above zero for four groups that gain where none loses, and so too often for few groups.
+    sums = np.bincount(np.unique(groups, return_inverse=True)[1], differences)
+    signs = np.random.default_rng(0).integers(2, size=(N_RESAMPLES * 4, len(sums))) * 2.0 - 1
+    return float((signs @ sums >= sums.sum() - 1e-12).mean()) <= (1 - LEVEL) / 2
