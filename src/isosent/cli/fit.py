@@ -1,12 +1,10 @@
-"""The commands ``demo``, ``fit`` and ``info``.
+"""The commands ``demo`` and ``fit``.
 
 ``fit`` checks which options go together, and calls `fit_pairs` for ``--pairs``, else `fit_files`, which looks at what
 the files hold. `_show_fit` prints the result: what was erased, the size or what auto chose, the vectors before and
-after, and what was saved; `_show_pairs` does so for pairs. ``info`` prints the facts of a model folder, and the fits
-one below the other.
+after, and what was saved; `_show_pairs` does so for pairs.
 """
 
-import json
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,13 +17,13 @@ from isosent.cli.encode import checkpoint_option, shard_size_option
 from isosent.cli.options import (
     PATH,
     details_option,
-    json_option,
     model_options,
     transform_options,
     vector_texts_option,
     worker_options,
 )
 from isosent.cli.printing import (
+    GAIN,
     change_table,
     choice_table,
     erasure_table,
@@ -35,25 +33,29 @@ from isosent.cli.printing import (
     say,
     show,
     show_tokens,
-    write_output,
 )
 from isosent.demo import DEMO_COMPONENTS, run_demo
-from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.jobs.fit import FitResult, Goal, fit_files, fit_pairs
 from isosent.jobs.inspect import groups_warning
 from isosent.jobs.shards import Engine
-from isosent.loading import read_record
 from isosent.pages.progress import progress_bar
 from isosent.persistence import check_model_folder
 from isosent.report.inspect_page import sizes_table
-from isosent.transforms.base import NO_TRANSFORM, Auto, resolve_transform
+from isosent.transforms.base import Auto, resolve_transform
+
+# how a fit is called for people; a fit that changes nothing has no name
+_FIT_NAMES = {"none": "", "principal_components": "PCA", "mean_centering": "centering", "erasure": "erasure"}
 
 
 @click.command()
 def demo() -> None:
-    """Encode a bundled sample, shorten its vectors, save and reload, offline, and show what changed. Takes seconds."""
+    """Encode a bundled sample, shorten its vectors, save and reload, offline, and show what changed. Takes seconds.
+
+    \b
+    isosent demo
+    """  # noqa: D301
     with tempfile.TemporaryDirectory() as temporary:
         report = run_demo(Path(temporary) / "model")
     before, after = report.before, report.after
@@ -142,7 +144,12 @@ def fit(
 
     With --bytes or --loss, dimensions and dtype are chosen by measuring how many of the nearest neighbors are kept. The
     model holds both, and "isosent index -m FOLDER" stores vectors so.
-    """
+
+    \b
+    isosent fit texts.txt -m wordllama --dims 128 -o model
+    isosent fit vectors.npy --texts texts.txt --bytes 200 -o model
+    isosent fit pool.csv --column text --erase lang -o model
+    """  # noqa: D301
     check_model_folder(output)
     if None not in (n_bytes, loss):
         raise InputError("fit: --bytes and --loss both set the size. Leave one out.")
@@ -199,54 +206,66 @@ def fit(
 
 
 def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:
+    """The recommendation, then what was measured, then what was saved."""
     record = result.record
     if result.unit == "pairs" and record is not None and record.choice is not None:
         _show_pairs(record.choice, result, output, details=details)
         return
+    choices = [fit.choice for fit in result.model.fits if fit.choice and fit.transform != "erasure"]
+    if choices and (result.size is not None or (record is not None and record.choice)):
+        show(choices[-1]["reason"])
+        if choices[-1]["candidates"]:
+            show(GAIN)
     for erased in [fit for fit in result.model.fits[-2:] if fit.transform == "erasure"]:
         show(erasure_table(erased))
     if result.sizes is not None and result.size is not None:
         _show_size(result, details=details)
-    elif record is not None and record.choice and record.transform != "erasure":
-        if details and record.choice["candidates"]:
-            show(choice_table(record.choice))
-        show(record.choice["reason"])
+    elif details and record is not None and record.choice and record.choice.get("candidates"):
+        show(choice_table(record.choice))
     if record is not None and record.history:
         show(likelihood_change(record.history))
-    if result.spaces is not None:
+    if result.spaces is not None and (result.size is not None or result.spaces[0] != result.spaces[1]):
         before, after = result.spaces
         if result.size is not None:  # of the codes that the model stores
             after = replace(after, size_bytes=round(result.size.n_bytes))
         show(change_table(before, after, result.described))
     if result.recalls:
         recalls = ", ".join(f"{each.label} {each.recall:.3f}" for each in result.recalls)
-        width = result.recalls[0].n_components
-        show(f"recall@10 of the original neighbors with {width} dimensions, held-out rows: {recalls}")
+        first = result.recalls[0]
+        show(
+            f"recall@10 of the original neighbors with {first.n_components} dimensions, held-out queries among "
+            f"{first.n_texts:,} vectors: {recalls}"
+        )
     if result.groups is not None and not any(fit.transform == "erasure" for fit in result.model.fits):
         say(f"warning: {groups_warning(result.groups)}")
-    if record is None:
-        show(f"{output}: nothing to fit; saved the encoder as it is")
-    else:
-        zero = "zero rows left out" if result.unit == "vectors" else "texts without a vector"
-        unit = result.unit.removesuffix("s") if record.n_texts == 1 else result.unit
-        show(f"{output}: fitted on {record.n_texts} {unit}; {zero}: {record.n_zero_rows}")
     show_tokens(result.n_tokens, result.n_unknown, result.model.encoder.languages)
+    show(f"Saved {output}: {_saved(result)}")
+
+
+def _saved(result: FitResult) -> str:
+    """What the folder holds, such as "wordllama + PCA, 128 dimensions, fitted on 480 texts"."""
+    model, record = result.model, result.record
+    fits = [_FIT_NAMES.get(fit.transform, fit.transform.replace("_", " ")) for fit in model.fits]
+    parts = [" + ".join([model.record.name.partition(" -> ")[0], *(name for name in fits if name)])]
+    if record is None or not any(fits):
+        return f"{parts[0]}, unchanged"
+    parts.append(f"{model.dim} dimension{'s' * (model.dim != 1)}")
+    parts.append(
+        f"fitted on {record.n_texts:,} {result.unit.removesuffix('s') if record.n_texts == 1 else result.unit}"
+    )
+    if record.n_zero_rows:
+        zero = "zero rows left out" if result.unit == "vectors" else f"{result.unit} without a vector"
+        parts.append(f"{zero}: {record.n_zero_rows}")
+    return ", ".join(parts)
 
 
 def _show_pairs(choice: Mapping[str, Any], result: FitResult, output: Path, *, details: bool) -> None:
     """The recommendation, what held-out pairs say, and what was saved."""
-    record = result.record
-    assert record is not None
     show(choice["reason"])
     show(pairs_table(choice))
     if details:
         show(folds_table(choice))
-    if record.transform == NO_TRANSFORM:
-        show(f"Saved {output}: {result.model.encoder.reference}, unchanged")
-    else:
-        zero = f"; pairs without a vector: {record.n_zero_rows}" if record.n_zero_rows else ""
-        reference = result.model.encoder.reference
-        show(f"Saved {output}: {reference} + {choice['chosen']}, fitted on {record.n_texts:,} pairs{zero}")
+    show(f"Saved {output}: {_saved(result)}")
 
 
 def _show_size(result: FitResult, *, details: bool) -> None:
@@ -254,65 +273,14 @@ def _show_size(result: FitResult, *, details: bool) -> None:
     measured, size = result.sizes, result.size
     assert measured is not None
     assert size is not None
-    choices = [fit.choice for fit in result.model.fits if fit.choice]
-    if choices:
-        show(choices[-1]["reason"])
     show(sizes_table(measured, chosen=size, details=details))
-    if result.original_recall is None:
+    if size.original_recall is None:
         show("Neighbors are those of the original vectors.")
     else:
         show(
             "Two goals differ here: the transform ranks texts better than the original vectors do, and so changes who "
             "is near. Neighbors are those of the transformed vectors; of the original neighbors, "
-            f"{result.original_recall:.3f} are kept. To keep these, leave the transform out: --transform "
+            f"{size.original_recall:.3f} are kept. To keep these, leave the transform out: --transform "
             "principal_components?center=false"
         )
     show(measured.sentence(size))
-
-
-@click.command()
-@click.argument("model")
-@json_option
-def info(model: str, json_output: Path | None) -> None:
-    """Describe a model: encoder, options, dimensions, fits and the fingerprint of its vectors."""
-    facts = read_record(model).facts()
-    if write_output(json_output, json.dumps(facts, indent=2, ensure_ascii=False) + "\n"):
-        return
-    lines = [(name.replace("_", " "), _plain(value)) for name, value in facts.items() if name != "fits"]
-    unit = "vectors" if facts["reference"] == PRECOMPUTED else "texts"
-    for step, record in enumerate(facts["fits"], start=1):
-        steps = record["parameters"].get("steps") if record["transform"] == "chain" else None
-        if not (isinstance(steps, list) and all(isinstance(each, dict) for each in steps) and steps):
-            steps = [{"transform": record["transform"], **record["parameters"]}]
-        calls = []
-        for each in steps:
-            settings = {name: value for name, value in each.items() if name != "transform"}
-            calls.append(f"{each.get('transform')}({_plain(settings) if settings else ''})")
-        lines.append(
-            (
-                f"fit {step}",
-                ("none, chosen by auto" if "candidates" in (record.get("choice") or {}) else "none")
-                if record["transform"] == "none"
-                else calls[0],
-            )
-        )
-        lines += [("", f"then {call}") for call in calls[1:]]
-        is_of_pairs = "tested" in (record.get("choice") or {})
-        counts = "pairs" if is_of_pairs else unit
-        lines.append(("", f"on {record['n_texts']} {counts} of {record['source']}, {record['fitted_at']}"))
-        counted = "zero rows left out" if unit == "vectors" else f"{counts} without a vector"
-        lines.append(("", f"{counted}: {record['n_zero_rows']}"))
-        if record.get("choice"):
-            by = "held out" if record["transform"] == "erasure" or "tested" in record["choice"] else "auto"
-            lines.append(("", f"{by}: {record['choice']['reason']}"))
-        if record.get("history"):
-            lines.append(("", likelihood_change(record["history"])))
-    width = max(len(name) for name, _ in lines)
-    for name, value in lines:
-        show(f"{name:<{width}}  {value}")
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name}={_plain(inner)}" for name, inner in value.items()) or "none"
-    return str(value)

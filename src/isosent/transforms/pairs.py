@@ -245,6 +245,7 @@ class PairsChoice(NamedTuple):
         return {
             "chosen": self.chosen.label,
             "reason": self.reason,
+            "candidates": [],  # of "auto"
             "tested": tested,
             "folds": [{"candidate": label, "mrr": mrr} for label, mrr in self.folds],
             "n_groups": self.n_groups,
@@ -274,10 +275,13 @@ def choose_from_pairs(pairs: MatchingPairs, *, queries_only: bool = False) -> Pa
     groups, tested = search.groups(held_out), [Tested(none.label, *map(float, before.mean(axis=0)))]
     for candidate in dict.fromkeys([plain, best]):
         after = search.scores(held_out, candidate.fit(joint), queries_only=candidate.is_of_queries)
-        gains = [_gain(after[:, column] - before[:, column], groups) for column in (0, 1)]
-        is_beyond_chance = _is_beyond_chance(after[:, 0] - before[:, 0], groups)
+        differences = after - before
+        gains = [_gain(column, groups) for column in differences.T]
+        is_better = all(gain[1] > 0 for gain in gains) and all(
+            _is_beyond_chance(each, groups) for each in differences.T
+        )
         tested.append(Tested(candidate.label, *map(float, after.mean(axis=0)), *gains))
-    is_better = mrr[best] > mrr[none] and all(gain[1] > 0 for gain in gains) and is_beyond_chance
+    is_better = is_better and mrr[best] > mrr[none]  # of the best, which is tested last
     return PairsChoice(
         best if is_better else none,
         best.fit(moments.total) if is_better else None,
@@ -299,7 +303,8 @@ def _gain(differences: Double, groups: Rows) -> tuple[float, float, float]:
 
 def _is_beyond_chance(differences: Double, groups: Rows) -> bool:
     """Whether at most 2.5% of random signs of the groups give as large a sum."""
-    # The interval alone is above zero for four groups that gain where none loses, and so too often for few groups.
+    # The interval alone is above zero if four groups gain and none loses: of pairs at random, 100 or 300 at a time, a
+    # map was saved in 11 of 60 draws, and with this test of both measures in one.
     sums = np.bincount(np.unique(groups, return_inverse=True)[1], differences)
     signs = np.random.default_rng(0).integers(2, size=(N_RESAMPLES * 4, len(sums))) * 2.0 - 1
     return float((signs @ sums >= sums.sum() - 1e-12).mean()) <= (1 - LEVEL) / 2
