@@ -24,7 +24,7 @@ from isosent.numeric.ranking import cosine_ranks
 from isosent.numeric.similarity import nonzero_rows
 from isosent.transforms.pairs import Candidate, MatchingPairs, choose_from_pairs
 
-SIZES = (50, 200, 500, 2000)
+SIZES = (50, 300, 2000)
 N_QUERIES = 1000
 PLAIN = Candidate("whitening", (("strength", 0.5),))
 
@@ -34,7 +34,8 @@ def lines(path, encoding="utf-8"):
 
 
 def stsb(data, least=4.0):
-    rows = [line.split("\t") for part in ("train", "dev", "test") for line in lines(data / f"stsbenchmark/sts-{part}.csv")]
+    paths = [data / f"stsbenchmark/sts-{part}.csv" for part in ("train", "dev", "test")]
+    rows = [line.split("\t") for path in paths for line in lines(path)]
     return [(row[5], row[6], row[0]) for row in rows if float(row[4]) >= least]
 
 
@@ -65,7 +66,7 @@ def forum(data):
     """Questions of a forum, and older ones that ask the same."""
     questions, pairs = {}, []
     for path in sorted((data / "cqa").glob("*/*.xml")):
-        for question in ElementTree.parse(path).getroot().iter("OrgQuestion"):  # noqa: S314
+        for question in ElementTree.parse(path).getroot().iter("OrgQuestion"):
             related = question.find(".//RelQuestion")
             texts = [question.findtext("OrgQBody"), related.findtext("RelQSubject"), related.findtext("RelQBody")]
             questions[related.get("RELQ_ID")] = [text or "" for text in texts]
@@ -81,18 +82,17 @@ def answers(data):
     """Questions of a forum, good answers, and the topic."""
     [path] = (data / "cqa/2016-dev").glob("*.xml")
     pairs = []
-    for thread in ElementTree.parse(path).getroot().iter("Thread"):  # noqa: S314
+    for thread in ElementTree.parse(path).getroot().iter("Thread"):
         related = thread.find("RelQuestion")
         question = f"{related.findtext('RelQSubject')} {related.findtext('RelQBody') or ''}"
-        for comment in thread.iter("RelComment"):
-            if comment.get("RELC_RELEVANCE2RELQ") == "Good":
-                pairs.append((question, comment.findtext("RelCText") or "", related.get("RELQ_CATEGORY")))
+        good = [each for each in thread.iter("RelComment") if each.get("RELC_RELEVANCE2RELQ") == "Good"]
+        pairs += [(question, each.findtext("RelCText") or "", related.get("RELQ_CATEGORY")) for each in good]
     return pairs
 
 
 def translations(folder, data, language):
     """Sentences of another language, and English ones that they translate."""
-    sides = [list(csv.reader((folder / f"stsb-{each}-train.csv").open(newline="", encoding="utf-8"))) for each in (language, "en")]
+    sides = [list(csv.reader(lines(folder / f"stsb-{each}-train.csv"))) for each in (language, "en")]
     genres = [line.split("\t")[0] for line in lines(data / "stsbenchmark/sts-train.csv")]
     return [(one[0], other[0], genre) for one, other, genre in zip(*sides, genres, strict=True)]
 
@@ -162,9 +162,8 @@ def measured(name, model, pairs, sizes, *, n_draws, gradient, shuffled=False, wi
                 documents = y[fitted][np.random.default_rng(draw).permutation(n_pairs)] if shuffled else y[fitted]
                 several = len(set(kinds[fitted])) > 1
                 began = time.perf_counter()
-                matching = MatchingPairs(
-                    x[fitted], documents, fitted.tolist(), [f"d{row}" for row in fitted], kinds[fitted] if several else None
-                )
+                keys = fitted.tolist(), [f"d{row}" for row in fitted]
+                matching = MatchingPairs(x[fitted], documents, *keys, kinds[fitted] if several else None)
                 choice = choose_from_pairs(matching, queries_only=queries_only)
                 seconds = time.perf_counter() - began
                 joint = JointMoments.from_rows(x[fitted], documents)
@@ -187,7 +186,7 @@ def measured(name, model, pairs, sizes, *, n_draws, gradient, shuffled=False, wi
                     totals.setdefault(key, []).append(float(value))
             if totals:
                 counts = {key: int(sum(totals.pop(key))) for key in ("n_saved", "n_harmed")}
-                spread = {f"{key} sd": float(np.std(values)) for key, values in totals.items() if key in ("saved", "gradient")}
+                spread = {f"{key} sd": float(np.std(totals[key])) for key in ("saved", "gradient") if key in totals}
                 means = {key: float(np.mean(values)) for key, values in totals.items()}
                 side = "queries" if queries_only else "both"
                 yield {"data": name, "n": n_pairs, "side": side, "draws": n_draws} | means | spread | counts
@@ -210,6 +209,7 @@ if __name__ == "__main__":
     parser.add_argument("--multilingual", type=Path)
     parser.add_argument("--model", default="wordllama")
     parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--only", help="a regular expression of the names of sets")
     parser.add_argument("--gradient", action="store_true")
     parser.add_argument("--markdown", action="store_true")
@@ -234,7 +234,7 @@ if __name__ == "__main__":
     for label, pairs, settings in sets:
         if arguments.only is None or re.search(arguments.only, label):
             for row in measured(
-                label, loaded, pairs, SIZES, n_draws=arguments.draws, gradient=arguments.gradient, **settings
+                label, loaded, pairs, arguments.sizes, n_draws=arguments.draws, gradient=arguments.gradient, **settings
             ):
                 found.append(row)
                 if not arguments.markdown:

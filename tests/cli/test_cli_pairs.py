@@ -38,10 +38,8 @@ def test_fit_from_pairs_says_what_held_out_pairs_gain_and_info_names_it(
     in_memory = isosent.load("wordllama").fitted_on_pairs(*zip(*rows, strict=True), queries_only=bool(queries))
     assert fit["transform"] == in_memory.fits[0].transform
     assert fit["choice"]["tested"][0]["mrr"] == pytest.approx(in_memory.fits[0].choice["tested"][0]["mrr"])
-    saved = "unchanged" if fit["transform"] == "none" else fit["choice"]["chosen"]
-    assert finished.out.splitlines()[-1].startswith(
-        f"Saved m: wordllama{', ' if saved == 'unchanged' else ' + '}{saved}"
-    )
+    saved = "query ridge" if queries else "pair whitening"
+    assert finished.out.splitlines()[-1].startswith(f"Saved m: wordllama + {saved}, 256 dimensions, fitted on")
     model, query = isosent.load("m"), rows[3][0]
     np.testing.assert_allclose(model.encode_query(query), in_memory.encode_query(query), rtol=1e-5, atol=1e-6)
     assert "held out:" in isosent_("info", "m").out
