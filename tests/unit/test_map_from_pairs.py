@@ -1,4 +1,4 @@
-"""A map from pairs of matching texts: exact, chosen on groups that are not divided, saved only if it helps."""
+"""A transform from pairs of matching texts: exact, chosen on groups that are not divided, saved only if it helps."""
 
 import numpy as np
 import pytest

@@ -80,7 +80,7 @@ def demo() -> None:
 @click.option("--output", "-o", type=PATH, metavar="FOLDER", required=True, help="Model folder to write.")
 @click.option("--column", metavar="NAME", help="Column of a table with the texts or the vectors.")
 @click.option("--erase", metavar="COLUMN", help="Erase what this column tells, such as the language of each text.")
-@click.option("--pairs", metavar="FILE", help="Matching pairs: two columns of texts; or the queries of vectors.")
+@click.option("--pairs", metavar="FILE", help="Fit on pairs: two columns of matching texts; or the queries of vectors.")
 @click.option(
     "--queries",
     metavar="[FILE]",
@@ -137,8 +137,9 @@ def fit(
     learns from texts (sif, usif, p_mean, gem) is fitted first. A model of vectors is used with "isosent transform".
     With --transform none, it leaves vectors as they are: for int8 codes and bits, and to see drift.
 
-    With --pairs, a map is fitted on matching texts, or on vectors: --pairs holds the query of each vector of INPUTS. A
-    fifth of the pairs is held out; unless they are ranked better beyond chance, the model stays unchanged.
+    With --pairs, the transform is fitted on matching texts, such as questions and answers. For vectors, --pairs holds
+    the query of each vector of INPUTS. A fifth of the pairs is held out; unless these are ranked better beyond chance,
+    the model is saved unchanged.
 
     With --bytes or --loss, dimensions and dtype are chosen by measuring how many of the nearest neighbors are kept. The
     model holds both, and "isosent index -m FOLDER" stores vectors so.
@@ -147,6 +148,7 @@ def fit(
     isosent fit texts.txt -m wordllama --dims 128 -o model
     isosent fit vectors.npy --texts texts.txt --bytes 200 -o model
     isosent fit pool.csv --column text --erase lang -o model
+    isosent fit --pairs pairs.csv -o model
     """  # noqa: D301
     check_model_folder(output)
     if None not in (n_bytes, loss):
@@ -158,7 +160,7 @@ def fit(
         raise InputError("fit: --queries names no file. Name one; without a file it goes with --pairs.")
     if pairs is not None:
         others = {
-            "--transform": transform if chosen != Auto() else None,
+            "--transform, --dims and --strength": transform if chosen != Auto() else None,
             "--erase": erase,
             "a file of --queries": queries,
             "--texts": texts,

@@ -53,8 +53,7 @@ class Candidate(NamedTuple):
         """For tables."""
         if self.name == NO_TRANSFORM:
             return "unchanged"
-        (_, first), *more = self.settings
-        return ", ".join([f"{self.name.replace('_', ' ')} {first:g}", *(f"{name} {value:g}" for name, value in more)])
+        return ", ".join([self.name.replace("_", " "), *(f"{name} {value:g}" for name, value in self.settings)])
 
     @property
     def is_of_queries(self) -> bool:
