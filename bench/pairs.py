@@ -193,14 +193,13 @@ def measured(name, model, pairs, sizes, *, n_draws, gradient, shuffled=False, wi
 
 
 def markdown(rows):
-    print("| pairs | n | map | MRR | whitening 0.5 | saved | by gradient | times saved | times worse |")
-    print("|---|---|---|---|---|---|---|---|---|")
-    for row in rows:
-        gradient = f"{row['gradient']:+.1f}" if "gradient" in row else ""
-        print(
-            f"| {row['data']} | {row['n']} | {row['side']} | {row['before']:.1f} | {row['whitening 0.5']:+.1f} "
-            f"| {row['saved']:+.1f} | {gradient} | {row['n_saved']} | {row['n_harmed']} |"
-        )
+    """One line per set and size: both sides, and queries only."""
+    print("| pairs | n | MRR | whitening 0.5 | both sides | saved, worse | queries only | saved, worse |")
+    print("|---|---|---|---|---|---|---|---|")
+    for both, queries in zip(rows[::2], rows[1::2], strict=True):
+        cells = [f"{each['saved']:+.1f} | {each['n_saved']}, {each['n_harmed']}" for each in (both, queries)]
+        start = f"| {both['data']} | {both['n']:,} | {both['before']:.1f} | {both['whitening 0.5']:+.1f} |"
+        print(f"{start} {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":
