@@ -47,8 +47,8 @@ def export(
         - ``"faiss"``: an index that applies the fitted map to what is added and searched, so it takes vectors of the
           encoder and returns cosines after the map. It is empty unless there are `vectors`;
         - ``"numpy"``: a safetensors file with ``weight`` of shape (encoder.dim, dim) and ``bias`` of shape (dim,),
-          float32, ``query_bias`` if queries have their own map, and the arrays of the quantization if the model has
-          one;
+          float32, ``query_bias`` if queries have their own map (and ``query_weight`` if more than the bias
+          differs), and the arrays of the quantization if the model has one;
         - ``"sql"``: a script that makes functions for PostgreSQL with pgvector. They map vectors of the encoder in a
           column to unit vectors of the model, so that wide columns can be indexed by expression.
     output : path-like
