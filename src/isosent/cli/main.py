@@ -47,6 +47,7 @@ COMMANDS = {
         "drift": ("inspect", "Have vectors changed beyond chance? Is a refit worthwhile?"),
         "evaluate": ("evaluate", "Score a model on STS, transfer, retrieval and other tasks."),
         "compare": ("evaluate", "Test whether one model is better than another."),
+        "migrate": ("migrate", "Change the model: stay, map the vectors, or embed again?"),
         "report": ("evaluate", "Write an HTML page of results."),
         "overlap": ("evaluate", "Count evaluation texts that occur in a corpus."),
         "study": ("study", "Measure layers, poolings, dimensions, transforms or GEM."),

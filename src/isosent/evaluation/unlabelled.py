@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.errors import InputError
 from isosent.model import SentenceEncoder
-from isosent.numeric.similarity import unit_rows
-from isosent.numeric.statistics import central_interval, resampled_counts
-from isosent.transforms.auto import distinct_rows
+from isosent.numeric.similarity import mean_ranks, unit_rows
+from isosent.numeric.statistics import central_interval, resampled_counts, weighted_pearson
+from isosent.transforms.auto import distinct_rows, sample_pairs
 
 FEWEST_TEXTS = 30
 _FEWEST_WORDS = 6
@@ -88,20 +88,55 @@ def halves_of(texts: Sequence[str], *, seed: int = 0) -> list[str]:
 
 def compare_vectors(a: NDArray[Any], b: NDArray[Any], *, seed: int = 0) -> UnlabelledComparison:
     """Compare two models by their vectors of `halves_of`."""
-    ranks = np.stack([_reciprocal_ranks(vectors) for vectors in (a, b)])
-    gains = ranks[1] - ranks[0]
-    draws = [counts @ gains / len(gains) for counts in resampled_counts(len(gains), seed=seed)]
-    low, high = central_interval(np.concatenate(draws))
+    ranks = np.stack([reciprocal_ranks(*np.split(vectors, 2)) for vectors in (a, b)])
+    draws = mean_draws(ranks, seed=seed)
+    low, high = central_interval(draws[1] - draws[0])
     score_a, score_b = ranks.mean(axis=1).tolist()
-    return UnlabelledComparison(len(gains), score_a, score_b, score_b - score_a, float(low), float(high))
+    return UnlabelledComparison(ranks.shape[1], score_a, score_b, score_b - score_a, low, high)
 
 
-def _reciprocal_ranks(vectors: NDArray[Any]) -> NDArray[np.float64]:
-    """One over the rank of each second half among all second halves; ties count half."""
-    first, second = np.split(unit_rows(vectors.astype(np.float64)), 2)
-    ranks = np.empty(len(first))
-    for start in range(0, len(first), _BLOCK):
-        cosines = first[start : start + _BLOCK] @ second.T
-        own = cosines[np.arange(len(cosines)), np.arange(start, start + len(cosines))][:, None]
-        ranks[start : start + len(cosines)] = 0.5 + (cosines > own).sum(axis=1) + 0.5 * (cosines == own).sum(axis=1)
+def reciprocal_ranks(
+    queries: NDArray[Any], documents: NDArray[Any], own: NDArray[np.intp] | None = None
+) -> NDArray[np.float64]:
+    """One over the rank of each query's own document among all, by cosine; ties count half.
+
+    `own`, (n_queries,), is the row of each query's document; by default, that of the query.
+    """
+    queries, documents = (unit_rows(rows.astype(np.float64)) for rows in (queries, documents))
+    own = np.arange(len(queries)) if own is None else own
+    ranks = np.empty(len(queries))
+    for start in range(0, len(queries), _BLOCK):
+        cosines = queries[start : start + _BLOCK] @ documents.T
+        reached = cosines[np.arange(len(cosines)), own[start : start + len(cosines)]][:, None]
+        n_ties = (cosines == reached).sum(axis=1)
+        ranks[start : start + len(cosines)] = 0.5 + (cosines > reached).sum(axis=1) + 0.5 * n_ties
     return 1 / ranks
+
+
+def mean_draws(values: NDArray[np.float64], *, seed: int = 0) -> NDArray[np.float64]:
+    """Means of each row of values, (n_rows, n_items), in resamples of the items, which are the same for all rows."""
+    n_items = values.shape[1]
+    return np.concatenate([counts @ values.T for counts in resampled_counts(n_items, seed=seed)]).T / n_items
+
+
+def overlap_agreements(
+    texts: Sequence[str], rows: Sequence[tuple[NDArray[Any], NDArray[Any]]], *, seed: int = 0
+) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """Rank correlation of cosines with word overlap, the measure of auto, and the same in resamples of the texts.
+
+    `rows` are pairs of vectors of the distinct texts, as queries and as documents. Shapes are (n_rows,) and
+    (n_rows, n_resamples); None if the texts are too few, or share no word.
+    """
+    scores, draws = 0.0, 0.0
+    halves = sample_pairs(texts, seed=seed)
+    units = [tuple(unit_rows(side.astype(np.float64)) for side in sides) for sides in rows]
+    for half in halves:
+        overlap = mean_ranks(half.overlap)
+        group = np.concatenate([[0], np.cumsum(half.first[1:] != half.first[:-1])])
+        cosines = [np.einsum("ij,ij->i", queries[half.first], documents[half.second]) for queries, documents in units]
+        agreements = [weighted_pearson(mean_ranks(each), overlap, group) for each in cosines]
+        n_queries = int(group.max()) + 1
+        counts = list(resampled_counts(n_queries, seed=seed))
+        scores = scores + np.array([float(each(np.ones((1, n_queries)))[0]) for each in agreements]) / len(halves)
+        draws = draws + np.stack([np.concatenate([each(c) for c in counts]) for each in agreements]) / len(halves)
+    return (scores, draws) if isinstance(scores, np.ndarray) and isinstance(draws, np.ndarray) else None

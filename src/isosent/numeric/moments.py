@@ -377,6 +377,31 @@ class JointMoments:
         weight: Double = np.linalg.solve(x.covariance + amount * np.eye(self.cut), right).astype(np.float64)
         return LinearMap(weight, y.mean - x.mean @ weight)
 
+    def about_zero(self) -> JointMoments:
+        """Those whose covariance is the uncentred second moment: maps fitted on them have no bias, for any lengths."""
+        return JointMoments(self.moments.about_zero(), self.cut)
+
+    def procrustes(self) -> LinearMap:
+        """The map between orthonormal axes of x and y, U V', that is nearest; a rotation if both have equal widths."""
+        left, _, right = np.linalg.svd(self.cross, full_matrices=False)
+        weight: Double = left @ right
+        return LinearMap(weight, self.y.mean - self.x.mean @ weight)
+
+    def canonical(self, penalty: float) -> LinearMap:
+        r"""Shrunk canonical correlation as one map of x, :math:`(S_{xx} + l I)^{-1} S_{xy} (S_{yy} + m I)^{-1}`.
+
+        The product of a mapped x with y, about their means, is that of both sides in the space of the correlations,
+        each weighted by their roots: y stays as it is. Both penalties are relative to the mean variance, and the
+        mapped x have the mean square of 1.
+        """
+        y = self.y
+        weight = self.ridge(penalty).weight
+        amount = penalty * float(np.trace(y.covariance)) / y.dim
+        weight = np.linalg.solve(y.covariance + amount * np.eye(y.dim), weight.T).T
+        size = float(np.vdot(weight, self.x.covariance @ weight))
+        weight = weight / np.sqrt(size) if size > 0 else weight
+        return LinearMap(weight, y.mean - self.x.mean @ weight)
+
     def residual(self, linear_map: LinearMap) -> float:
         """Mean squared length of y less the mapped x."""
         x, y, weight = self.x, self.y, linear_map.weight

@@ -1,0 +1,125 @@
+"""`isosent migrate`: what to do, the map that is saved, vectors in files; what is refused writes nothing."""
+
+import json
+
+import numpy as np
+import pytest
+
+import isosent
+from isosent.evaluation.migration import WAYS, migrate
+from isosent.numeric.similarity import unit_rows
+
+
+@pytest.fixture(scope="module")
+def texts():
+    """Texts whose halves share most words."""
+    words = [text.split() for text in isosent.demo_texts()]
+    return [" ".join([*each[:-2], *each[2:]]) for each in words]
+
+
+@pytest.fixture(scope="module")
+def corpus(texts, tmp_path_factory):
+    path = tmp_path_factory.mktemp("migrate") / "texts.txt"
+    path.write_text("\n".join(texts) + "\n", "utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def short(texts, tmp_path_factory):
+    """A saved model that is worse: the first four principal components of wordllama."""
+    folder = tmp_path_factory.mktemp("migrate") / "short"
+    model = isosent.load("wordllama").fitted(texts, "principal_components", settings={"n_components": 4})
+    model.save(folder)
+    return folder
+
+
+def skewed(model):
+    """The model behind an invertible map that drowns most of its directions."""
+    weight = np.random.default_rng(0).normal(size=(model.dim, model.dim)) @ np.diag(0.95 ** np.arange(model.dim))
+    return isosent.wrap(lambda listed: model.encode(list(listed)) @ weight)
+
+
+def test_a_worse_model_is_no_reason_to_move(isosent_, corpus, short):
+    finished = isosent_("migrate", "wordllama", short, corpus)
+    assert finished.code == 0
+    assert all(way in finished.out for way in WAYS)
+    assert "Stay with the old model. On these texts the new one is worse" in finished.out
+
+
+def test_what_a_linear_map_can_bring_back_is_mapped(texts, wordllama):
+    with pytest.warns(isosent.IsosentWarning, match="cannot be saved"):
+        old = skewed(wordllama)
+    result = migrate(old, wordllama, texts)
+    assert result.report["advice"] == "map"
+    rows = result.report["rows"]
+    assert rows["documents mapped"]["low"] > 0
+    assert rows["embedded again"]["score"] >= rows["documents mapped"]["score"]
+    assert not result.model.linear_map.bias.any()
+
+
+def test_what_the_old_model_has_lost_is_embedded_again_and_the_map_says_what_it_is(isosent_, corpus, short, tmp_path):
+    finished = isosent_("migrate", short, "wordllama", corpus, "-o", tmp_path / "map", "--json")
+    report = json.loads(finished.out)
+    assert report["advice"] == "embed again"
+    assert 0 < report["r2"] < 0.5
+    assert report["n_fitted"] + report["n_held_out"] <= 480
+    [record] = isosent.load(tmp_path / "map").fits
+    old, new = isosent.load(short), isosent.load("wordllama")
+    assert record.parameters["fingerprint"] == new.fingerprint
+    vectors = tmp_path / "old.npy"
+    isosent_("encode", corpus, "-m", short, "-o", vectors)
+    assert isosent_("transform", vectors, "-m", tmp_path / "map", "-o", tmp_path / "new.npy").code == 0
+    assert np.load(tmp_path / "new.npy").shape == (480, new.dim)
+    assert isosent.load(tmp_path / "map").encoder.fingerprint == old.fingerprint
+
+
+def test_vectors_in_files_are_compared_by_word_overlap(isosent_, corpus, texts, wordllama, tmp_path):
+    vectors = wordllama.encode(texts)
+    rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(256, 256)))[0]
+    np.save(tmp_path / "old.npy", vectors)
+    np.save(tmp_path / "new.npy", vectors @ rotation)
+    finished = isosent_("migrate", tmp_path / "old.npy", tmp_path / "new.npy", corpus, "-o", tmp_path / "map", "--json")
+    report = json.loads(finished.out)
+    assert report["advice"] == "stay"
+    assert report["measure"] == "agreement of cosines with word overlap"
+    assert report["rows"]["embedded again"]["gain"] == pytest.approx(0, abs=1e-9)
+    mapped = isosent.load(tmp_path / "map").transform(vectors)
+    cosines = np.einsum("ij,ij->i", unit_rows(mapped), unit_rows(vectors @ rotation))
+    assert np.median(cosines) > 0.8
+
+
+def test_queries_with_answers_are_searched_among_texts_that_no_map_has_seen(isosent_, corpus, texts, short, tmp_path):
+    queries = tmp_path / "queries.tsv"
+    parts = [(" ".join(text.split()[::2]), text) for text in texts[:60]]
+    queries.write_text("query\ttext\n" + "".join(f"{query}\t{text}\n" for query, text in parts), "utf-8")
+    report = json.loads(isosent_("migrate", "wordllama", short, corpus, "--queries", queries, "--json").out)
+    assert report["n_held_out"] == 60
+    assert report["n_fitted"] <= 0.8 * 420 + 1
+    assert report["rows"]["old model"]["found"] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("old", "extra", "words"),
+    [
+        ("three.npy", (), ("3 vectors of 480 texts",)),
+        ("all.npy", ("--queries", "pairs.tsv"), ("encoded by both models",)),
+        ("wordllama", ("--queries", "texts.txt"), ("texts.txt", "table of two columns")),
+        ("nan.npy", (), ("NaN",)),
+        ("few.txt", (), ("300 different texts",)),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_and_nothing_is_written(
+    isosent_, refuses, corpus, tmp_path, monkeypatch, old, extra, words
+):
+    monkeypatch.chdir(tmp_path)
+    vectors = np.random.default_rng(0).normal(size=(480, 8)).astype(np.float32)
+    np.save("three.npy", vectors[:3])
+    np.save("all.npy", vectors)
+    vectors[7] = np.nan
+    np.save("nan.npy", vectors)
+    (tmp_path / "pairs.tsv").write_text("query\ttext\na\tb\n")
+    (tmp_path / "texts.txt").write_text(corpus.read_text("utf-8"), "utf-8")
+    (tmp_path / "few.txt").write_text("a\nb\n" * 200)
+    listed, model = (old, "wordllama") if old == "few.txt" else ("texts.txt", old)
+    refuses(isosent_("migrate", model, "wordllama", listed, "-o", "map", *extra), *words)
+    assert not (tmp_path / "map").exists()
