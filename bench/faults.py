@@ -7,7 +7,7 @@ Not in all are guided, which is like fuzz, but for N seconds a file, and spoils 
 (needs atheris); and model: N operations at random on indexes, against a dictionary.
 Prints a JSON line for each failure and a summary for each campaign; exit code 1 if anything failed. Needs Linux and all
 extras; with --quick none.
-Usage: python bench/faults.py NAME [--runs N] [--seed S] [--keep DIR] [--only TARGET] [--quick]
+Usage: python bench/faults.py NAME [--runs N] [--seed S] [--keep DIR] [--only TARGET ...] [--quick]
 """
 
 import argparse
@@ -47,7 +47,7 @@ def main():
     )
     parser.add_argument("--seed", type=int, default=0, metavar="S")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the files of every failure here")
-    parser.add_argument("--only", default="", metavar="TARGET", help="targets whose name holds this")
+    parser.add_argument("--only", action="append", metavar="TARGET", help="targets whose name holds this, or another")
     parser.add_argument("--quick", action="store_true", help="few faults, and targets that need no torch")
     arguments = parser.parse_args()
     names = [name for name in RUNS if name not in ("guided", "model")] if arguments.name == "all" else [arguments.name]
@@ -77,7 +77,9 @@ def chosen_targets(name, arguments):
     modules = [importlib.import_module(f"campaign.{source}") for source in sources]
     targets = [target for module in modules for target in getattr(module, "READERS", None) or module.TARGETS]
     chosen = [
-        target for target in targets if arguments.only in target.name and (target.is_quick or not arguments.quick)
+        target
+        for target in targets
+        if any(part in target.name for part in arguments.only or [""]) and (target.is_quick or not arguments.quick)
     ]
     return [target for target in chosen if not target.modules] if name == "guided" else chosen  # those are slow
 

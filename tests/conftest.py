@@ -23,14 +23,19 @@ gc.set_threshold(100_000)  # torch and its companions are a million objects, whi
 # With --dist=loadfile a file goes to one worker, in the order of collection: a long one at the end would run alone.
 LONGEST_FILES = (
     "test_faults",
-    "test_minilm",
     "test_workers",
-    "test_exports",
     "test_onnx_backend",
+    "test_attack",
+    "test_exports",
+    "test_threads",
+    "test_minilm",
     "test_pickling",
+    "test_transfer",
+    "test_cli_serve",
     "test_web_page",
     "test_cli_train",
     "test_training_run",
+    "test_same_bits",
 )
 
 

@@ -235,7 +235,7 @@ class SentenceEncoder:
         if quantization is None and precision != "float32":
             raise InputError(
                 f"encode: precision {precision!r} needs a quantization, and the model has none. Fit one: isosent "
-                "calibrate TEXTS -m MODEL, or model.with_quantization(Quantization.fit(unit_vectors))."
+                "quantize TEXTS -m MODEL, or model.with_quantization(Quantization.fit(unit_vectors))."
             )
         encoder = encoder_for(self._encoder if device is None else self._encoder.on_device(str(device)), role)
         is_single = isinstance(texts, str)

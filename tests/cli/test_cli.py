@@ -4,12 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 import isosent
-from isosent.cli.main import COMMANDS
+from isosent.cli.main import COMMANDS, app
 from isosent.demo import run_demo
 from isosent.encoders.reference import GRAMMAR
 from isosent.evaluation.result import read_result
@@ -221,7 +222,7 @@ def test_evaluate_sts_names_what_a_model_was_fitted_on(isosent_, here, write_sts
 
 def test_evaluate_sts_prints_json_in_place_of_the_table(isosent_, here, write_stsb):
     write_stsb(here / "sts")
-    finished = isosent_("evaluate", "sts", "--data", "sts", "--json", "-")
+    finished = isosent_("evaluate", "sts", "--data", "sts", "--json")
     assert json.loads(finished.out)["tasks"]["STSB"]["n_items"] == 12
 
 
@@ -262,7 +263,7 @@ def test_evaluate_sts_writes_all_numbers_as_json(isosent_, here, write_stsb, wri
     write_stsb(here / "sts" / "b")
     write_year("STS13", here / "sts" / "13")
     settings = ("--transform", "whitening", "--dims", "5", "--strength", "0.5")
-    finished = isosent_("evaluate", "sts13,STSB", "--data", "sts", "--json", "r.json", *settings)
+    finished = isosent_("evaluate", "sts13,STSB", "--data", "sts", "-o", "r.json", *settings)
     assert finished.code == 0, finished.err
     transform = isosent.Whitening(5, strength=0.5)
     expected = isosent.evaluate(isosent.load(), here / "sts", transform=transform)
@@ -276,7 +277,7 @@ def test_evaluate_sts_writes_all_numbers_as_json(isosent_, here, write_stsb, wri
 def test_evaluate_sts_can_fit_on_a_file(isosent_, here, write_stsb, texts):
     write_stsb(here / "sts")
     (here / "fit.txt").write_text("\n".join(texts), "utf-8")
-    settings = ("--transform", "whitening", "--dims", "5", "--fit-on", "fit.txt", "--json", "r.json")
+    settings = ("--transform", "whitening", "--dims", "5", "--fit-on", "fit.txt", "-o", "r.json")
     assert isosent_("evaluate", "sts", "--data", "sts", *settings).code == 0
     assert json.loads((here / "r.json").read_text("utf-8"))["fitting"]["fit"] == "fit.txt"
 
@@ -314,6 +315,23 @@ def test_every_command_has_a_short_help_and_at_most_30_options(isosent_, command
     assert "\\b" not in finished.out
 
 
+def commands_of(command, name):
+    if hasattr(command, "list_commands"):
+        context = click.Context(command)
+        for sub in command.list_commands(context):
+            yield from commands_of(command.get_command(context, sub), f"{name} {sub}")
+    else:
+        yield name, command
+
+
+def test_every_help_has_an_example_of_its_command():
+    commands = dict(commands_of(app, "isosent"))
+    assert len(commands) > 30
+    # "isosent index texts.txt" needs no subcommand
+    examples = {name: name.replace(" create", "") for name in commands}
+    assert [name for name, command in commands.items() if f"\n    {examples[name]}" not in command.help] == []
+
+
 def test_help_of_export_begins_with_the_format(isosent_):
     options = isosent_("export", "--help").out.partition("Options:\n")[2]
     assert options.lstrip().startswith("--to ")
@@ -331,6 +349,7 @@ def test_the_version_is_printed(isosent_):
         (("encode", "texts.txt"), "Missing option '--output'"),
         (("encode", "-o", "v.npy"), "Missing argument 'INPUTS...'"),
         (("evalaute", "sts"), "No such command 'evalaute'. Did you mean 'evaluate'?"),
+        (("push", "index"), "No such command 'push'. Did you mean 'index push'?"),
         (("fit", "texts.txt", "-o", "m", "--dim", "3"), "--dims"),
         (("encode", "texts.txt", "-o", "v.npy", "--dtype", "int8"), "'float32', 'float16'"),
         (("words",), "Missing command"),
@@ -499,7 +518,7 @@ def test_a_missing_output_folder_is_refused(isosent_, refuses):
 
 def test_a_missing_folder_for_json_is_refused(isosent_, here, write_stsb, refuses):
     write_stsb(here / "sts")
-    refuses(isosent_("evaluate", "sts", "--data", "sts", "--json", "nowhere/r.json"), "got no folder ")
+    refuses(isosent_("evaluate", "sts", "--data", "sts", "-o", "nowhere/r.json"), "got no folder ")
 
 
 def test_an_output_folder_that_holds_something_else_is_refused(isosent_, here, refuses):

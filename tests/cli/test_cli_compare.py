@@ -58,13 +58,13 @@ def test_all_numbers_are_written(isosent_, written, tmp_path):
         "compare",
         "plain.json",
         "white.json",
-        "--json",
+        "-o",
         tmp_path / "c.json",
         "--resamples",
         "50",
         "--seed",
         3,
-        "--latex",
+        "-o",
         tmp_path / "c.tex",
     )
     document = json.loads((tmp_path / "c.json").read_text("utf-8"))
@@ -77,16 +77,16 @@ def test_all_numbers_are_written(isosent_, written, tmp_path):
 
 
 def test_json_goes_to_standard_output_alone(isosent_):
-    finished = isosent_("compare", "plain.json", "white.json", "--json", "-", "--resamples", "50")
+    finished = isosent_("compare", "plain.json", "white.json", "--json", "--resamples", "50")
     assert json.loads(finished.out)["first"]["name"] == "plain.json"
 
 
 def test_what_cannot_be_compared_is_refused(isosent_, refuses, written, tmp_path):
     refuses(isosent_("compare", "plain.json", "nowhere.json"), "nowhere.json: no such file")
-    refuses(isosent_("compare", "bare.json", "white.json"), "bare.json must hold", "--json OUT")
+    refuses(isosent_("compare", "bare.json", "white.json"), "bare.json must hold", "-o OUT.json")
     refuses(isosent_("compare", "plain.json", "white.json", "--tasks", "STS21"), "has no 'STS21'", "nearest is STSB")
     refuses(isosent_("compare", "plain.json", "white.json", "--level", "95"), "level must lie between 0 and 1")
-    refuses(isosent_("compare", "plain.json", "white.json", "--json", "no/c.json"), "must lie in an existing folder")
+    refuses(isosent_("compare", "plain.json", "white.json", "-o", "no/c.json"), "must lie in an existing folder")
     document = json.loads((written / "plain.json").read_text("utf-8"))
     document["tasks"]["STSB"]["protocol"]["similarity"] = "dot"
     del document["checksum"]

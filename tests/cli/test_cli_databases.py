@@ -1,4 +1,4 @@
-"""``isosent push``, ``pull``, and ``search`` in a database."""
+"""``isosent index push``, ``pull``, and ``search`` in a database."""
 
 import json
 import shutil
@@ -24,25 +24,25 @@ def here(index, tmp_path, monkeypatch):
 
 def test_an_index_goes_to_a_database_and_back(isosent_, here):
     pytest.importorskip("lancedb")
-    finished = isosent_("push", "index", "--to", "lance:db")
+    finished = isosent_("index", "push", "index", "--to", "lance:db")
     assert (finished.code, finished.out) == (0, "40 rows written, 0 deleted; 40 now\n")
-    assert isosent_("push", "index", "--to", "lance:db").out.startswith("0 rows written, 0 deleted")
+    assert isosent_("index", "push", "index", "--to", "lance:db").out.startswith("0 rows written, 0 deleted")
     query = ("salt for the soup", "--where", "year < 20", "-k", "3", "--json")
     hits = ids(isosent_("search", "lance:db", *query, "-m", "wordllama"))
     assert len(hits) == 3
-    assert isosent_("pull", "lance:db", "-o", "copy", "-m", "wordllama").code == 0
+    assert isosent_("index", "pull", "lance:db", "-o", "copy", "-m", "wordllama").code == 0
     assert hits == ids(isosent_("search", "index", *query)) == ids(isosent_("search", "copy", *query))
 
 
 def test_a_pull_without_a_model_says_what_is_missing(isosent_, here):
     pytest.importorskip("lancedb")
-    isosent_("push", "index", "--to", "lance:db")
-    pulled = isosent_("pull", "lance:db", "-o", "copy")
+    isosent_("index", "push", "index", "--to", "lance:db")
+    pulled = isosent_("index", "pull", "lance:db", "-o", "copy")
     assert pulled.code == 0
     assert "no model" in pulled.err
     assert "-m wordllama" in pulled.err
     assert isosent_("search", "copy", "salt").code == 2
-    assert "no model" not in isosent_("pull", "lance:db", "-o", "other", "-m", "wordllama").err
+    assert "no model" not in isosent_("index", "pull", "lance:db", "-o", "other", "-m", "wordllama").err
 
 
 def ids(finished):
@@ -53,16 +53,16 @@ def ids(finished):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("push", "index", "--to", "postgresql://me:secret@127.0.0.1:1/db"), ["127.0.0.1", "connect"]),
+        (("index", "push", "index", "--to", "postgresql://me:secret@127.0.0.1:1/db"), ["127.0.0.1", "connect"]),
         (("search", "postgresql://me:secret@127.0.0.1:1/db", "a query", "-m", "wordllama"), ["127.0.0.1", "connect"]),
         (("search", "mysql://me:secret@host/db", "a query", "-m", "wordllama"), ["mysql"]),
         (("search", "postgresql://me:secret@127.0.0.1/db", "a query"), ["-m MODEL"]),
         (("search", "postgresql:/me:secret@127.0.0.1/db", "a query"), ["-m MODEL"]),
-        (("push", "index", "--to", "postgresql:/me:sec!secret@h/db"), ["postgresql"]),
-        (("push", "index", "--to", "mysql://h/?pass=secret"), ["mysql"]),
+        (("index", "push", "index", "--to", "postgresql:/me:sec!secret@h/db"), ["postgresql"]),
+        (("index", "push", "index", "--to", "mysql://h/?pass=secret"), ["mysql"]),
         (("search", "lance:copy", "a query", "-m", "wordllama"), ["lance:copy", "isosent_rows"]),
-        (("pull", "postgresql://me:sec@secret@127.0.0.1/db", "-o", "copy"), ["%40"]),
-        (("pull", "lance:nowhere", "-o", "copy"), ["lance:nowhere", "isosent_rows"]),
+        (("index", "pull", "postgresql://me:sec@secret@127.0.0.1/db", "-o", "copy"), ["%40"]),
+        (("index", "pull", "lance:nowhere", "-o", "copy"), ["lance:nowhere", "isosent_rows"]),
     ],
 )
 def test_a_database_that_cannot_be_used_is_named_without_its_password(isosent_, here, refuses, arguments, words):

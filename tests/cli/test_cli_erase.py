@@ -31,7 +31,7 @@ def test_fit_erases_a_column_says_what_changed_and_info_names_it(isosent_, pool,
     finished = isosent_("fit", path, "--column", "text", "--erase", "lang", "-o", "m")
     assert "lang told by a linear model" in finished.out
     assert "without a label, left out: 1" in finished.out
-    facts = json.loads(isosent_("info", "m", "--json", "-").out)
+    facts = json.loads(isosent_("info", "m", "--json").out)
     assert facts["fits"][0]["parameters"] == {"attribute": "lang", "values": "en, ne", "n_missing": 1}
     assert "erasure(attribute=lang" in isosent_("info", "m").out
     model = isosent.load("m")

@@ -67,7 +67,7 @@ def test_a_file_of_vectors_fills_an_index(isosent_, here, wordllama, texts):
 
 def test_scores_go_into_the_card(isosent_, here, write_stsb):
     write_stsb(here / "data")
-    assert isosent_("evaluate", "sts", "--data", "data", "-m", "model", "--json", "scores.json").code == 0
+    assert isosent_("evaluate", "sts", "--data", "data", "-m", "model", "-o", "scores.json").code == 0
     finished = isosent_("export", "model", "--to", "sentence-transformers", "--results", "scores.json", "-o", "out")
     assert finished.code == 0, finished.err
     assert "| STSB |" in (here / "out" / "README.md").read_text()

@@ -48,7 +48,7 @@ def test_a_flow_is_fitted_on_files_of_vectors(isosent_, here):
 @pytest.mark.parametrize("fit", ["target", "texts.txt"])
 def test_a_flow_is_evaluated(isosent_, write_stsb, here, fit):
     write_stsb(here / "data", n_pairs=40)
-    finished = isosent_("evaluate", "sts", "--data", "data", *FLOW, "--fit-on", fit, "--json", "scores.json")
+    finished = isosent_("evaluate", "sts", "--data", "data", *FLOW, "--fit-on", fit, "-o", "scores.json")
     assert finished.code == 0, finished.err
     fitting = json.loads((here / "scores.json").read_text())["fitting"]
     assert (fitting["transform"], fitting["parameters"]["depth"]) == ("glow_flow", 1)
@@ -82,8 +82,8 @@ def test_a_study_compares_the_flow_with_whitening(isosent_, write_stsb, here):
     write_stsb(here / "data", n_pairs=40)
     sentences = (f'{{"premise": "a dog runs {i}", "hypothesis": "{i} cats sleep"}}\n' for i in range(60))
     (here / "nli.jsonl").write_text("".join(sentences))
-    settings = ("--nli", "nli.jsonl", "--seeds", "0,1", "--transform", "glow_flow?depth=1", "--json", "flow.json")
-    finished = isosent_("study", "flow", "--data", "data", *settings)
+    settings = ("--nli", "nli.jsonl", "--seeds", "0,1", "--transform", "glow_flow?depth=1", "-o", "flow.json")
+    finished = isosent_("research", "study", "flow", "--data", "data", *settings)
     assert finished.code == 0, finished.err
     cells = {cell["row"]: cell for cell in json.loads((here / "flow.json").read_text())["results"]}
     assert list(cells) == [
@@ -97,8 +97,8 @@ def test_a_study_compares_the_flow_with_whitening(isosent_, write_stsb, here):
 
 def test_the_study_repeats_what_evaluate_finds(isosent_, write_stsb, here):
     write_stsb(here / "data", n_pairs=40)
-    isosent_("study", "flow", "--data", "data", "--seeds", "3", "--json", "flow.json")
-    seeded = ("--transform", "glow_flow?seed=3", "--json", "scores.json")
+    isosent_("research", "study", "flow", "--data", "data", "--seeds", "3", "-o", "flow.json")
+    seeded = ("--transform", "glow_flow?seed=3", "-o", "scores.json")
     isosent_("evaluate", "sts", "--data", "data", *seeded)
     cells = {cell["row"]: cell for cell in json.loads((here / "flow.json").read_text())["results"]}
     (task,) = read_result("scores.json").tasks.values()
@@ -116,4 +116,4 @@ def test_the_study_repeats_what_evaluate_finds(isosent_, write_stsb, here):
 )
 def test_a_study_that_cannot_be_made_is_refused(isosent_, refuses, write_stsb, here, arguments, words):
     write_stsb(here / "data", n_pairs=40)
-    refuses(isosent_("study", "flow", "--data", "data", *arguments), words)
+    refuses(isosent_("research", "study", "flow", "--data", "data", *arguments), words)

@@ -26,7 +26,7 @@ def read_csv(path):
 
 
 def test_duplicates_are_printed_and_written(isosent_, here):
-    finished = isosent_("duplicates", "texts.txt", "-o", "d.csv", "--html", "d.html", "--json", "d.json")
+    finished = isosent_("duplicates", "texts.txt", "-o", "d.csv", "-o", "d.html", "-o", "d.json")
     assert finished.code == 0, finished.err
     assert "groups" in finished.out
     rows = read_csv(here / "d.csv")
@@ -46,16 +46,20 @@ def test_a_table_gives_the_same_groups(isosent_):
     assert json.loads(table.out) == json.loads(lines.out)
 
 
-def test_few_texts_are_said_to_be_few(isosent_):
-    finished = isosent_("duplicates", "-", "--csv", "-", stdin=b"one\ntwo\none\n")
+def test_few_texts_are_said_to_be_few(isosent_, here):
+    finished = isosent_("duplicates", "-", "-o", "o.csv", stdin=b"one\ntwo\none\n")
     assert finished.code == 0, finished.err
-    assert finished.out.splitlines() == ["group,row,text,score,share", "1,0,one,1.0000,", "1,2,one,1.0000,"]
+    assert (here / "o.csv").read_text().splitlines() == [
+        "group,row,text,score,share",
+        "1,0,one,1.0000,",
+        "1,2,one,1.0000,",
+    ]
     assert "100" in finished.err
     assert "0 groups" in isosent_("duplicates", "-", stdin=b"one\n").out
 
 
 def test_clusters_are_printed_and_written(isosent_, here):
-    finished = isosent_("cluster", "texts.txt", "--clusters", "3", "--csv", "c.csv", "--html", "c.html")
+    finished = isosent_("cluster", "texts.txt", "--clusters", "3", "-o", "c.csv", "-o", "c.html")
     assert finished.code == 0, finished.err
     assert "words" in finished.out
     rows = read_csv(here / "c.csv")
@@ -71,9 +75,9 @@ def test_bad_input_is_refused(isosent_, refuses, here):
     for command in ("duplicates", "cluster"):
         refuses(isosent_(command, "empty.txt"), "empty.txt")
         refuses(isosent_(command, "texts.csv"), "--column")
-        refuses(isosent_(command, "texts.txt", "--html", "no/d.html"), "no/d.html")
-        refuses(isosent_(command, "texts.txt", "--csv", "texts.txt"), "texts.txt")
-    refuses(isosent_("duplicates", "texts.txt", "--false-alarms", "0"), "--false-alarms")
+        refuses(isosent_(command, "texts.txt", "-o", "no/d.html"), "no/d.html")
+        refuses(isosent_(command, "texts.txt", "-o", "texts.txt"), "texts.txt")
+    refuses(isosent_("duplicates", "texts.txt", "--false-positives", "0"), "--false-positives")
     refuses(isosent_("cluster", "texts.txt", "--clusters", "many"), "'many'")
     refuses(isosent_("cluster", "texts.txt", "--clusters", "0"), "0")
     refuses(isosent_("cluster", "texts.txt", "--clusters", "999"), "999")

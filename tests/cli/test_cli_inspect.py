@@ -59,7 +59,7 @@ def test_json_is_all_of_standard_output(isosent_):
 
 
 def test_the_page_is_written_beside_the_tables(isosent_, here):
-    finished = isosent_("inspect", "texts.txt", "--html", "page.html")
+    finished = isosent_("inspect", "texts.txt", "-o", "page.html")
     assert finished.code == 0
     page = (here / "page.html").read_text("utf-8")
     assert page.startswith("<!doctype html>")
@@ -85,10 +85,11 @@ def test_a_table_of_texts_and_vectors_holds_vectors_unless_a_column_of_texts_is_
 def test_what_cannot_be_inspected_is_refused_before_any_work(isosent_, here, refuses):
     refuses(isosent_("inspect", "v.npy", "-m", "wordllama"), "--model is for texts")
     refuses(isosent_("inspect", "nothing.txt"), "nothing.txt", "no such file")
-    refuses(isosent_("inspect", "texts.txt", "--html", "no/where.html"), "no folder")
-    refuses(isosent_("inspect", "texts.txt", "--html", here), "directory")
+    refuses(isosent_("inspect", "texts.txt", "-o", "no/where.html"), "no folder")
+    (here / "o.json").mkdir()
+    refuses(isosent_("inspect", "texts.txt", "-o", "o.json"), "directory")
     before = (here / "texts.txt").read_bytes()
-    refuses(isosent_("inspect", "texts.txt", "--html", here / "texts.txt"), "texts.txt")
+    refuses(isosent_("inspect", "texts.txt", "-o", "texts.txt"), ".html or .json")
     assert (here / "texts.txt").read_bytes() == before
 
 
@@ -115,8 +116,13 @@ def test_texts_calibrate_a_model_in_its_own_folder(isosent_, model, here, texts)
     np.testing.assert_allclose(same, 1, atol=1e-4)
     percentile = loaded.calibration(0.0)
     assert 0.3 < percentile < 0.8
-    assert loaded.encode(texts[:5], precision="ubinary").shape == (5, 8)
+    assert loaded.quantization is None
+    assert isosent_("quantize", "texts.txt", "-m", model).out.startswith("model: int8 and bits fitted on")
+    assert isosent.load(here / model).encode(texts[:5], precision="ubinary").shape == (5, 8)
     assert "int8, ubinary" in isosent_("info", model).out
+    same = isosent_("similarity", texts[0], texts[0], "-m", model).out
+    assert same.splitlines()[0] == "cosine 1.0000"
+    assert same.splitlines()[1].startswith("percentile 0.99") or same.splitlines()[1] == "percentile 1.0000"
 
 
 def test_labelled_pairs_calibrate_a_model_into_a_new_folder(isosent_, model, here):
@@ -176,9 +182,8 @@ def test_drift_takes_vectors_and_moments_and_names_what_changed(isosent_, here):
     assert [each["axes"][0]["dimension"] for each in documents] == [4, 4, 4]
     assert [each["axes"][0]["variance_p_value"] is None for each in documents] == [False, False, True]
     assert "not tested" in isosent_("drift", "old.safetensors", "new.safetensors").out
-    same = isosent_("drift", "old.npy", "old.npy", "--json", "drift.json")
+    same = isosent_("drift", "old.npy", "old.npy")
     assert same.code == 0
-    assert json.loads((here / "drift.json").read_text())["is_changed"] is False
 
 
 def test_drift_leaves_out_zero_rows(isosent_, here):

@@ -30,7 +30,9 @@ tables:
 
 
 def test_measured_stands_beside_published(isosent_, here):
-    finished = isosent_("reproduce", "paper.yaml", "--data", "data", "--models", "map.yaml", "--json", "out.json")
+    finished = isosent_(
+        "research", "reproduce", "paper.yaml", "--data", "data", "--models", "map.yaml", "-o", "out.json"
+    )
     assert finished.code == 0, finished.err
     measured = json.loads((here / "out.json").read_text())["tables"][0]["conditions"][0]["cells"]["STSB"]["measured"]
     assert f" {100 * measured['value']:.2f} " in finished.out
@@ -40,37 +42,45 @@ def test_measured_stands_beside_published(isosent_, here):
     assert "done: isosent evaluate STSB --data data -m wordllama" in finished.err
 
 
-def test_commands_are_printed_where_they_are_asked_for(isosent_):
-    arguments = ("reproduce", "paper.yaml", "--data", "data", "--models", "map.yaml")
+def test_commands_are_printed_where_they_are_asked_for(isosent_, here):
+    arguments = ("research", "reproduce", "paper.yaml", "--data", "data", "--models", "map.yaml")
     command = "isosent evaluate STSB --data data -m 'hf:bert-base-uncased?layers=-1'"
     assert command not in isosent_(*arguments).out
     assert command in isosent_(*arguments, "--commands").out
-    assert f"{command}  # elsewhere" in isosent_(*arguments, "--commands", "--markdown").out
+    isosent_(*arguments, "--commands", "-o", "t.md")
+    assert f"{command}  # elsewhere" in (here / "t.md").read_text()
 
 
-def test_a_paper_has_its_tables_without_any_model(isosent_):
-    finished = isosent_("reproduce", "S1", "--data", "data", "--table", "1", "--table", "figure 1", "--markdown")
+def test_a_paper_has_its_tables_without_any_model(isosent_, here):
+    finished = isosent_(
+        "research", "reproduce", "S1", "--data", "data", "--table", "1", "--table", "figure 1", "-o", "s1.md"
+    )
     assert finished.code == 0, finished.err
-    assert "### S1, table 1: Without supervision of NLI" in finished.out
-    assert "### S1, figure 1:" in finished.out
-    assert "table 2" not in finished.out
-    assert "| BERT-base whitening-256(target) | 71.43 | 63.89 |" in finished.out
+    written = (here / "s1.md").read_text()
+    assert "### S1, table 1: Without supervision of NLI" in written
+    assert "### S1, figure 1:" in written
+    assert "table 2" not in written
+    assert "| BERT-base whitening-256(target) | 71.43 | 63.89 |" in written
 
 
 def test_json_can_go_to_standard_output(isosent_):
-    finished = isosent_("reproduce", "S3", "--data", "data", "--table", "5", "--json", "-")
+    finished = isosent_("research", "reproduce", "S3", "--data", "data", "--table", "5", "--json")
     document = json.loads(finished.out)
     assert document["paper"]["citation"] == "Yang et al. 2019"
     assert document["tables"][0]["conditions"][0]["missing"] == ["LexVec, fastText and PSL vectors (L.F.P)"]
 
 
 def test_what_cannot_be_done_is_refused_first(isosent_, refuses, here):
-    refuses(isosent_("reproduce", "S1", "--data", "nowhere"), "nowhere must be a folder; got no such folder")
-    refuses(isosent_("reproduce", "S7", "--data", "data"), "got 'S7'")
-    refuses(isosent_("reproduce", "S1", "--data", "data", "--table", "7"), "Its tables: table 1; table 2;")
-    refuses(isosent_("reproduce", "S1", "--data", "data", "--json", "no/a.json"), "must lie in an existing folder")
+    refuses(
+        isosent_("research", "reproduce", "S1", "--data", "nowhere"), "nowhere must be a folder; got no such folder"
+    )
+    refuses(isosent_("research", "reproduce", "S7", "--data", "data"), "got 'S7'")
+    refuses(isosent_("research", "reproduce", "S1", "--data", "data", "--table", "7"), "Its tables: table 1; table 2;")
+    refuses(
+        isosent_("research", "reproduce", "S1", "--data", "data", "-o", "no/a.json"), "must lie in an existing folder"
+    )
     (here / "map.yaml").write_text("bert-base-uncase: hf:x\n")
     refuses(
-        isosent_("reproduce", "S1", "--data", "data", "--models", "map.yaml"),
+        isosent_("research", "reproduce", "S1", "--data", "data", "--models", "map.yaml"),
         "Did you mean bert-base-uncased?",
     )

@@ -19,7 +19,7 @@ def here(tmp_path, monkeypatch, texts):
 
 
 def test_accuracies_are_printed_and_written(isosent_, here):
-    finished = isosent_("evaluate", "rte", "--data", "data", "-m", "wordllama", "--json", "rte.json")
+    finished = isosent_("evaluate", "rte", "--data", "data", "-m", "wordllama", "-o", "rte.json")
     assert finished.code == 0, finished.err
     written = json.loads((here / "rte.json").read_text())
     (fixed,) = [line for line in finished.out.splitlines() if "cosine > 0.5 " in line]
@@ -34,7 +34,7 @@ def test_accuracies_are_printed_and_written(isosent_, here):
 
 
 def test_json_can_go_to_standard_output(isosent_):
-    finished = isosent_("evaluate", "rte", "--data", "data", "--transform", "whitening", "--dims", "4", "--json", "-")
+    finished = isosent_("evaluate", "rte", "--data", "data", "--transform", "whitening", "--dims", "4", "--json")
     written = json.loads(finished.out)
     assert written["fitting"]["parameters"]["n_components"] == 4
     assert written["fitting"]["fit"] == "target"
@@ -44,4 +44,4 @@ def test_json_can_go_to_standard_output(isosent_):
 def test_what_cannot_be_done_is_refused_first(isosent_, refuses):
     refuses(isosent_("evaluate", "rte", "--data", "nowhere"), "nowhere must be a folder; got no such folder")
     refuses(isosent_("evaluate", "rte", "--data", "data", "--fit-on", "x.txt"), "x.txt", "transform")
-    refuses(isosent_("evaluate", "rte", "--data", "data", "--json", "no/rte.json"), "must lie in an existing folder")
+    refuses(isosent_("evaluate", "rte", "--data", "data", "-o", "no/rte.json"), "must lie in an existing folder")

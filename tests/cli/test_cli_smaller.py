@@ -7,7 +7,8 @@ import pytest
 
 import isosent
 from isosent.jobs.fit import Goal, fit_texts
-from isosent.search import Index
+from isosent.numeric import similarity
+from isosent.search import Index, sizes
 from isosent.transforms.base import resolve_transform
 
 
@@ -41,11 +42,31 @@ def test_an_index_of_a_model_that_became_smaller_is_what_was_measured(isosent_, 
     assert Index.open(here / "exact").stats().settings.store == "float32"
 
 
+def test_inspect_fit_and_sizes_measure_on_the_same_rows_of_all_files(isosent_, here, vectors, monkeypatch):
+    monkeypatch.setattr(similarity, "MOST_SAMPLED", 600)
+    for name, rows in (("v.npy", vectors), ("first.npy", vectors[:900]), ("second.npy", vectors[900:])):
+        np.save(here / name, rows)
+    found = sizes(vectors)
+    shown = json.loads(isosent_("inspect", "v.npy", "--json").out)["sizes"]
+    assert shown["n_texts"] == found.n_texts == 540
+    assert sorted(row["recall"] for row in shown["rows"]) == sorted(each.recall for each in found.rows)
+    finished = isosent_("fit", "first.npy", "second.npy", "--loss", "0.05", "-o", "model")
+    assert "600 of 1,500 vectors of 2 files" in finished.out
+    storage = isosent.load(here / "model").record.storage
+    assert (storage.recall, storage.n_texts) == (found.smallest(0.05).recall, 540)
+    finished = isosent_("fit", "v.npy", "--dims", "16", "-o", "model")
+    [half] = {e.recall for e in found.rows if (e.n_components, e.center, e.dtype) == (16, False, "float32")} - {
+        e.recall for e in found.rows if e.transform == "truncate"
+    }
+    assert f"among 540 vectors: principal components {half:.3f}" in finished.out
+
+
 def test_where_whitening_wins_the_two_goals_are_told_apart(isosent_, here, vectors):
     np.save(here / "v.npy", vectors)
     finished = isosent_("fit", "v.npy", "--loss", "0.05", "--transform", "whitening?strength=0.5", "-o", "model")
     assert finished.code == 0
     assert "Two goals differ here" in finished.out
+    assert "of those of the original vectors, among" in finished.out
     assert isosent.load(here / "model").record.storage.neighbors_of == "the transformed vectors"
 
 
@@ -61,6 +82,7 @@ def test_a_calibration_keeps_the_size(isosent_, here, vectors):
     assert isosent_("fit", "v.npy", "--bytes", "20", "-o", "model").code == 0
     before = isosent.load(here / "model").record.storage
     assert isosent_("calibrate", "v.npy", "-m", "model").code == 0
+    assert isosent_("quantize", "v.npy", "-m", "model").code == 0
     assert isosent.load(here / "model").record.storage == before
 
 

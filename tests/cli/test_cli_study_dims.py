@@ -19,8 +19,8 @@ def line_of(printed, label):
 
 
 def test_a_study_is_printed_and_written(isosent_, here):
-    outputs = ("--csv", "dims.csv", "--json", "dims.json", "--figure", "dims.svg")
-    finished = isosent_("study", "dims", "--data", "data", "--widths", "4,16,8", "--docs", "50", *outputs)
+    outputs = ("-o", "dims.csv", "-o", "dims.json", "-o", "dims.svg")
+    finished = isosent_("research", "study", "dims", "--data", "data", "--widths", "4,16,8", "--docs", "50", *outputs)
     assert finished.code == 0, finished.err
     (study,) = json.loads((here / "dims.json").read_text())["results"]
     scores = {cell["k"]: cell["spearman"]["all"] for cell in study["cells"]}
@@ -44,7 +44,7 @@ def test_a_study_is_printed_and_written(isosent_, here):
 
 def test_another_transform_without_a_search(isosent_):
     arguments = ("--transform", "truncate", "--widths", "4", "--docs", "0", "--aggregation", "wmean")
-    finished = isosent_("study", "dims", "--data", "data", *arguments)
+    finished = isosent_("research", "study", "dims", "--data", "data", *arguments)
     assert "truncate() fitted on target" in finished.out
     assert "Spearman x100, wmean" in finished.out
     assert "ms a query" not in finished.out
@@ -52,10 +52,10 @@ def test_another_transform_without_a_search(isosent_):
 
 def test_what_cannot_be_studied_is_refused(isosent_, refuses):
     def study(*arguments):
-        return isosent_("study", "dims", "--data", "data", *arguments)
+        return isosent_("research", "study", "dims", "--data", "data", *arguments)
 
-    refuses(study("--figure", "dims.gif"), "dims.gif")
-    refuses(study("--csv", "no/dims.csv"), "must lie in an existing folder")
+    refuses(study("-o", "dims.gif"), "dims.gif")
+    refuses(study("-o", "no/dims.csv"), "must lie in an existing folder")
     refuses(study("--widths", "8,wide"), "--widths must be whole numbers separated by commas; got '8,wide'")
     refuses(study("--widths", "8,300"), "n_components must lie in 1 ... 256")
     refuses(

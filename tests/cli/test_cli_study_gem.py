@@ -23,8 +23,8 @@ def here(tmp_path, monkeypatch, write_stsb):
 
 
 def test_a_study_is_printed_and_written(isosent_, here):
-    outputs = ("--csv", "gem.csv", "--json", "gem.json", "--figure", "gem.svg")
-    finished = isosent_("study", "gem", "--data", "data", "-m", f"words:vectors.txt?{SMALL}", *outputs)
+    outputs = ("-o", "gem.csv", "-o", "gem.json", "-o", "gem.svg")
+    finished = isosent_("research", "study", "gem", "--data", "data", "-m", f"words:vectors.txt?{SMALL}", *outputs)
     assert finished.code == 0, finished.err
     cells = json.loads((here / "gem.json").read_text())["results"]
     assert list(dict.fromkeys(cell["study"] for cell in cells)) == [
@@ -40,13 +40,19 @@ def test_a_study_is_printed_and_written(isosent_, here):
 
 
 def test_what_cannot_be_written_is_refused_first(isosent_, refuses):
-    refuses(isosent_("study", "gem", "--data", "data", "--figure", "gem.gif"), "gem.gif")
-    refuses(isosent_("study", "gem", "--data", "data", "--csv", "no/gem.csv"), "must lie in an existing folder")
+    refuses(isosent_("research", "study", "gem", "--data", "data", "-o", "gem.gif"), "gem.gif")
+    refuses(
+        isosent_("research", "study", "gem", "--data", "data", "-o", "no/gem.csv"), "must lie in an existing folder"
+    )
 
 
 def test_models_that_are_no_plain_word_vectors_are_refused(isosent_, refuses):
     refuses(
-        isosent_("study", "gem", "--data", "data", "-m", "words:vectors.txt?tokenizer=whitespace&zipfian=true"),
+        isosent_(
+            "research", "study", "gem", "--data", "data", "-m", "words:vectors.txt?tokenizer=whitespace&zipfian=true"
+        ),
         "study gem: model must be word vectors with weighting=mean or gem",
     )
-    refuses(isosent_("study", "gem", "--data", "data", "-m", "words:vectors.txt"), "at most the 4 dimensions")
+    refuses(
+        isosent_("research", "study", "gem", "--data", "data", "-m", "words:vectors.txt"), "at most the 4 dimensions"
+    )

@@ -23,11 +23,11 @@ def lines_of(printed, *labels):
 
 
 def outputs_of(name):
-    return "--csv", f"{name}.csv", "--json", f"{name}.json", "--figure", f"{name}.svg"
+    return "-o", f"{name}.csv", "-o", f"{name}.json", "-o", f"{name}.svg"
 
 
 def test_layers_are_printed_and_written(isosent_, here):
-    finished = isosent_("study", "layers", "--data", "data", "-m", "hf:tiny", *outputs_of("layers"))
+    finished = isosent_("research", "study", "layers", "--data", "data", "-m", "hf:tiny", *outputs_of("layers"))
     assert finished.code == 0, finished.err
     cells = json.loads((here / "layers.json").read_text())["results"]
     scores = {(tuple(cell["layers"]), cell["transform"]): cell["spearman"]["all"] for cell in cells}
@@ -48,7 +48,18 @@ def test_layers_are_printed_and_written(isosent_, here):
 
 def test_poolings_are_printed_and_written(isosent_, here):
     finished = isosent_(
-        *("study", "pooling", "--data", "data", "-m", "hf:tiny", "--pooling", "mean,cls", *outputs_of("pooling"))
+        *(
+            "research",
+            "study",
+            "pooling",
+            "--data",
+            "data",
+            "-m",
+            "hf:tiny",
+            "--pooling",
+            "mean,cls",
+            *outputs_of("pooling"),
+        )
     )
     assert finished.code == 0, finished.err
     cells = json.loads((here / "pooling.json").read_text())["results"]
@@ -65,8 +76,8 @@ def test_poolings_are_printed_and_written(isosent_, here):
 def test_published_numbers_have_a_column_beside_the_measured_ones(isosent_, here):
     save_model(here / "bert-base-uncased", "bert", changes={"num_hidden_layers": 12})
     finished = isosent_(
-        *("study", "pooling", "--data", "data", "-m", "hf:bert-base-uncased", "--pooling", "cls,mean"),
-        *("--aggregation", "all", "--csv", "pooling.csv"),
+        *("research", "study", "pooling", "--data", "data", "-m", "hf:bert-base-uncased", "--pooling", "cls,mean"),
+        *("--aggregation", "all", "-o", "pooling.csv"),
     )
     assert finished.code == 0, finished.err
     assert "published: BERT-base [CLS], last layer, list of Awesome-Sentence-Embedding" in finished.out
@@ -82,11 +93,12 @@ def test_published_numbers_have_a_column_beside_the_measured_ones(isosent_, here
 
 @pytest.mark.parametrize("study", ["layers", "pooling"])
 def test_what_cannot_be_done_is_refused_first(isosent_, refuses, study):
-    command = ("study", study, "--data", "data", "-m", "hf:none")
-    refuses(isosent_(*command, "--figure", "a.gif"), "a.gif")
-    refuses(isosent_(*command, "--csv", "no/a.csv"), "must lie in an existing folder")
+    command = ("research", "study", study, "--data", "data", "-m", "hf:none")
+    refuses(isosent_(*command, "-o", "a.gif"), "a.gif")
+    refuses(isosent_(*command, "-o", "no/a.csv"), "must lie in an existing folder")
     refuses(isosent_(*command, "--aggregation", "sum"), "'sum' is not one of")
     refuses(
-        isosent_("study", study, "--data", "data", "-m", "wordllama"), f"study {study}: model must be a transformer"
+        isosent_("research", "study", study, "--data", "data", "-m", "wordllama"),
+        f"study {study}: model must be a transformer",
     )
-    refuses(isosent_("study", study, "--data", "data", "-m", "hf:tiny", "--tasks", "STS12"), "STS12")
+    refuses(isosent_("research", "study", study, "--data", "data", "-m", "hf:tiny", "--tasks", "STS12"), "STS12")

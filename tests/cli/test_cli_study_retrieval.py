@@ -16,7 +16,7 @@ def here(tmp_path, monkeypatch, write_stsb):
 
 
 def test_every_kind_of_index_is_measured(isosent_, here):
-    finished = isosent_("study", "retrieval", "--data", "data", "--csv", "r.csv", "--json", "r.json")
+    finished = isosent_("research", "study", "retrieval", "--data", "data", "-o", "r.csv", "-o", "r.json")
     assert finished.code == 0, finished.err
     cells = json.loads((here / "r.json").read_text())["results"]
     # ivf needs more rows than these, and is flat
@@ -36,4 +36,6 @@ def test_every_kind_of_index_is_measured(isosent_, here):
 
 
 def test_there_is_no_figure(isosent_, refuses):
-    refuses(isosent_("study", "retrieval", "--data", "data", "--figure", "r.svg"), "there is no figure of this study")
+    refuses(
+        isosent_("research", "study", "retrieval", "--data", "data", "-o", "r.svg"), "there is no figure of this study"
+    )

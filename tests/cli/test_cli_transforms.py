@@ -126,14 +126,14 @@ def test_settings_that_cannot_work_are_refused_and_nothing_is_written(isosent_, 
 
 def test_evaluate_takes_what_fit_takes(isosent_, here, write_stsb):
     write_stsb(here / "sts", n_pairs=60)
-    finished = isosent_("evaluate", "sts", "--data", "sts", "--transform", "auto", "--json", "-")
+    finished = isosent_("evaluate", "sts", "--data", "sts", "--transform", "auto", "--json")
     assert finished.code == 0
     document = json.loads(finished.out)
     assert document["fitting"]["transform"] == "auto"
     assert document["tasks"]["STSB"]["choice"]["reason"]
     several = ("none", "mean_centering,l2_normalize", "whitening")
     flags = [flag for name in several for flag in ("--transform", name)]
-    finished = isosent_("evaluate", "sts", "--data", "sts", *flags, "--dims", 4, "--json", "r.json", "--csv", "r.csv")
+    finished = isosent_("evaluate", "sts", "--data", "sts", *flags, "--dims", 4, "-o", "r.json", "-o", "r.csv")
     assert finished.code == 0, finished.err
     assert "chain(steps=" in finished.out
     (row,) = [line for line in finished.out.splitlines() if line.startswith("│ STSB")]
@@ -142,14 +142,14 @@ def test_evaluate_takes_what_fit_takes(isosent_, here, write_stsb):
     assert [cell.strip() for cell in row.split("│")[3:-1]] == [f"{100 * score:.2f}" for score in scores]
     assert "STSB" in (here / "r.csv").read_text()
     both = ("--transform", "whitening", "--transform", "auto", "--dims", 4)
-    assert isosent_("evaluate", "sts", "--data", "sts", *both, "--json", "r.json").code == 0
+    assert isosent_("evaluate", "sts", "--data", "sts", *both, "-o", "r.json").code == 0
     document = json.loads((here / "r.json").read_text())
     assert [one["tasks"]["STSB"]["dim"] for one in (document, *document["variants"])] == [4, 4]
 
 
 def test_a_study_of_auto_sets_it_against_fixed_rules(isosent_, here, write_stsb):
     write_stsb(here / "sts", n_pairs=60)
-    finished = isosent_("study", "auto", "--data", "sts", "-m", "wordllama", "--json", "study.json")
+    finished = isosent_("research", "study", "auto", "--data", "sts", "-m", "wordllama", "-o", "study.json")
     assert finished.code == 0
     for row in ROWS:
         assert row in finished.out
@@ -171,7 +171,8 @@ def test_vectors_need_a_width_to_be_changed_by_auto(isosent_, here, wordllama, t
     assert (finished.code, finished.err) == (0, "")
     assert "Principal components (8 dimensions, without centering): without texts" in finished.out
     (line,) = [line for line in finished.out.splitlines() if line.startswith("recall@10")]
-    recall = float(re.search(r"with 8 dimensions, held-out rows: principal components (0\.\d{3})$", line)[1])
+    said = r"with 8 dimensions, held-out queries among 432 vectors: principal components (0\.\d{3})$"
+    recall = float(re.search(said, line)[1])
     assert 0.1 < recall < 0.9
     assert isosent.load(here / "model").fits[0].transform == "principal_components"
 

@@ -48,7 +48,7 @@ def test_fit_on_vectors_makes_a_model_that_whitens_them(isosent_, here):
     code, out, err = isosent_("fit", "v.npy", "--transform", "whitening", "-o", "model")
     assert (code, err) == (0, "")
     assert "model: fitted on 198 vectors; zero rows left out: 2" in out
-    assert "198 vectors of v.npy" in out
+    assert "198 of 200 vectors of v.npy" in out
     whitens(here / "model")
 
 
@@ -197,17 +197,18 @@ def test_vectors_without_a_map_are_calibrated_quantized_and_watched(isosent_, he
     np.testing.assert_array_equal(model.transform(np.load("old.npy")), np.load("old.npy"))
     assert "fit 1" in (out := isosent_("info", "m").out)
     assert "chosen by auto" not in out
-    refuses(isosent_("transform", "same.npy", "-m", "m", "--dtype", "int8", "-o", "c.npy"), "isosent calibrate")
+    refuses(isosent_("transform", "same.npy", "-m", "m", "--dtype", "int8", "-o", "c.npy"), "isosent quantize")
     assert "percentile" in isosent_("calibrate", "old.npy", "-m", "m").out
+    assert isosent_("quantize", "old.npy", "-m", "m").code == 0
     assert isosent_("transform", "same.npy", "-m", "m", "--dtype", "int8", "-o", "c.npy").code == 0
-    assert isosent_("transform", "same.npy", "-m", "m", "--dtype", "bits", "-o", "b.npy").code == 0
+    assert isosent_("transform", "same.npy", "-m", "m", "--dtype", "ubinary", "-o", "b.npy").code == 0
     model = isosent.load(here / "m")
     units = unit_rows(np.load("same.npy"))
     assert (np.load("c.npy").dtype, np.load("b.npy").dtype, np.load("b.npy").shape) == (np.int8, np.uint8, (400, 2))
     np.testing.assert_allclose(model.quantization.decode(np.load("c.npy"), "int8"), units, atol=0.02)
     np.testing.assert_array_equal(model.quantization.encode(units, "ubinary"), np.load("b.npy"))
-    refuses(isosent_("transform", "same.npy", "-m", "m", "--dtype", "bits", "-o", "b.parquet"), "an .npy file")
-    refuses(isosent_("transform", "same.npy", "-m", "m", "--dtype", "bits", "-o", "folder"), "one .npy file")
+    refuses(isosent_("transform", "same.npy", "-m", "m", "--dtype", "ubinary", "-o", "b.parquet"), "an .npy file")
+    refuses(isosent_("transform", "same.npy", "-m", "m", "--dtype", "ubinary", "-o", "folder"), "one .npy file")
     refuses(isosent_("fit", "c.npy", "-m", "m", "-o", "again"), "holds codes")  # they are no vectors of the space
     assert "No refit" in isosent_("drift", "m", "same.npy").out
     assert "Refit" in isosent_("drift", "m", "moved.npy").out

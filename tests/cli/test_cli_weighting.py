@@ -149,7 +149,7 @@ def test_an_unfitted_encoder_is_inspected(isosent_):
 
 def test_an_unfitted_encoder_is_evaluated(isosent_, write_stsb, here):
     write_stsb(here / "data")
-    flags = ("-m", GEM_MODEL.replace("words:words.txt", "wordllama"), "--json", "result.json")
+    flags = ("-m", GEM_MODEL.replace("words:words.txt", "wordllama"), "-o", "result.json")
     finished = isosent_("evaluate", "sts", "--data", "data", *flags)
     assert finished.code == 0, finished.err
     result = json.loads((here / "result.json").read_text("utf-8"))
@@ -161,7 +161,9 @@ def test_an_unfitted_encoder_is_evaluated(isosent_, write_stsb, here):
 @pytest.mark.filterwarnings("ignore::isosent.errors.RankWarning")
 def test_auto_is_studied_behind_an_unfitted_encoder(isosent_, write_stsb, here):
     write_stsb(here / "data")
-    finished = isosent_("study", "auto", "--data", "data", "-m", "wordllama?weighting=sif", "--json", "cells.json")
+    finished = isosent_(
+        "research", "study", "auto", "--data", "data", "-m", "wordllama?weighting=sif", "-o", "cells.json"
+    )
     assert finished.code == 0, finished.err
     (cell,) = json.loads((here / "cells.json").read_text("utf-8"))["results"]
     assert (cell["model"], cell["task"]) == ("wordllama?weighting=sif", "STSB")

@@ -34,16 +34,16 @@ def test_several_files_and_some_words(isosent_, here):
 @pytest.mark.parametrize(("name", "format_name"), [("glove.txt", "text"), ("glove.safetensors", "isosent safetensors")])
 def test_info_tells_what_a_file_holds(isosent_, name, format_name):
     isosent_("words", "convert", "glove.txt", "-o", "glove.safetensors")
-    lines = [line.split(maxsplit=1) for line in isosent_("words", "info", name).out.splitlines()]
+    lines = [line.split(maxsplit=1) for line in isosent_("info", name).out.splitlines()]
     facts = {first: rest.strip() for first, rest in lines}
     assert facts["format"] == format_name
-    assert (facts["rows"], facts["dimensions"], facts["numbers"]) == ("4", "3", "float32")
+    assert (facts["rows"], facts["dimensions"], facts["dtype"]) == ("4", "3", "float32")
     assert facts["first"].split() == ["words", "man", "dog", "cat", "yak"]
 
 
 def test_the_same_words_have_the_same_hash_before_and_after(isosent_):
     isosent_("words", "convert", "glove.txt", "-o", "glove.safetensors")
-    hashes = {isosent_("words", "info", name).out.split()[-1] for name in ("glove.txt", "glove.safetensors")}
+    hashes = {isosent_("info", name).out.split()[-1] for name in ("glove.txt", "glove.safetensors")}
     assert len(hashes) == 1
 
 
@@ -54,5 +54,5 @@ def test_what_is_read_is_not_written(isosent_, refuses):
 def test_bad_files_are_refused_in_one_sentence(isosent_, refuses, here):
     (here / "bad.txt").write_text("man 1 2\ndog 1\n")
     refuses(isosent_("words", "convert", "bad.txt", "-o", "out.safetensors"), "bad.txt: line 2 must hold")
-    refuses(isosent_("words", "info", "missing.txt"), "missing.txt: no such file")
+    refuses(isosent_("info", "missing.txt"), "missing.txt")
     refuses(isosent_("words", "convert", "glove.txt", "-o", "no/out.safetensors"), "no/out.safetensors must lie in")

@@ -224,16 +224,6 @@ def test_a_pickled_model_needs_its_folder_no_more(tiny_model, tmp_path, kind):
     assert_same(vectors_of(pickle.loads(content)), expected)
 
 
-@pytest.mark.slow
-def test_a_compiled_graph_is_made_again_behind_a_pickle(tiny_model, tmp_path, monkeypatch):
-    monkeypatch.setenv("ISOSENT_CACHE", str(tmp_path))
-    model = isosent.load(f"hf:{tiny_model('bert')}?backend=onnx")
-    expected = model.encode(TEXTS)
-    for copied in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
-        np.testing.assert_array_equal(copied.encode(TEXTS), expected)
-        assert copied.fingerprint == model.fingerprint
-
-
 def test_a_saved_model_gives_what_it_gave_in_memory(made, tmp_path):
     for number, kind in enumerate(TRANSFORMS):
         model = made(kind)

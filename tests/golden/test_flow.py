@@ -18,7 +18,7 @@ pytest.importorskip("torch")
 
 @pytest.mark.slow
 def test_glove_scores_as_recorded():
-    """Measured here, `isosent study flow --data DIR -m words:GLOVE --tasks SICKR --seeds 0`, November 2026.
+    """Measured here, `isosent research study flow --data DIR -m words:GLOVE --tasks SICKR --seeds 0`, November 2026.
 
     Seeds 0 to 2 differ by 0.23 (standard deviation), so the flow is allowed three times that on other machines.
     """

@@ -9,7 +9,6 @@ from starlette.middleware import Middleware
 from starlette.responses import Response
 from starlette.routing import Route
 
-from isosent.server import registry
 from isosent.server.http import Gate, read_body, unless_gone
 from isosent.server.page import TryBody
 from isosent.server.registry import HeavyWork
@@ -75,18 +74,17 @@ def test_short_requests_do_not_wait_for_long_ones(work, wait_until):
     assert len(work.begun) == 2
 
 
-def test_a_full_queue_refuses(work, monkeypatch, wait_until):
-    monkeypatch.setattr(registry, "_MOST_WAITING", 3)
-    for number in range(3):
+def test_a_full_queue_refuses(work, wait_until):
+    for number in range(32):
         work.ask(number)
-    wait_until(lambda: work.queue.n_waiting == 3)
+    wait_until(lambda: work.queue.n_waiting == 32)
     answer = httpx.get(f"{work.url}/long/more", trust_env=False, timeout=30)
     assert answer.status_code == 429
     assert answer.headers["Retry-After"] == "1"
     work.may_end.set()
     for client in work.clients:
         client.join()
-    assert work.statuses == [200] * 3
+    assert work.statuses == [200] * 32
     assert httpx.get(f"{work.url}/long/again", trust_env=False, timeout=30).status_code == 200
 
 

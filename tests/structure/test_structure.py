@@ -53,8 +53,13 @@ def tree_of(path):
     return ast.parse(path.read_text())
 
 
-def own_imports(tree):
-    for node in ast.walk(tree):
+@cache
+def nodes_of(path):
+    return list(ast.walk(tree_of(path)))
+
+
+def own_imports(path):
+    for node in nodes_of(path):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("isosent"):
             parts = node.module.split(".")
             names = parts[1:2] or [alias.name for alias in node.names]
@@ -68,7 +73,7 @@ def test_imports_point_to_lower_layers_or_stay_in_the_package():
     for path, package in modules():
         if package == "__init__":
             continue
-        for _, imported in own_imports(tree_of(path)):
+        for _, imported in own_imports(path):
             if imported != package and not LAYER_OF[imported] < LAYER_OF[package]:
                 if LAYER_OF[package] == 0 and LAYER_OF[imported] == 0:
                     continue
@@ -85,13 +90,13 @@ def test_own_modules_are_imported_at_the_top():
         )
         nested = {
             id(node)
-            for function in ast.walk(tree)
+            for function in nodes_of(path)
             if isinstance(function, ast.FunctionDef)
             for node in ast.walk(function)
         }
         wrong += [
             f"{path.relative_to(SOURCE)}:{node.lineno}"
-            for node, _ in own_imports(tree)
+            for node, _ in own_imports(path)
             if id(node) in nested or id(node) not in top
             if package != "__init__"
         ]
@@ -126,7 +131,7 @@ def test_a_module_that_one_neighbour_imports_is_part_of_it():
     """Unless it is public, a kind in a table of the neighbour, or would make the neighbour too long."""
     by_name, importers = own_modules(), defaultdict(set)
     for name, path in by_name.items():
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.ImportFrom):
                 for alias in node.names:
                     full = f"{node.module}.{alias.name}"
@@ -155,7 +160,7 @@ def test_the_code_can_be_read_in_an_afternoon():
     decorators = [
         ast.unparse(decorator)
         for path, _ in modules()
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(path)
         if isinstance(node, ast.ClassDef)
         for decorator in node.decorator_list
     ]
@@ -167,7 +172,7 @@ def test_no_modules_import_each_other_in_a_circle():
     by_name = own_modules()
     imported = {name: set() for name in by_name}
     for name, path in by_name.items():
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.ImportFrom) and name != "isosent":
                 for alias in node.names:
                     full = f"{node.module}.{alias.name}"
@@ -176,9 +181,8 @@ def test_no_modules_import_each_other_in_a_circle():
 
 
 def n_lines_without_docstrings(path):
-    tree = tree_of(path)
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    docstrings = [node.body[0] for node in ast.walk(tree) if isinstance(node, documented) and ast.get_docstring(node)]
+    docstrings = [node.body[0] for node in nodes_of(path) if isinstance(node, documented) and ast.get_docstring(node)]
     n_documented = sum(docstring.end_lineno - docstring.lineno + 1 for docstring in docstrings)
     return len(path.read_text().splitlines()) - n_documented
 
@@ -195,7 +199,7 @@ def test_modules_and_functions_stay_small():
     for path, _ in modules():
         if (n_lines := n_lines_without_docstrings(path)) > 600:
             too_long.append(f"{path.relative_to(SOURCE)}: {n_lines} lines without docstrings")
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             # a class whose base is imported on demand stands in a function; its methods are measured
             if isinstance(node, ast.FunctionDef) and not any(isinstance(part, ast.ClassDef) for part in node.body):
                 body = node.body[1:] if ast.get_docstring(node) else node.body
@@ -208,7 +212,7 @@ def test_functions_take_few_arguments_by_position():
     """Except kernels, which numba compiles without keywords, and commands, which click calls by keywords."""
     too_many = []
     for path, _ in modules():
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             names = [argument.arg for argument in node.args.posonlyargs + node.args.args]

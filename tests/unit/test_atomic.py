@@ -500,8 +500,9 @@ def test_what_another_host_writes_is_left_alone(tmp_path):
 
 @pytest.mark.parametrize("host", [_host(), "0123abcd"])
 def test_the_only_copy_of_a_folder_is_never_swept(tmp_path, host, monkeypatch):
-    monkeypatch.setattr("isosent.io.atomic._ABANDONED_S", -1)
     leftover(tmp_path, host=host, pid=os.getpid(), kind="old")  # a container starts with the same id again
+    in_two_days = time.time() + 48 * 3600
+    monkeypatch.setattr(time, "time", lambda: in_two_days)
     sweep(tmp_path)
     assert names(tmp_path) == ["out"]
     assert (tmp_path / "out" / "content").read_text() == "half"

@@ -130,15 +130,17 @@ def test_a_data_frame_has_a_row_per_text_in_a_group():
     assert found.to_json()["groups"][-1][0]["text"] == texts[found.groups[-1][0]]
 
 
-def test_neighbours_are_the_nearest_other_rows(monkeypatch):
-    rows = np.random.default_rng(0).normal(size=(50, 8)).astype(np.float32)
+@pytest.mark.parametrize("n_rows", [50, 5000])  # one block, and two
+def test_neighbours_are_the_nearest_other_rows(n_rows):
+    rows = np.random.default_rng(0).normal(size=(n_rows, 8)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    expected = rows @ rows.T
-    np.fill_diagonal(expected, -2)
-    monkeypatch.setattr("isosent.search.duplicates._BLOCK_NUMBERS", 350)
     cosines, places = neighbours(rows, 3)
-    assert (places == np.argsort(-expected, axis=1)[:, :3]).all()
-    np.testing.assert_allclose(cosines, np.take_along_axis(expected, places, 1), atol=1e-6)
+    assert cosines.shape == places.shape == (n_rows, 3)
+    some = np.linspace(0, n_rows - 1, 50).astype(int)
+    expected = rows[some].astype(float) @ rows.T
+    expected[np.arange(50), some] = -2
+    np.testing.assert_array_equal(places[some], np.argsort(-expected, axis=1)[:, :3])
+    np.testing.assert_allclose(cosines[some], np.take_along_axis(expected, places[some], 1), atol=1e-6)
 
 
 def test_bad_arguments_are_refused(wordllama):

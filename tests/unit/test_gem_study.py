@@ -14,7 +14,7 @@ from isosent.evaluation.sts import read_sts
 from isosent.pages.figures import render
 from isosent.report.figures import gem_figure
 from isosent.research.gem import conditions, study_gem
-from isosent.research.study import GemCell, write_study_csv
+from isosent.research.study import GemCell, study_csv
 
 DIM, BASE = 12, "weighting=gem&window=3&n_candidates=6&n_removed=3"
 
@@ -125,16 +125,15 @@ def test_too_few_dimensions_are_refused(data, reference):
         study_gem(isosent.load(reference), data, name="small")
 
 
-def test_the_csv_holds_a_line_a_cell(tmp_path, cells):
-    write_study_csv(tmp_path / "gem.csv", cells)
-    rows = list(csv.DictReader(io.StringIO((tmp_path / "gem.csv").read_text())))
+def test_the_csv_holds_a_line_a_cell(cells):
+    rows = list(csv.DictReader(io.StringIO(study_csv(cells))))
     assert list(rows[0]) == ["model", "task", "study", "condition", "pearson", "spearman", "n_zero_rows"]
     assert [float(row["pearson"]) for row in rows] == [cell.pearson for cell in cells]
 
 
-def test_an_undefined_score_is_an_empty_field(tmp_path):
-    write_study_csv(tmp_path / "gem.csv", [GemCell("m", "STSB", "ablation", "novelty", float("nan"), 0.5, 3)])
-    assert (tmp_path / "gem.csv").read_text().splitlines()[1] == "m,STSB,ablation,novelty,,0.5,3"
+def test_an_undefined_score_is_an_empty_field():
+    table = study_csv([GemCell("m", "STSB", "ablation", "novelty", float("nan"), 0.5, 3)])
+    assert table.splitlines()[1] == "m,STSB,ablation,novelty,,0.5,3"
 
 
 def test_the_figure_has_a_line_a_task_in_every_panel():

@@ -101,8 +101,10 @@ def test_recall_is_measured_against_vectors_that_somebody_has(mapped, tmp_path):
     assert index.recall_against(vectors[order])[0] < 0.1  # rows of other texts
     np.save(tmp_path / "mapped.npy", model.transform(vectors))
     assert index.recall_against(tmp_path / "mapped.npy")[0] == 1
-    with pytest.raises(InputError, match="800 texts"):
+    with pytest.raises(InputError, match="799 vectors, and the index 800 texts"):
         index.recall_against(vectors[1:])
+    with pytest.raises(InputError, match="other ids"):
+        index.recall_against(vectors, ids=["r0", *ids[:-1]])
     with pytest.raises(InputError, match="40 different"):
         Index.create(vectors=vectors[:30]).recall_against(vectors[:30])
 

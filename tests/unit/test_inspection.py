@@ -8,6 +8,7 @@ import pytest
 
 import isosent
 from isosent.errors import InputError
+from isosent.io.vectors import open_vectors
 from isosent.jobs import inspect as inspecting
 from isosent.jobs.inspect import (
     Groups,
@@ -102,23 +103,23 @@ def test_the_figures_are_those_of_the_whole_array(rows):
     assert figures.cosine_p95 == pytest.approx(np.quantile(every, 0.95), abs=0.01)
 
 
-def test_how_the_rows_come_in_blocks_does_not_matter(rows, monkeypatch):
-    whole = seen_in(rows)
-    monkeypatch.setattr(inspecting, "_BLOCK_ROWS", 11)
-    parts = seen_in(rows)
+def test_how_the_rows_come_in_blocks_does_not_matter(rows, tmp_path):
+    many = np.tile(rows, (30, 1))  # three blocks of an array, one of a file
+    np.save(tmp_path / "v.npy", many)
+    parts, whole = seen_in(many), seen_in(open_vectors(tmp_path / "v.npy"))
     assert whole.counts == parts.counts
     np.testing.assert_array_equal(whole.sample, parts.sample)
     np.testing.assert_allclose(whole.unit_sum, parts.unit_sum)
     np.testing.assert_allclose(whole.moments.scatter, parts.moments.scatter)
 
 
-def test_the_sample_is_bounded_and_drawn_by_the_seed(rows, monkeypatch):
-    monkeypatch.setattr(inspecting, "SAMPLE_ROWS", 50)
-    first, again, other = seen_in(rows), seen_in(rows), seen_in(rows, seed=1)
-    assert first.sample.shape == (50, 6)
+def test_the_sample_is_bounded_and_drawn_by_the_seed(rows):
+    many = np.tile(rows, (30, 1))
+    first, again, other = seen_in(many), seen_in(many), seen_in(many, seed=1)
+    assert first.sample.shape == (20_000, 6)
     np.testing.assert_array_equal(first.sample, again.sample)
     assert (first.sample != other.sample).any()
-    assert first.counts.n_used == 700
+    assert first.counts.n_used == 21_000
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float64, np.int8])

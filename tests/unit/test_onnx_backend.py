@@ -1,5 +1,7 @@
 """What onnxruntime, and what torch compiles, computes of a network is what torch computes of it."""
 
+import copy
+import pickle
 import resource
 import signal
 
@@ -190,14 +192,13 @@ def test_a_damaged_graph_is_made_again(empty_cache):
     assert path.stat().st_size > 7
 
 
-def test_the_graphs_used_last_are_kept(empty_cache, monkeypatch):
+def test_the_graphs_used_last_are_kept(empty_cache):
     import os
 
-    monkeypatch.setattr(graph_cache, "_N_CACHED", 2)
-    for number in range(3):
+    for number in range(18):
         with graph_cache.cached_graph(str(number), lambda path: path.write_text("graph")) as path:
             os.utime(path.parent, (number, number))
-    assert sorted(path.name for path in empty_cache.iterdir()) == ["1", "2"]
+    assert sorted(path.name for path in empty_cache.iterdir()) == sorted(map(str, range(2, 18)))
 
 
 def test_without_a_cache_it_warns_and_goes_on(tmp_path, monkeypatch):
@@ -239,6 +240,14 @@ def test_a_compiled_network_gives_the_same_vectors_and_no_warning_of_the_compile
     for texts in (TEXTS, TEXTS[:1]):
         np.testing.assert_allclose(model.encode(texts), plain.encode(texts), atol=2e-6)
     assert compiled == [{"dynamic": True}]
+
+
+def test_a_compiled_graph_is_made_again_behind_a_pickle(tiny_model, empty_cache):
+    model = isosent.load(f"hf:{tiny_model('bert')}?backend=onnx")
+    expected = model.encode(TEXTS)
+    for copied in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        np.testing.assert_array_equal(copied.encode(TEXTS), expected)
+        assert copied.fingerprint == model.fingerprint
 
 
 def test_a_changed_byte_of_a_graph_is_noticed(empty_cache):

@@ -3,7 +3,6 @@ import itertools
 import numpy as np
 import pytest
 
-from isosent.numeric import ranking
 from isosent.numeric.ranking import (
     average_precision,
     cosine_ranks,
@@ -17,10 +16,7 @@ from isosent.numeric.ranking import (
 NO_POSTPROCESSING = np.zeros(0, dtype=np.int64)
 
 
-@pytest.fixture
-def small_blocks(monkeypatch):
-    monkeypatch.setattr(ranking, "_BLOCK_DOCUMENTS", 7)
-    monkeypatch.setattr(ranking, "_BLOCK_QUERIES", 3)
+N_QUERIES, N_DOCUMENTS = 300, 17_000  # two blocks of each
 
 
 def directions(rng, n_rows):
@@ -30,38 +26,34 @@ def directions(rng, n_rows):
     )
 
 
-def ranks_by_loop(queries, documents, pairs, left_out):
-    ranks = []
+def ranks_by_sorting(queries, documents, pairs, left_out):
+    ranks, norms = [], np.linalg.norm(documents, axis=1)
     for asked, found in pairs:
-        cosines = [
-            float(queries[asked] @ document) / max(1e-9, np.linalg.norm(queries[asked]) * np.linalg.norm(document))
-            for document in documents
-        ]
-        order = sorted(
-            (row for row in range(len(documents)) if row != left_out[asked]), key=lambda row: (-cosines[row], row)
-        )
-        ranks.append(1 + order.index(found))
+        cosines = documents @ queries[asked] / np.maximum(1e-9, norms * np.linalg.norm(queries[asked]))
+        order = np.argsort(-cosines, kind="stable")
+        ranks.append(1 + order[order != left_out[asked]].tolist().index(found))
     return ranks
 
 
 @pytest.mark.parametrize("make", [directions, lambda rng, n_rows: rng.normal(size=(n_rows, 5)).astype(np.float32)])
-def test_ranks_are_those_of_a_sorted_list(small_blocks, make):
+def test_ranks_are_those_of_a_sorted_list(make):
     rng = np.random.default_rng(0)
-    queries, documents = make(rng, 11), make(rng, 40)
+    queries, documents = make(rng, N_QUERIES), make(rng, N_DOCUMENTS)
     documents[17] = 0
-    left_out = np.where(rng.random(11) < 0.5, rng.integers(40, size=11), -1)
-    pairs = np.array([(q, d) for q, d in rng.integers((11, 40), size=(60, 2)) if left_out[q] != d])
-    assert cosine_ranks(queries, documents, pairs, excluded=left_out).tolist() == ranks_by_loop(
-        queries, documents, pairs, left_out
-    )
+    left_out = np.where(rng.random(N_QUERIES) < 0.5, rng.integers(N_DOCUMENTS, size=N_QUERIES), -1)
+    pairs = rng.integers((N_QUERIES, N_DOCUMENTS), size=(60, 2))
+    pairs = pairs[left_out[pairs[:, 0]] != pairs[:, 1]]
+    found = cosine_ranks(queries, documents, pairs, excluded=left_out).tolist()
+    assert found == ranks_by_sorting(queries.astype(float), documents.astype(float), pairs, left_out)
 
 
-def test_equal_documents_are_ranked_in_their_order_whatever_block_they_lie_in(small_blocks):
+def test_equal_documents_are_ranked_in_their_order_whatever_block_they_lie_in():
     rng = np.random.default_rng(1)
     queries = rng.normal(size=(5, 301)).astype(np.float32)
-    documents = np.repeat(rng.normal(size=(1, 301)), 50, axis=0).astype(np.float32)
-    pairs = np.array(list(itertools.product(range(5), range(50))))
-    assert cosine_ranks(queries, documents, pairs).reshape(5, 50).tolist() == [list(range(1, 51))] * 5
+    documents = np.repeat(rng.normal(size=(1, 301)).astype(np.float32), N_DOCUMENTS, axis=0)
+    rows = np.r_[:50, N_DOCUMENTS - 50 : N_DOCUMENTS]
+    pairs = np.array(list(itertools.product(range(5), rows)))
+    assert cosine_ranks(queries, documents, pairs).reshape(5, -1).tolist() == [(rows + 1).tolist()] * 5
 
 
 def test_a_query_without_a_vector_finds_documents_in_their_order():

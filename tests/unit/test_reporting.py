@@ -187,7 +187,7 @@ def test_what_is_no_result_is_refused(tmp_path):
             read_report([tmp_path / "a.json"])
         assert all(word in str(caught.value) for word in (str(tmp_path / "a.json"), *words))
 
-    wanted = "is not a file that isosent evaluate ... --json or isosent study ... --json wrote"
+    wanted = "is not a file that isosent evaluate or isosent research study wrote with -o FILE.json"
     for content in (b'{"format": "another 1"}', b'{"format": ["isosent result 1"]}', b"{}"):
         refused(content, wanted, "isosent result 1, isosent study auto 1")
     for content in (b"no JSON", b"\xff\xfe"):

@@ -306,7 +306,9 @@ def test_the_best_layers_are_those_of_the_study(here, tiny_model, one_thread):
         measured = outcome.cells[column].measured
         assert (measured.value, measured.at) == (best[size].average, layers_label(best[size].layers))
     assert outcome.missing == ("as many as 9 layers",)
-    assert outcome.command == f"isosent study layers --data data -m '{reference}?pooling=mean' --aggregation mean"
+    assert (
+        outcome.command == f"isosent research study layers --data data -m '{reference}?pooling=mean' --aggregation mean"
+    )
 
 
 def test_the_best_setting_of_gem_is_that_of_the_study(here):
@@ -323,4 +325,4 @@ def test_the_best_setting_of_gem_is_that_of_the_study(here):
     best = max(cells, key=lambda cell: cell.pearson)
     assert measured.value == best.pearson
     assert measured.at.startswith(f"window = {best.condition}; ")
-    assert outcome.command == f"isosent study gem --data data --tasks STSB -m '{reference}'"
+    assert outcome.command == f"isosent research study gem --data data --tasks STSB -m '{reference}'"

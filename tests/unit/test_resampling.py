@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 import scipy
 
-from isosent.numeric import statistics as resampling
 from isosent.numeric.statistics import bootstrap_interval, central_interval, resampled_counts, weighted_statistic
 
 
@@ -19,17 +18,17 @@ def drawn_rows(counts):
     return np.repeat(np.arange(len(counts)), counts.astype(int))
 
 
-def test_draws_hold_as_many_items_as_there_are_in_blocks_of_all(monkeypatch):
-    monkeypatch.setattr(resampling, "_CELLS", 60)
-    blocks = list(resampled_counts(20, n_resamples=7, seed=1))
-    assert [block.shape for block in blocks] == [(3, 20), (3, 20), (1, 20)]
-    assert (np.concatenate(blocks).sum(axis=1) == 20).all()
+def test_draws_hold_as_many_items_as_there_are_in_blocks_of_all():
+    blocks = list(resampled_counts(80_000, n_resamples=7, seed=1))
+    assert [block.shape for block in blocks] == [(3, 80_000), (3, 80_000), (1, 80_000)]
+    assert (np.concatenate(blocks).sum(axis=1) == 80_000).all()
 
 
-def test_the_size_of_a_block_changes_no_draw(monkeypatch):
-    whole = np.concatenate(list(resampled_counts(21, n_resamples=9, seed=4)))
-    monkeypatch.setattr(resampling, "_CELLS", 1)
-    assert np.array_equal(np.concatenate(list(resampled_counts(21, n_resamples=9, seed=4))), whole)
+def test_the_size_of_a_block_changes_no_draw():
+    threes = np.concatenate(list(resampled_counts(80_000, n_resamples=6, seed=4)))
+    for n_resamples in (1, 2, 4):
+        last = list(resampled_counts(80_000, n_resamples=n_resamples, seed=4))[-1]
+        assert np.array_equal(last, threes[n_resamples - len(last) : n_resamples])
 
 
 def test_the_seed_makes_the_draws():

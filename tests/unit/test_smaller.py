@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from isosent.errors import InputError
-from isosent.numeric.similarity import unit_rows
-from isosent.search import sizes
+from isosent.numeric.similarity import held_out_rows, neighbour_recall, unit_rows
+from isosent.search import Index, sizes
 from isosent.search.engine import bytes_per_vector
 
 
@@ -80,8 +80,53 @@ def test_the_sentence_says_what_is_saved_and_what_the_next_step_costs(measured):
 def test_copies_and_zero_rows_do_not_count(vectors):
     again = sizes(np.concatenate([vectors[:300], np.zeros((50, 32), np.float32), vectors[:200]]))
     assert again.n_texts + again.n_queries == 300
-    assert sizes(vectors[:100]) is None
-    assert sizes(np.ones((500, 4), np.float32)) is None
+    for too_few in (vectors[:3], vectors[:100], np.ones((500, 4), np.float32)):
+        with pytest.raises(InputError, match="too few different vectors"):
+            sizes(too_few)
+    with pytest.raises(InputError, match=r"the path v\.npy"):
+        sizes("v.npy")
+
+
+def test_no_loss_has_an_interval():
+    found = sizes(np.random.default_rng(0).normal(size=(200, 64)), widths=())
+    half = one(found, "float16", 64)
+    assert half.recall == half.high == 1
+    assert half.low == pytest.approx(1 - 3 / (10 * found.n_queries))
+    assert one(found, "float32", 64).low == 1  # the vectors themselves
+
+
+def test_what_is_measured_is_what_is_saved(vectors):
+    rng = np.random.default_rng(1)
+    rows = vectors * rng.lognormal(0, 2, size=(len(vectors), 1)).astype(np.float32)  # lengths say where the mean is
+    found = sizes(rows)
+    queries, others = held_out_rows(rows)
+    for center in (False, True):
+        size = one(found, "float32", 16, "principal_components", center=center)
+        mapped = found.model(size, rows[others]).transform(rows)
+        kept = neighbour_recall(*(each[np.r_[queries, others]] for each in (rows, mapped)), len(queries))
+        assert size.recall == pytest.approx(kept, abs=0.002)
+
+
+def test_a_size_becomes_a_model_and_an_index(vectors):
+    found = sizes(vectors)
+    size = found.within(20)
+    model = found.model(size, vectors)
+    assert (model.dim, model.record.storage.dtype) == (size.n_components, size.dtype)
+    stats = Index.create(vectors=vectors, model=model).stats()
+    assert stats.bytes_searched / stats.n_rows == pytest.approx(size.n_bytes, abs=0.01)
+    assert stats.recall.original_recall is None or stats.recall.original_recall > size.recall - 0.05
+    with pytest.raises(InputError, match="does not store 4 bits"):
+        found.model(one(found, "4 bits"), vectors)
+
+
+def test_neighbors_before_a_transform_are_counted_too(vectors):
+    found = sizes(vectors[:, :8], originals=vectors)
+    assert one(found, "float32", 8).recall == 1
+    queries, others = held_out_rows(vectors[:, :8])
+    rows = np.r_[queries, others]
+    kept = neighbour_recall(vectors[rows], vectors[rows, :8], len(queries))
+    assert one(found, "float32", 8).original_recall == pytest.approx(kept, abs=0.002)
+    assert f"{1 - kept:.0%}"[:-1] in found.sentence(one(found, "float32", 8))
 
 
 def test_vectors_of_signs_are_no_copies_and_lengths_beyond_float32_do_not_matter(vectors):
@@ -96,4 +141,7 @@ def test_codecs_of_faiss_stand_beside_those_of_an_index():
     names = {each.dtype for each in found.rows}
     assert {"4 bits", "product quantization, 1/8", "OPQ, 1/8"} <= names
     assert all(not each.is_stored for each in found.rows if each.dtype == "4 bits")
-    assert one(found, "product quantization, 1/8", 16).n_bytes == 2
+    product, rescored = (one(found, "product quantization, 1/8", 16, oversampling=n) for n in (0, 40))
+    assert (product.n_bytes, rescored.n_bytes, rescored.n_bytes_on_disk) == (2, 2, 32)
+    assert rescored.recall > product.recall
+    assert not rescored.is_stored

@@ -40,12 +40,11 @@ def test_undecodable_bytes_name_their_line_whatever_the_pieces(write, monkeypatc
         read_texts(write("t.txt", mark + b"one\nz\xc3\xb6\n\ncaf\xe9\nfive\n"))
 
 
-def test_rows_of_parquet_are_counted_over_its_batches(tmp_path, monkeypatch):
-    monkeypatch.setattr("isosent.io.parquet._BATCH_ROWS", 3)
-    listed = [f"text {i}" for i in range(10)]
-    pq.write_table(pa.table({"text": listed}), tmp_path / "t.parquet", row_group_size=4)
+def test_rows_of_parquet_are_counted_over_its_batches(tmp_path):
+    listed = [f"text {i}" for i in range(5000)]  # batches of 1024
+    pq.write_table(pa.table({"text": listed}), tmp_path / "t.parquet", row_group_size=1500)
     assert texts_of(tmp_path / "t.parquet") == listed
-    pq.write_table(pa.table({"text": [*listed, None]}), tmp_path / "t.parquet", row_group_size=4)
+    pq.write_table(pa.table({"text": [*listed, None]}), tmp_path / "t.parquet", row_group_size=1500)
     assert texts_of(tmp_path / "t.parquet") == [*listed, ""]
 
 

@@ -81,10 +81,10 @@ def test_a_file_that_changed_is_converted_again_in_place_of_the_old(text, cache)
     assert len(list(cache.iterdir())) == 1
 
 
-def test_a_small_file_is_not_converted(text, cache, monkeypatch):
-    monkeypatch.setattr(word_vectors, "_CACHED_FROM_BYTES", text.stat().st_size + 1)
+def test_a_small_file_is_not_converted(text, tmp_path, monkeypatch):
+    monkeypatch.setenv("ISOSENT_CACHE", str(tmp_path / "cache"))
     read_word_vectors([text])
-    assert not cache.exists()
+    assert not (tmp_path / "cache").exists()
 
 
 def test_nothing_is_converted_where_the_cache_is_not_wanted(text, cache):
@@ -147,14 +147,13 @@ def test_the_cache_lies_where_the_system_keeps_caches(text, cache, monkeypatch, 
     assert len(list((root / "isosent" / "word_vectors").iterdir())) == 1
 
 
-def test_rows_of_repeated_words_do_not_reach_the_converted_file(text, cache, monkeypatch):
-    monkeypatch.setattr(vector_file, "_BLOCK_ROWS", 3)
-    lines = text.read_text().splitlines(keepends=True)
-    text.write_text("".join(lines[:5] + lines[:2] + lines[5:20] + lines[7:8] + lines[20:]))
+def test_rows_of_repeated_words_do_not_reach_the_converted_file(text, cache):
+    lines = [f"w{row} {row} {row % 7}\n" for row in range(40_000)]  # three blocks
+    text.write_text("".join(lines[:5] + lines[:2] + lines[5:20_000] + lines[7:8] + lines[20_000:]))
     with pytest.warns(DuplicateWordWarning, match=r"rows left out: 3;"):
         words = read_word_vectors([text])
-    assert list(words.vocabulary) == WORDS
-    np.testing.assert_array_equal(words.vectors, VECTORS)
+    assert list(words.vocabulary) == [f"w{row}" for row in range(40_000)]
+    np.testing.assert_array_equal(words.vectors, [(row, row % 7) for row in range(40_000)])
 
 
 def test_a_repeated_word_is_told_of_once(text, cache):

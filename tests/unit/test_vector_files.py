@@ -367,11 +367,14 @@ def test_a_format_without_names_takes_no_column(tmp_path, name):
 
 
 def test_an_unknown_ending_is_refused(tmp_path):
-    (tmp_path / "v.npz").write_bytes(b"PK")
-    with pytest.raises(
-        InputError, match=r"must end in \.npy, \.fvecs, \.bvecs, \.safetensors, \.parquet, \.json, \.jsonl; got \.npz"
+    for name, message in (
+        ("v.csv", r"must end in \.npy, \.fvecs, \.bvecs, \.safetensors, \.parquet, \.json, \.jsonl; got \.csv"),
+        ("v.npz", "archive of arrays"),
+        ("v.npy", "is not an array saved by numpy"),
     ):
-        open_vectors(tmp_path / "v.npz")
+        (tmp_path / name).write_bytes(b"PK")
+        with pytest.raises(InputError, match=message):
+            open_vectors(tmp_path / name)
 
 
 def test_a_missing_file_is_refused(tmp_path):
@@ -538,17 +541,16 @@ def test_identity_follows_the_content_and_not_the_name(tmp_path):
     assert open_vectors(tmp_path / "w.npy").identity != before
 
 
-@pytest.mark.parametrize("chunk", [7, 1 << 20])
+@pytest.mark.parametrize("n_times", [1, 400], ids=["one piece of the file", "several"])
 @pytest.mark.parametrize("name", ["v.json", "v.jsonl"])
-def test_lists_in_json_are_vectors(tmp_path, monkeypatch, name, chunk):
-    monkeypatch.setattr(vector_source, "_JSON_CHUNK", chunk)
-    rows = [[float(number) for number in row] for row in ROWS]
+def test_lists_in_json_are_vectors(tmp_path, name, n_times):
+    rows = ROWS.tolist() * n_times
     text = json.dumps(rows, indent=1) if name == "v.json" else "\n".join(map(json.dumps, rows)) + "\n\n"
     (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.encode())
     source = open_vectors(tmp_path / name)
     assert holds_vectors(tmp_path / name)
-    assert (source.n_rows, source.dim, source.dtype) == (N_ROWS, DIM, "float32")
-    np.testing.assert_array_equal(read(tmp_path / name), ROWS)
+    assert (source.n_rows, source.dim, source.dtype) == (N_ROWS * n_times, DIM, "float32")
+    np.testing.assert_array_equal(read(tmp_path / name), np.tile(ROWS, (n_times, 1)))
     np.testing.assert_array_equal(next(source.part(20, 9).blocks(3)), ROWS[23:29])
 
 

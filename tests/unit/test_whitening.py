@@ -8,7 +8,6 @@ from sklearn.exceptions import NotFittedError
 
 from isosent import Whitening
 from isosent.errors import InputError, RankWarning
-from isosent.numeric import moments as accumulation
 
 
 @pytest.fixture
@@ -112,8 +111,7 @@ def test_merging_an_unfitted_one_is_refused(rows):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("offset", [0, 30])
 @pytest.mark.parametrize(("dim", "rank", "n_rows"), [(8, 3, 500), (64, 20, 500), (64, 20, 30_000), (300, 40, 2_000)])
-def test_rank_deficient_rows_give_finite_vectors_of_the_true_rank(monkeypatch, dtype, offset, dim, rank, n_rows):
-    monkeypatch.setattr(accumulation, "_CHEAP_PRODUCTS", 1e7)
+def test_rank_deficient_rows_give_finite_vectors_of_the_true_rank(dtype, offset, dim, rank, n_rows):
     rng = np.random.default_rng(0)
     rows = (rng.normal(size=(n_rows, rank)) @ rng.normal(size=(rank, dim)) + offset).astype(dtype)
     whitening = Whitening()

@@ -1,31 +1,42 @@
 """The commands ``data ...`` and ``words ...``."""
 
-from itertools import groupby, islice
+import warnings
+from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 import click
 
 from isosent import _check
-from isosent.cli.printing import show
+from isosent.cli.options import column_option, data_option, json_option, tasks_option
+from isosent.cli.printing import show, show_json
 from isosent.datasets import LOCK_NAME, FetchedFile, Mirror, get_data, read_manifest
-from isosent.errors import InputError
+from isosent.encoders.base import Progress
+from isosent.errors import EvaluationWarning, InputError
+from isosent.evaluation.overlap import count_overlap
+from isosent.evaluation.run import read_tasks
+from isosent.evaluation.tables import overlap_table
+from isosent.io.texts import TextSource, open_texts, text_blocks
 from isosent.pages.progress import progress_bar
-from isosent.words.formats import format_of
-from isosent.words.word_vectors import WordVectors, convert_word_vectors, read_word_vectors, size_of_files
+from isosent.words.word_vectors import convert_word_vectors, size_of_files
 
 _SHOWN_OF_COMMIT = 12
-_FIRST_WORDS = 8
+_BLOCK_TEXTS = 8192
 _PATH = click.Path(path_type=Path)
 
 
 @click.group(no_args_is_help=False)
 def data() -> None:
-    """List and download public evaluation data."""
+    """List and download public evaluation data, and find it in a corpus."""
 
 
 @data.command("list")
 def list_sets() -> None:
-    """List the data sets: what they are for, their source, size and terms of use."""
+    """List the data sets: what they are for, their source, size and terms of use.
+
+    \b
+    isosent data list
+    """  # noqa: D301
     manifest = read_manifest()
     for entry in manifest.sets.values():
         sources = [
@@ -55,7 +66,10 @@ def get(names: tuple[str, ...], output: Path, mirror: Path | None) -> None:
 
     Commits are pinned, and checksums of the first download, kept in DIR/isosent-data.json, hold for every later one.
     Complete files are not downloaded again. Each data set has its own terms of use: see "isosent data list".
-    """
+
+    \b
+    isosent data get STS-B SICK -o DIR
+    """  # noqa: D301
     with progress_bar("downloading", "files") as bar:
         files = get_data(list(names), output, hub=None if mirror is None else Mirror(mirror), progress=bar)
     for entry, group in groupby(files, key=lambda file: file.data_set):
@@ -75,9 +89,41 @@ def _outcome(files: list[FetchedFile], folder: Path) -> str:
     return "; ".join(parts)
 
 
+@data.command()
+@click.argument("corpus")
+@data_option
+@column_option
+@tasks_option
+@json_option
+def overlap(corpus: str, data: Path, column: str | None, tasks: str | None, as_json: bool) -> None:
+    """Count evaluation texts that occur in CORPUS, texts that a model is fitted or trained on.
+
+    Three ways of counting: exact; the same up to case, punctuation, white space and Unicode form; and near duplicates,
+    with four fifths of their word trigrams in one text of the corpus. The corpus may be larger than memory.
+
+    \b
+    isosent data overlap corpus.txt --data DIR
+    """  # noqa: D301
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EvaluationWarning)  # about tasks and subsets that are missing
+        items = {task.name: task.items for task in read_tasks(data, tasks or "all")}
+    with open_texts(corpus, column=column) as source, progress_bar("comparing") as bar:
+        counts = count_overlap(_texts(source, bar(source.n_texts)), items)
+    if as_json:
+        show_json({"corpus": source.name, "n_texts": source.n_texts, "tasks": counts})
+    else:
+        show(overlap_table(counts, f"{source.name}: {source.n_texts:,} texts"))
+
+
+def _texts(source: TextSource, advance: Progress) -> Iterator[str]:
+    for block in text_blocks(source.read(), _BLOCK_TEXTS):
+        yield from block
+        advance(len(block))
+
+
 @click.group(no_args_is_help=False)
 def words() -> None:
-    """Convert and describe files of word vectors."""
+    """Convert files of word vectors; "isosent info FILE" describes one."""
 
 
 @words.command()
@@ -91,33 +137,15 @@ def convert(files: tuple[str, ...], output: Path, vocabulary: Path | None) -> No
 
     FILES are GloVe, word2vec or fastText, text or binary, also .gz or .zip. Vectors of several files are
     concatenated. Use the result with -m words:FILE.
-    """
+
+    \b
+    isosent words convert glove.840B.300d.zip -o glove.safetensors
+    """  # noqa: D301
     if any(output.exists() and _check.input_file(file).samefile(output) for file in files):
         raise InputError(f"{output} must be another file than those that are read.")
     with progress_bar("converting", "bytes") as bar:
         vectors = convert_word_vectors(files, output, vocabulary=vocabulary, progress=bar(size_of_files(files)))
     show(
-        f"{output}: {len(vectors.vocabulary)} x {vectors.dim} {vectors.vectors.dtype}; sub-words: {_subwords(vectors)}"
+        f"{output}: {len(vectors.vocabulary)} x {vectors.dim} {vectors.vectors.dtype}; sub-words: "
+        f"{'yes' if vectors.tables else 'none'}"
     )
-
-
-@words.command()
-@click.argument("file")
-def info(file: str) -> None:
-    """Describe a file of word vectors. A large file is also converted into the cache, to open at once next time."""
-    with progress_bar("reading", "bytes") as bar:
-        vectors = read_word_vectors([file], progress=bar(size_of_files([file])))
-    for label, value in (
-        ("format", format_of(Path(file))),
-        ("rows", len(vectors.vocabulary)),
-        ("dimensions", vectors.dim),
-        ("numbers", vectors.vectors.dtype),
-        ("sub-words", _subwords(vectors)),
-        ("first words", " ".join(islice(vectors.vocabulary, _FIRST_WORDS))),
-        ("content hash", vectors.content_hash),
-    ):
-        show(f"{label:<12}  {value}")
-
-
-def _subwords(vectors: WordVectors) -> str:
-    return "yes" if vectors.tables else "none"

@@ -78,7 +78,11 @@ def encode(
     A .parquet output keeps the other columns of a table. If OUT is a folder (a name without an ending, or with a
     trailing slash), it gets part-00000.npy, part-00001.npy and so on; run the same command again to resume. Workers
     need a folder. Inputs and the folder may lie elsewhere (s3://, gs://, hdfs://).
-    """
+
+    \b
+    isosent encode texts.txt -m model -o vectors.npy
+    isosent encode tables/ --column text -o vectors/ --workers 4
+    """  # noqa: D301
     if queries and documents:
         raise InputError("--queries and --documents exclude each other.")
     role: Role = "query" if queries else "document" if documents else "text"
@@ -155,7 +159,7 @@ def _sharding(
     "--dtype",
     type=click.Choice([*DTYPES, *CODES]),
     default=DTYPES[0],
-    help="Number type of the output, or codes of a calibrated model: int8, bits.",
+    help="Number type of the output, or codes of a calibrated model: int8, binary.",
 )
 @shard_options
 @worker_options
@@ -175,11 +179,14 @@ def transform(
     The vectors must come from the encoder that the model was fitted on; the encoder itself is not loaded. Files may be
     larger than memory. A zero row stays zero. From .parquet to .parquet, the other columns are kept.
 
-    With --dtype int8 or bits, an .npy file gets a byte or a bit per dimension, of vectors scaled to length 1, after
-    "isosent calibrate VECTORS -m MODEL". Python reads them back: model.quantization.decode(numpy.load(OUT), "int8").
+    With --dtype int8 or ubinary, an .npy file gets a byte or a bit per dimension, of vectors scaled to length 1, after
+    "isosent quantize VECTORS -m MODEL". Python reads them back: model.quantization.decode(numpy.load(OUT), "int8").
 
     VECTORS and OUT may be folders, as for "isosent encode".
-    """
+
+    \b
+    isosent transform vectors.npy -m model -o smaller.npy
+    """  # noqa: D301
     paths = input_paths(vectors, VECTOR_ENDINGS)
     sharding = _sharding(output, paths, "float32" if dtype in CODES else dtype, file_format, shard_size, engine)
     if sharding is not None and dtype in CODES:
@@ -218,7 +225,11 @@ def moments(vectors: tuple[str, ...], output: Path, column: str | None, checkpoi
 
     VECTORS are files of vectors (.npy, .fvecs, .bvecs, .safetensors or .parquet) or of moments. "isosent fit MOMENTS -o
     FOLDER" gives the same model as a fit on all the vectors at once. Files may be larger than memory.
-    """
+
+    \b
+    isosent moments first.npy -o first.safetensors
+    isosent moments first.safetensors second.npy -o both.safetensors
+    """  # noqa: D301
     check_moments_file(output)
     files = open_vector_files(vectors, column=column)
     with progress_bar("reading", "vectors") as bar:

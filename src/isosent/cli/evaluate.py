@@ -1,13 +1,11 @@
-"""The commands ``evaluate``, ``compare``, ``report`` and ``overlap``.
+"""The commands ``evaluate``, ``compare`` and ``report``.
 
 `evaluate` reads options and calls `evaluation.run`; `_table` prints one transform, `_variants_table` several side by
-side. `compare` prints the test of each task of two result files, `report` writes the page of many, and `overlap` counts
-evaluation texts in a corpus, which `overlap_table` prints; the command ``train`` prints with it too.
+side. `compare` prints the test of each task of two result files, and `report` writes the page of many. Files to write
+are named by ``-o``, and their extension says what they get.
 """
 
-import json
 import math
-import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,32 +14,27 @@ import click
 
 from isosent.cli.options import (
     PATH,
-    column_option,
     columns_option,
-    csv_option,
-    data_option,
     json_option,
-    latex_option,
     model_options,
     open_model,
+    outputs_option,
     seed_option,
     split_names,
     tasks_option,
     transform_options,
 )
-from isosent.cli.printing import check_output, say, show, write_output
-from isosent.encoders.base import Progress
-from isosent.errors import EvaluationWarning, InputError
+from isosent.cli.printing import check_outputs, json_text, say, show, show_json, write_outputs
+from isosent.errors import InputError
 from isosent.evaluation.compare import CORRELATIONS, N_RESAMPLES, Comparison, Difference, compare_results
 from isosent.evaluation.cqa import TEXT_PARTS
-from isosent.evaluation.overlap import NEAR_SHARE, NEAR_WORDS, count_overlap
 from isosent.evaluation.result import EvaluationResult, read_result
-from isosent.evaluation.run import TARGET, read_tasks
+from isosent.evaluation.run import TARGET
 from isosent.evaluation.run import evaluate as evaluate_model
 from isosent.evaluation.sts import SICKR_PARTS
 from isosent.evaluation.tables import model_lines, rte_table, sts_table, task_table, x100
-from isosent.io.texts import TextSource, open_texts, text_blocks
 from isosent.numeric.statistics import LEVEL
+from isosent.pages.figures import FORMATS
 from isosent.pages.progress import progress_bar
 from isosent.pages.tables import csv_table, latex_table, make_table
 from isosent.report.figures import check_figures, write_figures
@@ -54,7 +47,6 @@ from isosent.transforms.base import AUTO, TRANSFORMS, resolve_transform
 if TYPE_CHECKING:
     from rich.table import Table
 
-_BLOCK_TEXTS = 8192
 _SMALLEST_P = 0.0001
 resamples_option = click.option(
     "--resamples", type=click.IntRange(1), default=N_RESAMPLES, metavar="N", help="Bootstrap resamples."
@@ -82,9 +74,8 @@ resamples_option = click.option(
 @click.option("--split", default="test", metavar="NAME", help="retrieval: queries of qrels/NAME.tsv.")
 @seed_option
 @resamples_option
+@outputs_option(".json", ".csv", ".tex")
 @json_option
-@csv_option
-@latex_option
 def evaluate(
     tasks: tuple[str, ...],
     data: Path,
@@ -98,22 +89,20 @@ def evaluate(
     split: str,
     seed: int,
     resamples: int,
-    json_output: Path | None,
-    csv_output: Path | None,
-    latex_output: Path | None,
+    outputs: tuple[Path, ...],
+    as_json: bool,
 ) -> None:
     """Score a model on TASKS: kinds (sts, transfer, retrieval, cqa, rte, all) or single sets such as STS12 or MR.
 
     \b
-    isosent evaluate sts --data DIR -m model
+    isosent evaluate sts --data DIR -m model -o scores.json
     isosent evaluate STS-B SICK-R --data DIR --transform none --transform whitening --transform auto
     isosent evaluate pairs --data pairs.csv --columns a,b,score
 
     Correlations are given over all pairs ("all", as in Sentence-BERT and MTEB), and as the mean over subsets ("mean",
     as in WhiteningBERT; "wmean", weighted by pairs). "isosent compare" tests two JSON results against each other.
     """  # noqa: D301 - click keeps the lines of a paragraph that begins with a backspace
-    for output in (json_output, csv_output, latex_output):
-        check_output(output, reads=(data, fit_on))
+    check_outputs(outputs, reads=(data, fit_on))
     loaded = open_model(model)
     has_several = len(transform) > 1
     if has_several and (
@@ -140,9 +129,9 @@ def evaluate(
             progress=bar,
         )
     results = (result, *result.variants)
-    contents = ((csv_output, result.to_csv()), (latex_output, result.to_latex()), (json_output, result.to_text()))
-    is_printed = [write_output(*each) for each in contents]
-    if any(is_printed):
+    write_outputs(outputs, {".json": result.to_text, ".csv": result.to_csv, ".tex": result.to_latex})
+    if as_json:
+        click.echo(result.to_text(), nl=False)
         return
     for one in results:
         show(_table(one))
@@ -191,9 +180,8 @@ def _variants_table(results: Mapping[str, EvaluationResult]) -> "Table":
 @seed_option
 @resamples_option
 @click.option("--tests", is_flag=True, help="Also print the test and the p-values of every task.")
+@outputs_option(".json", ".csv", ".tex")
 @json_option
-@csv_option
-@latex_option
 def compare(
     first: Path,
     second: Path,
@@ -203,18 +191,19 @@ def compare(
     seed: int,
     resamples: int,
     tests: bool,
-    json_output: Path | None,
-    csv_output: Path | None,
-    latex_output: Path | None,
+    outputs: tuple[Path, ...],
+    as_json: bool,
 ) -> None:
     """Test, task by task, whether B is better or worse than A.
 
-    Both are results of "isosent evaluate ... --json" on the same data. Items are compared in pairs: Pearson
+    Both are results of "isosent evaluate ... -o FILE.json" on the same data. Items are compared in pairs: Pearson
     correlations by Williams's test, accuracies by the exact McNemar test, all others by the paired bootstrap.
     P-values are corrected for the number of tasks (Holm).
-    """
-    for output in (json_output, csv_output, latex_output):
-        check_output(output, reads=(first, second))
+
+    \b
+    isosent compare first.json second.json
+    """  # noqa: D301
+    check_outputs(outputs, reads=(first, second))
     results = read_result(first), read_result(second)
     with progress_bar("comparing", "items") as bar:
         comparison = compare_results(
@@ -227,10 +216,11 @@ def compare(
             n_resamples=resamples,
             progress=bar,
         )
-    document = json.dumps(comparison.to_json(), indent=2, ensure_ascii=False) + "\n"
-    contents = ((csv_output, comparison.to_csv()), (latex_output, comparison.to_latex()), (json_output, document))
-    is_printed = [write_output(*each) for each in contents]
-    if any(is_printed):
+    document = comparison.to_json()
+    contents = {".json": lambda: json_text(document), ".csv": comparison.to_csv, ".tex": comparison.to_latex}
+    write_outputs(outputs, contents)
+    if as_json:
+        show_json(document)
         return
     if tests:
         show(_test_table(comparison))
@@ -292,29 +282,25 @@ def _comparison_notes(comparison: Comparison) -> Iterator[str]:
 
 @click.command()
 @click.argument("results", nargs=-1, required=True, type=PATH)
-@click.option("--output", "-o", type=PATH, metavar="FILE", required=True, help="The page, such as report.html.")
+@outputs_option(".html", ".csv", ".tex", *FORMATS, required=True)
 @click.option("--figures", type=PATH, metavar="DIR", help="Also write the figures, as PNG, PDF and SVG.")
-@csv_option
-@latex_option
-def report(
-    results: tuple[Path, ...],
-    output: Path,
-    figures: Path | None,
-    csv_output: Path | None,
-    latex_output: Path | None,
-) -> None:
+def report(results: tuple[Path, ...], outputs: tuple[Path, ...], figures: Path | None) -> None:
     """Write an HTML page: leaderboard, figures, what auto chose, speed and memory, and every setting.
 
-    RESULTS are files of "isosent evaluate --json" and "isosent study --json". Files of one model and the same settings
-    share a row. The best score of a column is marked only if it is significantly better than the second.
+    RESULTS are files of "isosent evaluate -o FILE.json" and "isosent research study -o FILE.json". Files of one model
+    and the same settings share a row. The best score of a column is marked only if it is significantly better than the
+    second.
 
     For the metrics.jsonl of a training run, also one that is still running, the page shows its loss and scores.
-    """
-    for path in (output, csv_output, latex_output):
-        check_output(path, reads=results)
+
+    \b
+    isosent report first.json second.json -o report.html -o table.csv
+    """  # noqa: D301
+    check_outputs(outputs, reads=results)
     if [path.suffix for path in results] == [".jsonl"]:
-        check_curve_output(output)
-        write_curve(output, read_metrics(results[0]))
+        for output in outputs:
+            check_curve_output(output)
+            write_curve(output, read_metrics(results[0]))
         return
     if figures is not None:
         check_figures(figures)
@@ -323,61 +309,14 @@ def report(
         board = make_leaderboard(data.results, progress=bar)
     for note in board.notes:
         say(f"note: {note}")
-    write_output(output, html_report(data, board))
-    if csv_output is not None:
-        write_output(csv_output, csv_table(*board.table()))
-    if latex_output is not None:
-        write_output(latex_output, latex_table(*board.table()))
-    show(f"{output}: {report_title(data, board)}")
+    contents = {
+        ".html": lambda: html_report(data, board),
+        ".csv": lambda: csv_table(*board.table()),
+        ".tex": lambda: latex_table(*board.table()),
+    }
+    write_outputs([path for path in outputs if path.suffix.lower() in contents], contents)
+    for output in outputs:
+        show(f"{output}: {report_title(data, board)}")
     if figures is not None:
         for path in write_figures(figures, data, board):
             show(f"{path}")
-
-
-@click.command()
-@click.argument("corpus")
-@data_option
-@column_option
-@tasks_option
-@json_option
-def overlap(corpus: str, data: Path, column: str | None, tasks: str | None, json_output: Path | None) -> None:
-    """Count evaluation texts that occur in CORPUS, texts that a model is fitted or trained on.
-
-    Three ways of counting: exact; the same up to case, punctuation, white space and Unicode form; and near duplicates,
-    with four fifths of their word trigrams in one text of the corpus. The corpus may be larger than memory.
-    """
-    check_output(json_output, reads=(corpus,))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EvaluationWarning)  # about tasks and subsets that are missing
-        items = {task.name: task.items for task in read_tasks(data, tasks or "all")}
-    with open_texts(corpus, column=column) as source, progress_bar("comparing") as bar:
-        counts = count_overlap(_texts(source, bar(source.n_texts)), items)
-    document = {"corpus": source.name, "n_texts": source.n_texts, "tasks": counts}
-    if not write_output(json_output, json.dumps(document, indent=2) + "\n"):
-        show(overlap_table(counts, f"{source.name}: {source.n_texts:,} texts"))
-
-
-def _texts(source: TextSource, advance: Progress) -> Iterator[str]:
-    for block in text_blocks(source.read(), _BLOCK_TEXTS):
-        yield from block
-        advance(len(block))
-
-
-def overlap_table(counts: Mapping[str, Mapping[str, int]], corpus: str) -> "Table":
-    """What `count_overlap` counted, one row per task."""
-    caption = (
-        f"in {corpus}\n"
-        "exact: same characters; same: or up to case, punctuation and white space\n"
-        f"near: or {NEAR_SHARE:.0%} of the word trigrams, for texts of {NEAR_WORDS} words or more\n"
-        "items: pairs or other scored units; complete: all texts of the item are in the corpus"
-    )
-    table = make_table("task", "texts", "exact", "same", "near", "items", "complete", caption=caption)
-    for task, count in counts.items():
-        texts = [_share(count[name], count["n_texts"]) for name in ("n_exact", "n_same", "n_near")]
-        complete = _share(count["n_items_same"], count["n_items"])
-        table.add_row(task, f"{count['n_texts']:,}", *texts, f"{count['n_items']:,}", complete)
-    return table
-
-
-def _share(n: int, total: int) -> str:
-    return f"{n:,} ({n / total:.1%})" if n else "0"

@@ -32,7 +32,7 @@ from isosent.pages.progress import progress_bar
     "--results",
     type=PATH,
     metavar="FILE",
-    help="sentence-transformers: scores for the model card, from evaluate --json.",
+    help="sentence-transformers: scores for the model card, from evaluate -o.",
 )
 @click.option("--index", metavar="FACTORY", help=f"faiss: the index, such as IVF256,Flat.  [default: {DEFAULT_INDEX}]")
 @click.option("--vectors", metavar="FILE", help="faiss: fill the index with vectors of the encoder or the model.")
@@ -55,7 +55,10 @@ def export(
 
     The result is loaded in that library first, and its vectors are compared with those of the model on sample texts. If
     they differ, nothing is written. (sql is read back and computed in float32.)
-    """
+
+    \b
+    isosent export model --to sentence-transformers -o folder
+    """  # noqa: D301
     scores = None if results is None else read_result(results)
     if column is not None and vectors is None:
         raise InputError("export: --column names vectors of --vectors FILE; there is none.")

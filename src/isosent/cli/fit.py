@@ -1,6 +1,5 @@
-"""The commands ``demo``, ``fit`` and ``info``."""
+"""The commands ``demo`` and ``fit``."""
 
-import json
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,6 @@ from isosent.cli.encode import checkpoint_option, shard_size_option
 from isosent.cli.options import (
     PATH,
     details_option,
-    json_option,
     model_options,
     transform_options,
     vector_texts_option,
@@ -26,16 +24,13 @@ from isosent.cli.printing import (
     say,
     show,
     show_tokens,
-    write_output,
 )
 from isosent.demo import DEMO_COMPONENTS, run_demo
-from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.jobs.fit import FitResult, Goal, fit_files
 from isosent.jobs.inspect import groups_warning
 from isosent.jobs.shards import Engine
-from isosent.loading import read_record
 from isosent.pages.progress import progress_bar
 from isosent.persistence import check_model_folder
 from isosent.report.inspect_page import sizes_table
@@ -44,7 +39,11 @@ from isosent.transforms.base import resolve_transform
 
 @click.command()
 def demo() -> None:
-    """Encode a bundled sample, shorten its vectors, save and reload, offline, and show what changed. Takes seconds."""
+    """Encode a bundled sample, shorten its vectors, save and reload, offline, and show what changed. Takes seconds.
+
+    \b
+    isosent demo
+    """  # noqa: D301
     with tempfile.TemporaryDirectory() as temporary:
         report = run_demo(Path(temporary) / "model")
     before, after = report.before, report.after
@@ -122,7 +121,12 @@ def fit(
 
     With --bytes or --loss, dimensions and dtype are chosen by measuring how many of the nearest neighbors are kept. The
     model holds both, and "isosent index -m FOLDER" stores vectors so.
-    """
+
+    \b
+    isosent fit texts.txt -m wordllama --dims 128 -o model
+    isosent fit vectors.npy --texts texts.txt --bytes 200 -o model
+    isosent fit pool.csv --column text --erase lang -o model
+    """  # noqa: D301
     check_model_folder(output)
     if None not in (n_bytes, loss):
         raise InputError("fit: --bytes and --loss both set the size. Leave one out.")
@@ -168,8 +172,11 @@ def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:
         show(change_table(before, after, result.described))
     if result.recalls:
         recalls = ", ".join(f"{each.label} {each.recall:.3f}" for each in result.recalls)
-        width = result.recalls[0].n_components
-        show(f"recall@10 of the original neighbors with {width} dimensions, held-out rows: {recalls}")
+        first = result.recalls[0]
+        show(
+            f"recall@10 of the original neighbors with {first.n_components} dimensions, held-out queries among "
+            f"{first.n_texts:,} vectors: {recalls}"
+        )
     if result.groups is not None and not any(fit.transform == "erasure" for fit in result.model.fits):
         say(f"warning: {groups_warning(result.groups)}")
     if record is None:
@@ -190,59 +197,13 @@ def _show_size(result: FitResult, *, details: bool) -> None:
     if choices:
         show(choices[-1]["reason"])
     show(sizes_table(measured, chosen=size, details=details))
-    if result.original_recall is None:
+    if size.original_recall is None:
         show("Neighbors are those of the original vectors.")
     else:
         show(
             "Two goals differ here: the transform ranks texts better than the original vectors do, and so changes who "
             "is near. Neighbors are those of the transformed vectors; of the original neighbors, "
-            f"{result.original_recall:.3f} are kept. To keep these, leave the transform out: --transform "
+            f"{size.original_recall:.3f} are kept. To keep these, leave the transform out: --transform "
             "principal_components?center=false"
         )
     show(measured.sentence(size))
-
-
-@click.command()
-@click.argument("model")
-@json_option
-def info(model: str, json_output: Path | None) -> None:
-    """Describe a model: encoder, options, dimensions, fits and the fingerprint of its vectors."""
-    facts = read_record(model).facts()
-    if write_output(json_output, json.dumps(facts, indent=2, ensure_ascii=False) + "\n"):
-        return
-    lines = [(name.replace("_", " "), _plain(value)) for name, value in facts.items() if name != "fits"]
-    unit = "vectors" if facts["reference"] == PRECOMPUTED else "texts"
-    for step, record in enumerate(facts["fits"], start=1):
-        steps = record["parameters"].get("steps") if record["transform"] == "chain" else None
-        if not (isinstance(steps, list) and all(isinstance(each, dict) for each in steps) and steps):
-            steps = [{"transform": record["transform"], **record["parameters"]}]
-        calls = []
-        for each in steps:
-            settings = {name: value for name, value in each.items() if name != "transform"}
-            calls.append(f"{each.get('transform')}({_plain(settings) if settings else ''})")
-        lines.append(
-            (
-                f"fit {step}",
-                ("none, chosen by auto" if record.get("choice") else "none")
-                if record["transform"] == "none"
-                else calls[0],
-            )
-        )
-        lines += [("", f"then {call}") for call in calls[1:]]
-        lines.append(("", f"on {record['n_texts']} {unit} of {record['source']}, {record['fitted_at']}"))
-        counted = "zero rows left out" if unit == "vectors" else "texts without a vector"
-        lines.append(("", f"{counted}: {record['n_zero_rows']}"))
-        if record.get("choice"):
-            by = "held out" if record["transform"] == "erasure" else "auto"
-            lines.append(("", f"{by}: {record['choice']['reason']}"))
-        if record.get("history"):
-            lines.append(("", likelihood_change(record["history"])))
-    width = max(len(name) for name, _ in lines)
-    for name, value in lines:
-        show(f"{name:<{width}}  {value}")
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name}={_plain(inner)}" for name, inner in value.items()) or "none"
-    return str(value)

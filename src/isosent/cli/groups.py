@@ -1,21 +1,19 @@
 """The commands ``duplicates`` and ``cluster``."""
 
-import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from isosent.cli.options import PATH, column_option, json_option, model_option, open_model
-from isosent.cli.printing import check_output, say, show, write_output
+from isosent.cli.options import column_option, json_option, model_option, open_model, outputs_option
+from isosent.cli.printing import check_outputs, json_text, say, show, show_json, write_outputs
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.io.texts import read_texts
 from isosent.pages.progress import progress_bar
 from isosent.pages.tables import csv_table, make_table
 from isosent.report.groups_page import clusters_page, duplicates_page
-from isosent.search.clusters import AUTO, NO_VECTOR, Clusters
+from isosent.search.clusters import AUTO, NO_VECTOR
 from isosent.search.clusters import cluster as cluster_texts
 from isosent.search.duplicates import FEWEST_TEXTS, LEAST_RATE, MOST_RATE, Duplicates, find_duplicates
 from isosent.transforms.auto import distinct_rows
@@ -27,52 +25,55 @@ _MOST_SHOWN = 10
 _MOST_TEXTS = 3
 _LONGEST_TEXT = 72
 
-csv_option = click.option("--csv", "-o", "csv_output", metavar="FILE", type=PATH, help="Write a row per text as CSV.")
-html_option = click.option("--html", type=PATH, metavar="FILE", help="Write a page.")
-
 
 @click.command()
 @click.argument("texts")
 @model_option
 @column_option
 @click.option(
-    "--false-alarms",
+    "--false-positives",
     type=click.FloatRange(LEAST_RATE, MOST_RATE),
     default=0.01,
     metavar="R",
     help="Share of the texts without a duplicate that may get into a group.",
 )
-@csv_option
-@html_option
+@outputs_option(".csv", ".json", ".html")
 @json_option
 def duplicates(
     texts: str,
     model: str | None,
     column: str | None,
-    false_alarms: float,
-    csv_output: Path | None,
-    html: Path | None,
-    json_output: Path | None,
+    false_positives: float,
+    outputs: tuple[Path, ...],
+    as_json: bool,
 ) -> None:
     """Find groups of texts that say the same.
 
     TEXTS is a .txt file (one text per line), a .csv, .tsv, .jsonl or .parquet table, or - for standard input. The CSV
     holds group, row (from 0), text, score (the cosine with the nearest text of the group) and share (of random pairs
     with a lower score). Equal texts are always in one group.
-    """
-    _check_outputs(texts, csv_output, html, json_output)
+
+    \b
+    isosent duplicates texts.txt -o groups.csv
+    """  # noqa: D301
+    check_outputs(outputs, reads=(texts,))
     listed = read_texts(texts, column=column)
     loaded = open_model(model)
     with progress_bar("encoding") as bar:
-        found = find_duplicates(listed, loaded, false_alarms=false_alarms, progress=bar(len(set(listed))))
+        found = find_duplicates(listed, loaded, false_alarms=false_positives, progress=bar(len(set(listed))))
     if found.false_alarms is None and len(listed) > 1:
         say(f"fewer than {FEWEST_TEXTS} distinct texts: only equal texts are grouped")
-    if html is not None:
-        write_output(html, duplicates_page(found, source=Path(texts).name, model=model or DEFAULT_REFERENCE))
     rows = [
         (f"{group}", f"{row}", text, f"{score:.4f}", _share(share)) for group, row, text, score, share in found.rows()
     ]
-    if _is_written(csv_output, json_output, ("group", "row", "text", "score", "share"), rows, found):
+    contents = {
+        ".csv": lambda: csv_table(("group", "row", "text", "score", "share"), rows),
+        ".json": lambda: json_text(found.to_json()),
+        ".html": lambda: duplicates_page(found, source=Path(texts).name, model=model or DEFAULT_REFERENCE),
+    }
+    write_outputs(outputs, contents)
+    if as_json:
+        show_json(found.to_json())
         return
     if found.groups:
         show(_largest_groups(found))
@@ -87,24 +88,25 @@ def duplicates(
 @model_option
 @column_option
 @click.option("--clusters", default=AUTO, metavar="K|auto", help="Number of clusters.")
-@csv_option
-@html_option
+@outputs_option(".csv", ".json", ".html")
 @json_option
 def cluster(
     texts: str,
     model: str | None,
     column: str | None,
     clusters: str,
-    csv_output: Path | None,
-    html: Path | None,
-    json_output: Path | None,
+    outputs: tuple[Path, ...],
+    as_json: bool,
 ) -> None:
     """Group texts by topic, and describe each group by words.
 
     TEXTS is a file as for "isosent duplicates". The CSV holds cluster, row (from 0), text and score (the cosine with
     the center of the cluster). Texts without a word that the model knows are in cluster 0.
-    """
-    _check_outputs(texts, csv_output, html, json_output)
+
+    \b
+    isosent cluster texts.txt --clusters 20 -o clusters.csv
+    """  # noqa: D301
+    check_outputs(outputs, reads=(texts,))
     if clusters != AUTO and not (clusters.isdecimal() and len(clusters) < 10):
         raise InputError(f"--clusters must be a whole number or auto; got {clusters!r:.80}.")
     listed = read_texts(texts, column=column)
@@ -116,10 +118,15 @@ def cluster(
             n_clusters="auto" if clusters == AUTO else int(clusters),
             progress=bar(len(listed)),
         )
-    if html is not None:
-        write_output(html, clusters_page(found, source=Path(texts).name, model=model or DEFAULT_REFERENCE))
     rows = [(f"{number}", f"{row}", text, _share(score)) for number, row, text, score in found.rows()]
-    if _is_written(csv_output, json_output, ("cluster", "row", "text", "score"), rows, found):
+    contents = {
+        ".csv": lambda: csv_table(("cluster", "row", "text", "score"), rows),
+        ".json": lambda: json_text(found.to_json()),
+        ".html": lambda: clusters_page(found, source=Path(texts).name, model=model or DEFAULT_REFERENCE),
+    }
+    write_outputs(outputs, contents)
+    if as_json:
+        show_json(found.to_json())
         return
     table = make_table("cluster", "texts", "words", "a central text", left=0)
     for column_ in table.columns[2:]:
@@ -133,7 +140,7 @@ def cluster(
 
 def _largest_groups(found: Duplicates) -> "Table":
     """The largest groups, with different texts of each."""
-    caption = f"the largest {_MOST_SHOWN} groups; --csv FILE writes all" if len(found.groups) > _MOST_SHOWN else None
+    caption = f"the largest {_MOST_SHOWN} groups; -o FILE.csv writes all" if len(found.groups) > _MOST_SHOWN else None
     table = make_table("group", "texts", "row", "score", "text", left=0, caption=caption)
     table.columns[-1].justify = "left"
     for number, group in enumerate(found.groups[:_MOST_SHOWN], 1):
@@ -142,29 +149,6 @@ def _largest_groups(found: Duplicates) -> "Table":
             name, size = (f"{number}", f"{len(group):,}") if place == 0 else ("", "")
             table.add_row(name, size, f"{row}", f"{found.scores[row]:.3f}", _brief(found.texts[row]))
     return table
-
-
-def _check_outputs(texts: str, *paths: Path | None) -> None:
-    for path in paths:
-        check_output(path, reads=(texts,))
-
-
-def _is_written(
-    csv_output: Path | None,
-    json_output: Path | None,
-    columns: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    found: Duplicates | Clusters,
-) -> bool:
-    """Write the files that were asked for; return whether standard output is taken."""
-    document: dict[str, Any] = found.to_json()
-    is_taken = False
-    if csv_output is not None:
-        is_taken = write_output(csv_output, csv_table(columns, rows))
-    if json_output is not None:
-        content = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-        is_taken = write_output(json_output, content) or is_taken
-    return is_taken
 
 
 def _share(share: float) -> str:

@@ -1,10 +1,12 @@
-"""The commands ``inspect``, ``drift`` and ``calibrate``."""
+"""The commands ``inspect``, ``drift``, ``calibrate`` and ``quantize``."""
 
-import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import click
+import numpy as np
+from numpy.typing import NDArray
 
 from isosent.cli.encode import vector_column_option
 from isosent.cli.options import (
@@ -15,20 +17,28 @@ from isosent.cli.options import (
     model_option,
     model_options,
     open_model,
+    outputs_option,
     split_names,
     vector_texts_option,
 )
-from isosent.cli.printing import check_output, show, write_output
+from isosent.cli.printing import check_outputs, json_text, show, show_json, write_outputs
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.io.bounds import STANDARD_INPUT
-from isosent.io.json import without_nan
 from isosent.io.tables import read_numbers
 from isosent.io.texts import read_texts
 from isosent.io.vectors import holds_vectors, open_vectors
-from isosent.jobs.calibrate import MOST_TEXTS, calibrated_on_pairs, calibrated_on_texts, calibrated_on_vectors
+from isosent.jobs.calibrate import (
+    MOST_TEXTS,
+    calibrated,
+    calibrated_on_pairs,
+    quantized,
+    sample_of_texts,
+    sample_of_vectors,
+)
 from isosent.jobs.inspect import Inspection, inspect_moments, inspect_texts, inspect_vectors
 from isosent.jobs.vectors import drift_of_files, fetch_moments, holds_moments, is_url, read_moments
+from isosent.model import SentenceEncoder
 from isosent.numeric.drift import LEVEL, Drift
 from isosent.pages.progress import progress_bar
 from isosent.pages.tables import make_table
@@ -42,16 +52,16 @@ from isosent.transforms.base import NO_TRANSFORM
 @model_options
 @column_option
 @vector_texts_option
+@outputs_option(".html", ".json")
 @json_option
-@click.option("--html", type=PATH, metavar="FILE", help="Also write a page with figures.")
 @details_option
 def inspect(
     source: str,
     model: str | None,
     column: str | None,
     texts: str | None,
-    json_output: Path | None,
-    html: Path | None,
+    outputs: tuple[Path, ...],
+    as_json: bool,
     details: bool,
 ) -> None:
     """Is whitening worth it? Print statistics of the vectors and a recommendation.
@@ -60,19 +70,22 @@ def inspect(
     .jsonl). Counts unusable rows, measures how the vectors fill their space, and says what "isosent fit" would choose:
     for vectors, name their texts with --texts. It measures how many neighbors are kept in fewer bytes: with fewer
     dimensions and other dtypes. Of moments, or of a proxy that learns, it shows what whitening would do.
-    """
+
+    \b
+    isosent inspect texts.txt -m wordllama -o report.html
+    isosent inspect vectors.npy --texts texts.txt
+    """  # noqa: D301
+    check_outputs(outputs, reads=() if is_url(source) else (source,))
     if is_url(source) or (source != STANDARD_INPUT and holds_moments(source)):
-        if html is not None or texts is not None:
-            raise InputError("inspect: --html and --texts need vectors; got moments.")
-        check_output(json_output, reads=() if is_url(source) else (source,))
-        _inspect_moments(source, json_output)
+        if texts is not None or any(path.suffix == ".html" for path in outputs):
+            raise InputError("inspect: a page and --texts need vectors; got moments.")
+        _inspect_moments(source, outputs, as_json=as_json)
         return
-    check_output(html, reads=(source,))
-    check_output(json_output, reads=(source,))
     inspection = _inspect(source, model, column, texts, codecs=details)
-    if html is not None:
-        write_output(html, html_page(inspection))
-    if write_output(json_output, json.dumps(inspection.to_json(), indent=2, ensure_ascii=False) + "\n"):
+    document = inspection.to_json()
+    write_outputs(outputs, {".html": lambda: html_page(inspection), ".json": lambda: json_text(document)})
+    if as_json:
+        show_json(document)
         return
     for table in inspection_tables(inspection, details=details):
         show(table)
@@ -83,10 +96,12 @@ def inspect(
     show(f"\n{inspection.advice}")
 
 
-def _inspect_moments(source: str, json_output: Path | None) -> None:
+def _inspect_moments(source: str, outputs: Sequence[Path], *, as_json: bool) -> None:
     measured = fetch_moments(source) if is_url(source) else read_moments(source)
     inspection = inspect_moments(measured.moments)
-    if write_output(json_output, json.dumps(inspection.to_json(), indent=2) + "\n"):
+    write_outputs(outputs, {".json": lambda: json_text(inspection.to_json())})
+    if as_json:
+        show_json(inspection.to_json())
         return
     table = make_table("", "as they are", "whitened", title=f"{measured.moments.weight:,.0f} vectors of {source}")
     for label, before, after in inspection.rows():
@@ -125,19 +140,22 @@ _MOST_AXES_SHOWN = 10
 @click.argument("new", metavar="NEW")
 @vector_column_option
 @json_option
-def drift(old: str, new: str, column: str | None, json_output: Path | None) -> None:
+def drift(old: str, new: str, column: str | None, as_json: bool) -> None:
     """Test whether vectors have changed beyond chance, and whether a whitening should be fitted again.
 
     OLD and NEW are files of vectors (.npy, .fvecs, .bvecs, .safetensors, .parquet, lists in .json or .jsonl), files of
     moments, or URLs of proxies that learn. OLD may be a model that was fitted on vectors: it holds their statistics.
     Tests the mean and the variances along the principal axes, and measures how well the whitening
     of OLD fits NEW. Vectors say more than moments: the variances of single axes are tested only if OLD or NEW is a file
-    of vectors. Rows count as independent: repeated and related texts make false alarms more frequent.
-    """
-    check_output(json_output, reads=[path for path in (old, new) if not is_url(path)])
+    of vectors. Rows count as independent: repeated and related texts make false positives more frequent.
+
+    \b
+    isosent drift last_month.npy this_month.npy
+    """  # noqa: D301
     with progress_bar("reading", "vectors") as bar:
         found = drift_of_files(old, new, column=column, progress=bar)
-    if write_output(json_output, json.dumps(without_nan(asdict(found)), indent=2) + "\n"):
+    if as_json:
+        show_json(asdict(found))
         return
     _show_drift(found, old, new)
 
@@ -176,12 +194,17 @@ def _p_value(value: float) -> str:
     return "" if value != value else "< 0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
+_folder_option = click.option(
+    "--output", "-o", type=PATH, metavar="FOLDER", help="Model folder.  [default: that of -m]"
+)
+
+
 @click.command()
 @click.argument("source", metavar="TEXTS|PAIRS|VECTORS")
 @model_option
 @column_option
 @click.option("--columns", metavar="A,B,SCORE", help="Of a table of PAIRS, in this order.")
-@click.option("--output", "-o", type=PATH, metavar="FOLDER", help="Model folder to write.  [default: that of -m]")
+@_folder_option
 def calibrate(
     source: str,
     model: str | None,
@@ -191,19 +214,17 @@ def calibrate(
 ) -> None:
     """Give the cosines of a model a meaning, and save it in the model folder.
 
-    With TEXTS, a cosine becomes the share of random pairs with a lower one; with VECTORS of the encoder, too. With
-    PAIRS, a table of texts with scores, and --columns, it becomes the expected score, scaled to 0 ... 1. Use it in
-    Python: model.similarity(a, b, calibrated=True).
+    With TEXTS, a cosine becomes its percentile: the share of random pairs with a lower one; with VECTORS of the
+    encoder, too. With PAIRS, a table of texts with scores, and --columns, it becomes the expected score, scaled to
+    0 ... 1. Use it in Python: model.similarity(a, b, calibrated=True).
 
-    The ranges of int8 and the rotation of bits are fitted on the same texts or vectors. They are used by "isosent
-    transform --dtype int8", and in Python by model.encode(texts, precision="int8").
-    """
+    \b
+    isosent calibrate texts.txt -m model
+    isosent calibrate pairs.csv --columns a,b,score -m model
+    """  # noqa: D301
     if columns is not None and column is not None:
         raise InputError("calibrate: --column is for TEXTS or VECTORS; --columns A,B,SCORE names those of pairs.")
-    folder = Path(model or DEFAULT_REFERENCE) if output is None else output
-    if output is None and not folder.is_dir():
-        raise InputError(f"calibrate: {folder} is not a model folder. Name one to write: -o FOLDER.")
-    check_model_folder(folder)
+    folder = _folder_to_write("calibrate", model, output)
     if columns is not None:
         names = split_names(columns) or []
         if len(names) != 3:
@@ -213,17 +234,53 @@ def calibrate(
         loaded = open_model(model)
         with progress_bar("encoding") as bar:
             loaded = calibrated_on_pairs(loaded, first, second, scores, progress=bar(2 * len(first)))
-    elif source != STANDARD_INPUT and holds_vectors(source, column=column):
-        loaded = calibrated_on_vectors(open_model(model), open_vectors(source, column=column))
     else:
-        sample = read_texts(source, column=column)
-        loaded = open_model(model)
-        with progress_bar("encoding") as bar:
-            loaded = calibrated_on_texts(loaded, sample, progress=bar(min(len(sample), MOST_TEXTS)))
+        loaded = calibrated(*_model_and_sample(model, source, column))
     loaded.save(folder)
     calibration = loaded.calibration
     assert calibration is not None
-    show(f"{folder}: calibrated on {calibration.n_pairs:,} {calibration.kind}; int8 and bits fitted on the same")
-    meaning = "percentile" if columns is None else "expected label"
+    show(f"{folder}: calibrated on {calibration.n_pairs:,} {calibration.kind}")
+    meaning = "percentile" if columns is None else "expected score"
     for cosine in (0.2, 0.4, 0.6, 0.8):
         show(f"  cosine {cosine:.1f} -> {meaning} {float(calibration(cosine)):.4f}")
+
+
+@click.command()
+@click.argument("source", metavar="TEXTS|VECTORS")
+@model_option
+@column_option
+@_folder_option
+def quantize(source: str, model: str | None, column: str | None, output: Path | None) -> None:
+    """Fit int8 codes and bits of a model's vectors, and save them in the model folder.
+
+    The ranges of int8 and the rotation of bits are fitted on TEXTS, or on VECTORS of the encoder. They are used by
+    "isosent transform --dtype int8", and in Python by model.encode(texts, precision="int8").
+
+    \b
+    isosent quantize texts.txt -m model
+    """  # noqa: D301
+    folder = _folder_to_write("quantize", model, output)
+    loaded, sample = _model_and_sample(model, source, column)
+    quantized(loaded, sample).save(folder)
+    show(f"{folder}: int8 and bits fitted on {len(sample):,} vectors")
+
+
+def _folder_to_write(command: str, model: str | None, output: Path | None) -> Path:
+    folder = Path(model or DEFAULT_REFERENCE) if output is None else output
+    if output is None and not folder.is_dir():
+        raise InputError(f"{command}: {folder} is not a model folder. Name one to write: -o FOLDER.")
+    check_model_folder(folder)
+    return folder
+
+
+def _model_and_sample(
+    model: str | None, source: str, column: str | None
+) -> tuple[SentenceEncoder, NDArray[np.float32]]:
+    """The model that the command line names, and its vectors of some of the texts or vectors."""
+    if source != STANDARD_INPUT and holds_vectors(source, column=column):
+        loaded = open_model(model)
+        return loaded, sample_of_vectors(loaded, open_vectors(source, column=column))
+    texts = read_texts(source, column=column)
+    loaded = open_model(model)
+    with progress_bar("encoding") as bar:
+        return loaded, sample_of_texts(loaded, texts, progress=bar(min(len(texts), MOST_TEXTS)))

@@ -21,44 +21,52 @@ _LONGEST_LINE = 1000  # characters of one line of a message
 # heading -> command -> module, help in one line
 COMMANDS = {
     "Vectors": {
-        "demo": ("fit", "Encode, shorten, save and reload a bundled sample, offline."),
+        "demo": ("fit", "See what isosent does, on bundled texts, offline."),
+        "inspect": ("inspect", "Is whitening worth it? Statistics and a recommendation."),
         "encode": ("encode", "Turn texts into vectors."),
         "fit": ("fit", "Fit a transform on texts or vectors, and save the model."),
         "transform": ("encode", "Apply a fitted model to vectors."),
-        "moments": ("encode", "Compute and merge the statistics that a fit needs."),
-        "calibrate": ("inspect", "Give the cosines of a model a meaning."),
-        "export": ("export", "Write a model in the format of another library."),
-        "info": ("fit", "Describe a model."),
+        "info": ("describe", "Describe a model, an index or a file of vectors."),
+        "similarity": ("describe", "Compare two texts."),
+        "explain": ("describe", "Say which words make two texts similar."),
     },
     "Search": {
-        "index": ("search", "Make an index of texts or vectors, change it, describe it."),
-        "search": ("search", "Find the nearest rows of an index or a database."),
-        "push": ("search", "Copy an index to PostgreSQL or LanceDB."),
-        "pull": ("search", "Make an index of a table of a database."),
-        "duplicates": ("groups", "Find groups of texts that say the same."),
+        "index": ("search", "Make an index of texts or vectors, and change it."),
+        "search": ("search", "Find the nearest texts of an index or a database."),
+        "duplicates": ("groups", "Find near-duplicates."),
         "cluster": ("groups", "Group texts by topic, and describe each group by words."),
     },
+    "Models": {
+        "train": ("train", "Train a sentence encoder on labeled pairs or triplets."),
+        "distill": ("train", "Turn a transformer into a fast static model."),
+        "calibrate": ("inspect", "Give the cosines of a model a meaning."),
+        "quantize": ("inspect", "Fit int8 codes and bits of a model's vectors."),
+        "export": ("export", "Write a model in the format of another library."),
+        "moments": ("encode", "Compute and merge the mean and covariance of vectors."),
+        "words": ("data", "Convert files of word vectors."),
+    },
     "Server": {
-        "serve": ("serve", "Serve models and indexes to OpenAI and other clients."),
-        "proxy": ("serve", "Apply a map to the vectors of an embedding API."),
+        "serve": ("serve", "Serve models and indexes to OpenAI-compatible clients."),
+        "proxy": ("serve", "Transform the vectors of an embedding API."),
     },
     "Evaluation": {
-        "inspect": ("inspect", "Is whitening worth it? Statistics and a recommendation."),
-        "drift": ("inspect", "Have vectors changed beyond chance? Is a refit worthwhile?"),
         "evaluate": ("evaluate", "Score a model on STS, transfer, retrieval and other tasks."),
         "compare": ("evaluate", "Test whether one model is better than another."),
         "migrate": ("migrate", "Change the model: stay, map the vectors, or embed again?"),
         "report": ("evaluate", "Write an HTML page of results."),
-        "overlap": ("evaluate", "Count evaluation texts that occur in a corpus."),
-        "study": ("study", "Measure layers, poolings, dimensions, transforms or GEM."),
-        "reproduce": ("study", "Measure the tables of a paper again."),
+        "drift": ("inspect", "Have vectors changed significantly? Is a refit worthwhile?"),
+        "data": ("data", "List, download and look for evaluation data."),
+        "research": ("study", "Study settings, and measure the tables of the papers again."),
     },
-    "Training and data": {
-        "train": ("train", "Train a sentence encoder on labeled pairs or triplets."),
-        "distill": ("distill", "Turn a transformer into a fast static model."),
-        "data": ("data", "List and download public evaluation data."),
-        "words": ("data", "Convert and describe files of word vectors."),
-    },
+}
+# where commands of other names went
+_MOVED = {
+    "push": "index push",
+    "pull": "index pull",
+    "stats": "info INDEX",
+    "overlap": "data overlap",
+    "study": "research study",
+    "reproduce": "research reproduce",
 }
 _MODULES = {name: module for commands in COMMANDS.values() for name, (module, _) in commands.items()}
 _MODULES["help"] = "options"  # `isosent help models`; the first help names it in its text
@@ -77,7 +85,7 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in _MODULES and not args[0].startswith("-"):
-            nearest = get_close_matches(args[0], _MODULES, n=1)
+            nearest = [_MOVED[args[0]]] if args[0] in _MOVED else get_close_matches(args[0], _MODULES, n=1)
             advice = f" Did you mean {nearest[0]!r}?" if nearest else ""
             raise click.UsageError(f"No such command {args[0]!r}.{advice}", ctx)
         return super().resolve_command(ctx, args)

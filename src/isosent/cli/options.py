@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from isosent._check import split_options
-from isosent.cli.printing import STANDARD_OUTPUT
 from isosent.distributed import engine_for
 from isosent.encoders.reference import DEFAULT_REFERENCE, GRAMMAR, with_options
 from isosent.errors import InputError
@@ -28,17 +27,32 @@ data_option = click.option(
 )
 tasks_option = click.option("--tasks", metavar="NAMES", help="Tasks, separated by commas.  [default: all in --data]")
 details_option = click.option("--details", is_flag=True, help="Also print what was compared.")
-json_option = click.option(
-    "--json",
-    "json_output",
-    metavar="[FILE]",
-    type=PATH,
-    is_flag=False,
-    flag_value=STANDARD_OUTPUT,
-    help="Write all numbers as JSON, or print nothing but JSON.",
-)
-csv_option = click.option("--csv", "csv_output", metavar="FILE", type=PATH, help="Write all numbers as CSV.")
-latex_option = click.option("--latex", "latex_output", metavar="FILE", type=PATH, help="Write the table as LaTeX.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print nothing but JSON.")
+
+
+def outputs_option(*extensions: str, required: bool = False) -> Callable[[Command], Command]:
+    """Pass ``-o FILE``, which may be repeated, as ``outputs``; the extension of a file says what it gets."""
+
+    def checked(_: click.Context, __: click.Parameter, outputs: tuple[Path, ...]) -> tuple[Path, ...]:
+        for path in outputs:
+            if path.suffix.lower() not in extensions:
+                raise InputError(f"--output {path}: the extension must be {one_of}.")
+        return outputs
+
+    one_of = " or ".join([", ".join(extensions[:-1])] * (len(extensions) > 1) + [extensions[-1]])
+    return click.option(
+        "--output",
+        "-o",
+        "outputs",
+        type=PATH,
+        metavar="FILE",
+        multiple=True,
+        required=required,
+        callback=checked,
+        help=f"File to write, as {one_of}; may be repeated.",
+    )
+
+
 seed_option = click.option("--seed", type=click.IntRange(0), default=0, metavar="N", help="Random seed.")
 models_option = click.option(
     "--model",
@@ -62,7 +76,11 @@ _MODEL_OPTIONS = {
 @click.command("help")
 @click.argument("topic", type=click.Choice(["models"]))
 def help(topic: str) -> None:
-    """List all options of a model: isosent help models."""
+    """List all options of a model.
+
+    \b
+    isosent help models
+    """  # noqa: D301
     click.echo(GRAMMAR)
 
 

@@ -1,21 +1,21 @@
 """What every command prints: results, messages and tables."""
 
+import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from isosent.io.atomic import check_destination, replacing
+from isosent.io.json import without_nan
 from isosent.pages.progress import make_console
 from isosent.pages.tables import make_table
 
 if TYPE_CHECKING:  # rich takes 0.1 s, and is needed for tables and bars only
     from rich.table import Table
-
-STANDARD_OUTPUT = Path("-")
 
 
 def show(item: "str | Table") -> None:
@@ -34,21 +34,27 @@ def say(item: "str | Table") -> None:
         make_console(sys.stderr).print(item)
 
 
-def check_output(path: Path | None, *, reads: Sequence[str | Path | None] = ()) -> None:
-    """Refuse, before any work, a file that cannot be written, or that is also read."""
-    if path is not None and path != STANDARD_OUTPUT:
+def json_text(document: Any) -> str:
+    """JSON for people and programs; NaN becomes null."""
+    return json.dumps(without_nan(document), indent=2, ensure_ascii=False, default=str) + "\n"
+
+
+def show_json(document: Any) -> None:
+    """Print JSON on standard output."""
+    click.echo(json_text(document), nl=False)
+
+
+def check_outputs(outputs: Sequence[Path], *, reads: Sequence[str | Path | None] = ()) -> None:
+    """Refuse, before any work, files that cannot be written, or that are also read."""
+    for path in outputs:
         check_destination(path, reads=reads)
 
 
-def write_output(path: Path | None, content: str) -> bool:
-    """Write a text to a file, or to standard output for ``-``; return whether standard output is taken."""
-    if path == STANDARD_OUTPUT:
-        click.echo(content, nl=False)
-        return True
-    if path is not None:
+def write_outputs(outputs: Sequence[Path], contents: Mapping[str, Callable[[], str]]) -> None:
+    """Write each file with the content that its extension names."""
+    for path in outputs:
         with replacing(path) as temporary:
-            temporary.write_text(content, "utf-8")
-    return False
+            temporary.write_text(contents[path.suffix.lower()](), "utf-8")
 
 
 def show_tokens(n_tokens: int, n_unknown: int, languages: str | None = None) -> None:

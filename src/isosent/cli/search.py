@@ -1,15 +1,13 @@
-"""The commands ``index``, ``search``, ``push`` and ``pull``.
+"""The commands ``index`` and ``search``.
 
-`index` is a group: ``create`` is meant where no subcommand is named (`_IndexCommands`), and ``add``, ``remove``,
-``compact`` and ``stats`` change or describe a folder. `_read_inputs` turns the files of a command into texts, vectors,
-ids and metadata; with workers, `_encoded` encodes them into a folder first. `search` asks an index or the table of a
-database; `push` and `pull` copy between the two. The work is done by `Index` and `search.database`; the rest is
-printing.
+`index` is a group: ``create`` is meant where no subcommand is named (`_IndexCommands`); ``add``, ``remove`` and
+``compact`` change a folder, ``push`` and ``pull`` copy between it and the table of a database. `_read_inputs` turns the
+files of a command into texts, vectors, ids and metadata; with workers, `_encoded` encodes them into a folder first.
+`search` asks an index or a table. The work is done by `Index` and `search.database`; the rest is printing.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -23,12 +21,11 @@ from msgspec import to_builtins
 from isosent import _extras
 from isosent._check import brief
 from isosent.cli.options import PATH, json_option, model_options, open_model, worker_options
-from isosent.cli.printing import STANDARD_OUTPUT, check_output, say, show, write_output
+from isosent.cli.printing import say, show, show_json
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError, InputFileError
 from isosent.io.atomic import check_folder
-from isosent.io.json import without_nan
 from isosent.io.parquet import table_schema, vector_columns
 from isosent.io.remote import local_copies
 from isosent.io.remote import remove as remove_shards
@@ -56,6 +53,7 @@ _DEFAULT = "create"
 _VECTOR_NAMES = ("vector", "vectors", "embedding", "embeddings")
 _LARGEST_ID = 2**63 - 1
 _MOST_HITS = 10
+_LARGEST_CHANCE = 0.5  # of a recall; with fewer texts, chance finds most
 
 text_column_option = click.option(
     "--column", metavar="NAME", help="Column with the texts.  [default: text, else the only column of texts]"
@@ -128,7 +126,10 @@ def create(
     The other columns of a table can be filtered by. The model is saved in the index. Without -m, texts are encoded by
     wordllama, and vectors are used as they are. An index that is there is replaced. Workers encode texts; the index is
     made of their vectors in this process.
-    """
+
+    \b
+    isosent index texts.csv --column text -m model -o index
+    """  # noqa: D301
     _extras.require("faiss")  # the extra is named before a file is read
     check_folder(output, INDEX)
     names = input_paths(rows, (*TEXT_ENDINGS, *VECTOR_ENDINGS), as_parts=False)
@@ -164,7 +165,7 @@ def create(
             remove_shards(f"{output}.shards")
         if is_replaced:
             say(f"replaced the index that was in {output}")
-        _show_stats(output, made.stats())
+        show_stats(output, made.stats())
         if budget_mb is not None:
             _show_budget(made.stats(), budget_mb)
 
@@ -188,7 +189,10 @@ def add(
 
     Vectors without a note of their space are compared with those of INDEX, and a warning says if they differ: they are
     of other topics, or of another model. With --space, they are refused if the name is not that of INDEX.
-    """
+
+    \b
+    isosent index add INDEX new.csv
+    """  # noqa: D301
     opened = Index.open(folder)
     n_before = len(opened)
     inputs = _read_inputs(rows, column, id_column, texts, opened.schema, space=space)
@@ -203,7 +207,11 @@ def add(
 @click.argument("folder", metavar="INDEX", type=PATH)
 @click.argument("ids", nargs=-1, required=True)
 def remove(folder: Path, ids: tuple[str, ...]) -> None:
-    """Delete the rows with these IDS from INDEX (not from an hnsw index)."""
+    """Delete the rows with these IDS from INDEX (not from an hnsw index).
+
+    \b
+    isosent index remove INDEX 17 42
+    """  # noqa: D301
     opened = Index.open(folder)
     n_removed = opened.remove(_parsed_ids(ids, opened))
     show(f"{folder}: {n_removed} of {len(ids)} rows deleted; {len(opened)} now")
@@ -213,22 +221,14 @@ def remove(folder: Path, ids: tuple[str, ...]) -> None:
 @index.command()
 @click.argument("folder", metavar="INDEX", type=PATH)
 def compact(folder: Path) -> None:
-    """Build INDEX again from its rows, and measure its recall again."""
+    """Build INDEX again from its rows, and measure its recall again.
+
+    \b
+    isosent index compact INDEX
+    """  # noqa: D301
     opened = Index.open(folder)
     opened.compact()
-    _show_stats(folder, opened.stats())
-
-
-@index.command()
-@click.argument("folder", metavar="INDEX", type=PATH)
-@json_option
-def stats(folder: Path, json_output: Path | None) -> None:
-    """Describe INDEX: rows, bytes, recall, and whether that is stale."""
-    described = Index.open(folder).stats()
-    if json_output is not None:
-        _write_json(json_output, described.to_json())
-    if json_output != STANDARD_OUTPUT:
-        _show_stats(folder, described)
+    show_stats(folder, opened.stats())
 
 
 @click.command()
@@ -246,10 +246,10 @@ def stats(folder: Path, json_output: Path | None) -> None:
 )
 @click.option("--hybrid", is_flag=True, help="Rank by meaning and by words.")
 @click.option(
-    "--false-alarms",
+    "--false-positives",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     metavar="R",
-    help="Show only hits that beat chance, at this rate of false alarms.",
+    help="Show only results that score higher than unrelated texts would; this share of those may pass.",
 )
 @click.option("--rerank", is_flag=True, help="Index with a query model: rank the best 100 by the model itself.")
 @click.option("--explain", is_flag=True, help="Show which words make a hit similar.")
@@ -265,11 +265,11 @@ def search(
     likes: tuple[str, ...],
     conditions: tuple[str, ...],
     hybrid: bool,
-    false_alarms: float | None,
+    false_positives: float | None,
     rerank: bool,
     explain: bool,
     against: str | None,
-    json_output: Path | None,
+    as_json: bool,
 ) -> None:
     """Find the rows of INDEX, or of the table of a database, that are nearest to each QUERY.
 
@@ -284,17 +284,25 @@ def search(
     isosent search 'postgresql://user@host/db?table=rows' "a query" -m MODEL
     isosent search lance:DIR "a query" -m MODEL
     """  # noqa: D301
-    check_output(json_output)
     if against is not None:
-        others = (queries, likes, conditions, hybrid, false_alarms is not None, rerank, explain, model, k != _MOST_HITS)
+        others = (
+            queries,
+            likes,
+            conditions,
+            hybrid,
+            false_positives is not None,
+            rerank,
+            explain,
+            model,
+            k != _MOST_HITS,
+        )
         if any(others):
             raise InputError("search: --against measures recall@10; leave out queries and all options but --json.")
-        _measure_recall(folder, against, json_output)
+        _measure_recall(folder, against, as_json=as_json)
         return
     where = conditions[0] if len(conditions) == 1 else " and ".join(f"({each})" for each in conditions) or None
     if bool(queries) == bool(likes):
-        hint = " Write --json after the query." if json_output not in (None, STANDARD_OUTPUT) else ""
-        raise InputError(f"search: name queries, or rows with --like; got {'both' if queries else 'neither'}.{hint}")
+        raise InputError(f"search: name queries, or rows with --like; got {'both' if queries else 'neither'}.")
     vectors = None if likes or is_database(folder) else _query_vectors(queries)
     asked = [f"like {name}" for name in likes] or list(queries)
     if vectors is not None:
@@ -302,8 +310,8 @@ def search(
             raise InputError(f"search: --hybrid, --rerank and --explain need texts; {queries[0]} holds vectors.")
         asked = [f"row {row} of {queries[0]}" for row in range(vectors.n_rows)]
     if is_database(folder):
-        if likes or false_alarms is not None or explain or rerank:
-            raise InputError("search: --like, --false-alarms, --rerank and --explain need an index; got a database.")
+        if likes or false_positives is not None or explain or rerank:
+            raise InputError("search: --like, --false-positives, --rerank and --explain need an index; got a database.")
         if model is None:
             raise InputError("search: a database needs the model that made its vectors: -m MODEL.")
         tables = search_database(folder, asked, load(model), k, where=where, hybrid=hybrid)
@@ -314,13 +322,13 @@ def search(
         opened = Index.open(folder)
         if explain and TEXT not in opened.schema.names:
             raise InputError("search: --explain needs the texts of the rows; this index has none.")
-        if likes and (hybrid or false_alarms is not None or explain or rerank):
-            raise InputError("search: --hybrid, --false-alarms, --rerank and --explain need a query; got --like.")
+        if likes and (hybrid or false_positives is not None or explain or rerank):
+            raise InputError("search: --hybrid, --false-positives, --rerank and --explain need a query; got --like.")
         if likes:
             result = opened.more_like(_parsed_ids(likes, opened), k, where=where)
         else:
             searched: Any = list(queries) if vectors is None else vectors
-            result = opened.search(searched, k, where=where, hybrid=hybrid, false_alarms=false_alarms, rerank=rerank)
+            result = opened.search(searched, k, where=where, hybrid=hybrid, false_alarms=false_positives, rerank=rerank)
         hits = [[] for _ in asked]
         for row in result.to_arrow().to_pylist():
             hits[row.pop("query")].append(row)
@@ -330,7 +338,7 @@ def search(
                     row["words"] = opened.model.explain(
                         query, row.get("text") or "", roles=("query", "document")
                     ).line()
-    _show_hits(asked, hits, json_output)
+    _show_hits(asked, hits, as_json=as_json)
 
 
 def _query_vectors(queries: Sequence[str]) -> VectorSource | None:
@@ -342,10 +350,15 @@ def _query_vectors(queries: Sequence[str]) -> VectorSource | None:
         raise InputFileError(f"{missing[0]}: no such file.")
     if len(queries) > 1:
         raise InputError(f"search: a file of vectors must be the only query; got {', '.join(queries)}.")
-    return _opened_vectors(queries[0], None)
+    vectors = _opened_vectors(queries[0], None)
+    if vectors is None:
+        shape = "[[0.1, ...], ...]" if queries[0].lower().endswith(".json") else "[0.1, ...] on each line"
+        shape = "a column of vectors" if queries[0].lower().endswith(".parquet") else f"lists of numbers, {shape}"
+        raise InputFileError(f"{queries[0]} holds no vectors. Queries in a file must be {shape}.")
+    return vectors
 
 
-def _measure_recall(folder: str, against: str, json_output: Path | None) -> None:
+def _measure_recall(folder: str, against: str, *, as_json: bool) -> None:
     """Recall of an index against an exact search of other vectors of the same texts."""
     if is_database(folder):
         raise InputError("search: --against needs an index; got a database.")
@@ -353,10 +366,15 @@ def _measure_recall(folder: str, against: str, json_output: Path | None) -> None
     if inputs["vectors"] is None:
         raise InputError(f"search: --against needs vectors; {against} holds texts. Encode them: isosent encode.")
     recall, n_queries = opened.recall_against(inputs["vectors"], ids=inputs["ids"])
-    if json_output is not None:
+    by_chance = K_MEASURED / len(opened)
+    if recall < by_chance + 4 * (by_chance / (K_MEASURED * n_queries)) ** 0.5 and by_chance < _LARGEST_CHANCE:
+        say(
+            f"warning: a recall of {recall:.4f} is what vectors of other texts would have ({by_chance:.4f}). Are those "
+            f"of {against} in the order of the index? Give their ids if not, as a column of a .parquet file."
+        )
+    if as_json:
         figures = {"recall": recall, "k": K_MEASURED, "n_queries": n_queries, "n_rows": len(opened)}
-        _write_json(json_output, {**figures, "against": against, "of_own_vectors": to_builtins(opened.recall)})
-    if json_output == STANDARD_OUTPUT:
+        show_json({**figures, "against": against, "of_own_vectors": to_builtins(opened.recall)})
         return
     counted = f"{n_queries} of {len(opened)} texts as queries"
     show(f"recall@{K_MEASURED}: {recall:.4f} against exact search of {against}; {counted}")
@@ -365,28 +383,36 @@ def _measure_recall(folder: str, against: str, json_output: Path | None) -> None
         show(f"recall@{K_MEASURED}: {opened.recall.recall:.4f} against exact search of its own vectors; {counted}")
 
 
-@click.command()
+@index.command()
 @click.argument("folder", metavar="INDEX", type=PATH)
 @click.option("--to", "url", metavar="URL", required=True, help="postgresql://user@host/db?table=NAME, or lance:DIR.")
 def push(folder: Path, url: str) -> None:
-    """Make the table of a database hold exactly the rows of INDEX. Run it again to resume."""
+    """Make the table of a database hold exactly the rows of INDEX. Run it again to resume.
+
+    \b
+    isosent index push INDEX --to 'postgresql://user@host/db?table=rows'
+    """  # noqa: D301
     opened = Index.open(folder)
     with progress_bar("pushing", "rows") as bar:
         n_written, n_deleted = push_index(opened, url, progress=bar(len(opened)), say=say)
     show(f"{n_written} rows written, {n_deleted} deleted; {len(opened)} now")
 
 
-@click.command()
+@index.command()
 @click.argument("url", metavar="URL")
 @click.option("--output", "-o", type=PATH, metavar="INDEX", required=True, help="Folder of the index.")
 @click.option("--model", "-m", metavar="REFERENCE", help="Model that made the vectors; it is saved in the index.")
 def pull(url: str, output: Path, model: str | None) -> None:
-    """Make an index of the table of a database."""
+    """Make an index of the table of a database.
+
+    \b
+    isosent index pull lance:DIR -m MODEL -o INDEX
+    """  # noqa: D301
     check_folder(output, INDEX)
     loaded = None if model is None else load(model)
     with progress_bar("pulling", "rows") as bar:
         made = pull_index(url, output, model=loaded, progress=bar(0))
-    _show_stats(output, made.stats())
+    show_stats(output, made.stats())
     if loaded is None:
         say(
             f"{output} has no model, so it cannot search texts. Pull again with the model that made the vectors: "
@@ -488,7 +514,8 @@ def _parsed_ids(ids: Sequence[str], opened: Index) -> list[Any]:
     return [int(name) for name in ids]
 
 
-def _show_stats(folder: Path, stats: IndexStats) -> None:
+def show_stats(folder: Path, stats: IndexStats) -> None:
+    """Print rows, bytes and recall of an index, and whether the recall is stale."""
     show(f"{folder}: {stats.n_rows} rows of {stats.dim} dimensions, {stats.space}")
     settings = stats.settings
     chosen = {
@@ -551,11 +578,9 @@ def _say_if_stale(folder: Path, stats: IndexStats) -> None:
         )
 
 
-def _show_hits(asked: list[str], hits: list[list[dict[str, Any]]], json_output: Path | None) -> None:
-    if json_output is not None:
-        found = [{"query": query, "hits": rows} for query, rows in zip(asked, hits, strict=True)]
-        _write_json(json_output, {"results": found})
-    if json_output == STANDARD_OUTPUT:
+def _show_hits(asked: list[str], hits: list[list[dict[str, Any]]], *, as_json: bool) -> None:
+    if as_json:
+        show_json({"results": [{"query": query, "hits": rows} for query, rows in zip(asked, hits, strict=True)]})
         return
     for number, (query, rows) in enumerate(zip(asked, hits, strict=True)):
         if len(asked) > 1:
@@ -575,7 +600,3 @@ def _show_hit(row: dict[str, Any]) -> None:
     show(f"{row['score']:.4f}{share}  {row['id']}  {text}" + (f"  [{others}]" if others else ""))
     if "words" in row:
         show(f"        {row['words']}")
-
-
-def _write_json(path: Path, document: Any) -> None:
-    write_output(path, json.dumps(without_nan(document), indent=2, ensure_ascii=False, default=str) + "\n")

@@ -1,4 +1,4 @@
-"""The commands ``study`` and ``reproduce``.
+"""The commands ``research study`` and ``research reproduce``.
 
 `study` is a command whose first argument says what varies; ``_run_...`` calls the study of `research` and gives its
 records and the tables to print (``_..._tables``), all x100 and with published numbers where there are some. The records
@@ -15,15 +15,15 @@ import click
 
 from isosent.cli.options import (
     PATH,
-    csv_option,
     data_option,
     json_option,
     models_option,
+    outputs_option,
     split_names,
     tasks_option,
     whole_numbers,
 )
-from isosent.cli.printing import check_output, say, show, write_output
+from isosent.cli.printing import check_outputs, say, show, show_json, write_outputs
 from isosent.errors import InputError
 from isosent.evaluation.run import TARGET
 from isosent.evaluation.sts import AGGREGATIONS, SICKR_PARTS
@@ -32,9 +32,17 @@ from isosent.io.json import document_bytes
 from isosent.io.texts import is_table, read_texts
 from isosent.loading import load
 from isosent.model import SentenceEncoder
+from isosent.pages.figures import FORMATS
 from isosent.pages.progress import progress_bar
 from isosent.pages.tables import make_table
-from isosent.report.figures import check_figure, dims_figure, gem_figure, layer_figure, pooling_figure, write_figure
+from isosent.report.figures import (
+    check_figure,
+    dims_figure,
+    gem_figure,
+    layer_figure,
+    pooling_figure,
+    write_figure,
+)
 from isosent.research.auto import judge, study_auto
 from isosent.research.dims import LEADING, N_DOCS, study_dims
 from isosent.research.flow import study_flow
@@ -66,8 +74,8 @@ from isosent.research.study import (
     RetrievalCell,
     bytes_of_a_million,
     layers_label,
+    study_csv,
     study_to_json,
-    write_study_csv,
 )
 from isosent.transforms.base import Auto, is_flow, resolve_transform, settings_of
 
@@ -90,7 +98,12 @@ _OWN_OPTIONS = {
 _TITLES = {NONE: "as they are", WHITENING: "whitening", AUTO: "auto"}
 
 
-@click.command()
+@click.group()
+def research() -> None:
+    """Study settings of the methods, and measure the tables of the papers again."""
+
+
+@research.command()
 @click.argument("kind", type=click.Choice(KINDS))
 @data_option
 @models_option
@@ -109,9 +122,8 @@ _TITLES = {NONE: "as they are", WHITENING: "whitening", AUTO: "auto"}
 @click.option("--nli", metavar="FILE", multiple=True, help="flow: sentences for further fits; may be repeated.")
 @click.option("--columns", metavar="NAMES", help="flow: columns of --nli.  [default: premise,hypothesis]")
 @click.option("--seeds", metavar="N,N", help="flow: one fit with each.  [default: 0,1,2]")
+@outputs_option(".json", ".csv", *FORMATS)
 @json_option
-@csv_option
-@click.option("--figure", type=PATH, metavar="FILE", help="Draw a figure: .svg, .pdf or .png.")
 def study(
     kind: str,
     data: Path,
@@ -119,9 +131,8 @@ def study(
     tasks: str | None,
     sickr: str,
     aggregation: str,
-    json_output: Path | None,
-    csv_output: Path | None,
-    figure: Path | None,
+    outputs: tuple[Path, ...],
+    as_json: bool,
     **own: Any,
 ) -> None:
     """Measure choices on STS tasks. Transforms are fitted on the sentences of each task, without labels.
@@ -133,16 +144,19 @@ def study(
     auto     what auto chooses against fixed rules and the best choice in hindsight
     flow     BERT-flow against whitening and standardization; needs torch
     gem      what each part and each setting of GEM is worth (GEM, table 4 and figure 2)
-    retrieval  bytes, speed and recall of every kind of index and number type; needs the extra search
+    retrieval  bytes, speed and recall of every index type and dtype; needs the extra search
+
+    \b
+    isosent research study layers --data DIR -m hf:DIR -o layers.json -o layers.svg
     """  # noqa: D301 - click keeps the lines of a paragraph that begins with a backspace
     for name, kinds in _OWN_OPTIONS.items():
         if own[name] not in (None, ()) and kind not in kinds:
             raise InputError(f"study {kind}: --{name.replace('_', '-')} is for study {' and study '.join(kinds)}.")
-    for path in (json_output, csv_output):
-        check_output(path)
-    if figure is not None:
+    check_outputs(outputs)
+    figures = [path for path in outputs if path.suffix.lower() in FORMATS]
+    for figure in figures:
         if kind not in (*_FIGURES, "gem"):
-            raise InputError(f"study {kind}: there is no figure of this study. Leave --figure out.")
+            raise InputError(f"study {kind}: --output {figure}: there is no figure of this study.")
         check_figure(figure)
     common = {"tasks": split_names(tasks)}
     if kind in ("layers", "pooling", "dims"):
@@ -155,17 +169,18 @@ def study(
             new_records = run(load(reference), data, own, name=reference, progress=bar, **common)
         say(f"done: {reference}")
         records += new_records
-        if kind != "auto":
+        if kind != "auto" and not as_json:
             for table in tables_of(new_records, aggregation):
                 show(table)
-    if kind == "auto":
+    if kind == "auto" and not as_json:
         for table in tables_of(records, aggregation):
             show(table)
-    if csv_output is not None:
-        write_study_csv(csv_output, records)
-    if json_output is not None:
-        write_output(json_output, document_bytes(study_to_json(kind, records)).decode())
-    if figure is not None:
+    document = study_to_json(kind, records)
+    contents = {".json": lambda: document_bytes(document).decode(), ".csv": lambda: study_csv(records)}
+    write_outputs([path for path in outputs if path not in figures], contents)
+    if as_json:
+        show_json(document)
+    for figure in figures:
         drawn = gem_figure(records) if kind == "gem" else _FIGURES[kind](records, aggregation)
         write_figure(figure, drawn)
 
@@ -458,7 +473,7 @@ _KINDS: Mapping[str, tuple[Callable[..., list[Any]], Callable[..., Any]]] = {
 }
 
 
-@click.command()
+@research.command()
 @click.argument("paper")
 @data_option
 @click.option("--models", type=PATH, metavar="FILE", help="YAML: where the models of the tables are.")
@@ -466,7 +481,7 @@ _KINDS: Mapping[str, tuple[Callable[..., list[Any]], Callable[..., Any]]] = {
     "--table", metavar="NAME", multiple=True, help='Such as 1 or "figure 1"; may be repeated.  [default: all]'
 )
 @click.option("--commands", is_flag=True, help="Also print the command of every condition.")
-@click.option("--markdown", is_flag=True, help="Print Markdown.")
+@outputs_option(".json", ".md")
 @json_option
 def reproduce(
     paper: str,
@@ -474,15 +489,18 @@ def reproduce(
     models: Path | None,
     table: tuple[str, ...],
     commands: bool,
-    markdown: bool,
-    json_output: Path | None,
+    outputs: tuple[Path, ...],
+    as_json: bool,
 ) -> None:
     """Measure the tables of PAPER again, next to the published numbers.
 
     PAPER is S1 (BERT-whitening), S2 (WhiteningBERT), S3 (GEM), S4 (Sentence-BERT), others (published scores of other
     models), or a YAML file of that form. A condition whose model is not available says what it needs.
-    """
-    check_output(json_output, reads=(models,))
+
+    \b
+    isosent research reproduce S1 --data DIR -o tables.md
+    """  # noqa: D301
+    check_outputs(outputs, reads=(models,))
     with progress_bar("encoding") as bar:
         reproduction = reproduce_paper(
             paper,
@@ -492,10 +510,13 @@ def reproduce(
             progress=bar,
             tell=lambda command: say(f"done: {command}"),
         )
-    if write_output(json_output, document_bytes(reproduction.to_json()).decode()):
-        return
-    if markdown:
-        click.echo(reproduction.to_markdown(with_commands=commands), nl=False)
+    contents = {
+        ".json": lambda: document_bytes(reproduction.to_json()).decode(),
+        ".md": lambda: reproduction.to_markdown(with_commands=commands),
+    }
+    write_outputs(outputs, contents)
+    if as_json:
+        show_json(reproduction.to_json())
         return
     for outcome in reproduction.tables:
         title = f"{reproduction.paper.name}, {outcome.table.name}: {outcome.table.title}"

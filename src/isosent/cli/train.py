@@ -1,6 +1,6 @@
-"""The command ``train``: Sentence-BERT training (Reimers & Gurevych 2019).
+"""The commands ``train``, Sentence-BERT training (Reimers & Gurevych 2019), and ``distill``.
 
-The command reads options, settings and data into a job, or two for nli-stsb. It shows the data and the texts that are
+`train` reads options, settings and data into a job, or two for nli-stsb. It shows the data and the texts that are
 in the scored sets too, trains by one call of `train_all`, and prints the scores, with a warning where one went down.
 `training_progress` shows a run while it trains: a bar in a terminal (`TrainingBar`), else lines (`TrainingLines`).
 Under torchrun every process runs this command; only the first one prints.
@@ -18,18 +18,19 @@ from typing import TYPE_CHECKING
 import click
 import numpy as np
 
-from isosent.cli.evaluate import overlap_table
-from isosent.cli.options import PATH, split_names
+from isosent.cli.options import PATH, column_option, open_model, split_names, worker_options
 from isosent.cli.printing import say, show
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
-from isosent.evaluation.tables import x100
+from isosent.evaluation.tables import overlap_table, x100
 from isosent.io.atomic import check_parent
 from isosent.io.texts import read_texts
-from isosent.pages.progress import make_console
+from isosent.jobs.shards import Engine
+from isosent.pages.progress import make_console, progress_bar
 from isosent.pages.tables import make_table
 from isosent.training.data import Examples, read_dev_set, read_examples
 from isosent.training.development import count_seen_texts, warn_if_seen
+from isosent.training.distill import distill_files
 from isosent.training.metrics import TrainingProgress
 from isosent.training.record import TRAINING_TEXTS, TrainingJob, TrainingResult
 from isosent.training.run import (
@@ -42,7 +43,7 @@ from isosent.training.run import (
 )
 from isosent.training.settings import OBJECTIVES, TrainingSettings, parse_setting
 from isosent.training.trainer import trainer_class
-from isosent.transforms.base import resolve_transform
+from isosent.transforms.base import AUTO, parse_option, resolve_transform
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -262,6 +263,57 @@ def notes(results: Sequence[TrainingResult]) -> Iterator[str]:
                     yield f"warning: {result.folder}: {cause} lowered the score on {name} by {loss}"
     if not any(result.scores for result in results):
         yield "nothing was scored; use --dev or --test to score pairs"
+
+
+@click.command()
+@click.argument("model")
+@click.argument("inputs", nargs=-1, required=True, metavar="TEXTS...")
+@click.option("--output", "-o", type=PATH, metavar="FOLDER", required=True, help="Folder of the static model.")
+@click.option("--vectors", metavar="FILE", help="Vectors that the model gave the texts, if there are some already.")
+@column_option
+@click.option(
+    "--transform", metavar="NAME", help='Transform to fold in: auto, or as for "isosent fit".  [default: none]'
+)
+@click.option("--dims", metavar="K|SHARE|auto", help="Dimensions to keep; auto chooses the transform for them.")
+@worker_options
+def distill(
+    model: str,
+    inputs: tuple[str, ...],
+    output: Path,
+    vectors: str | None,
+    column: str | None,
+    transform: str | None,
+    dims: str | None,
+    engine: Engine | None,
+) -> None:
+    """Turn MODEL, a transformer, into a static model that is a hundred times as fast, and say what is lost.
+
+    TEXTS are files of texts like those to come, without labels: 20,000 texts or more. They are encoded once; run the
+    same command again to resume. isosent, Model2Vec and sentence-transformers open FOLDER.
+
+    Without a transform, the vectors lie in the space of MODEL: "isosent index -m MODEL --query-model FOLDER" makes an
+    index whose queries cost microseconds. --transform auto or --dims give the static model a space of its own.
+
+    \b
+    isosent distill hf:DIR texts.txt -o static
+    """  # noqa: D301
+    loaded = open_model(model)
+    settings = {} if dims is None else {"n_components": parse_option(dims)}
+    result = distill_files(
+        inputs,
+        output,
+        loaded,
+        reference=model,
+        vectors=vectors,
+        column=column,
+        transform=resolve_transform(transform or (AUTO if settings else None), settings),
+        engine=engine,
+        bars=progress_bar,
+        say=say,
+    )
+    for line in result.lines():
+        show(line)
+    show(f"{output}: {loaded.encoder.reference} as a static model")
 
 
 @contextmanager

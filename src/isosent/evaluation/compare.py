@@ -257,7 +257,7 @@ def check_comparable(results: Pair, names: Names, tasks: Iterable[str]) -> None:
             if not len(result.items.values):
                 raise InputError(
                     f"{name} must hold what was measured item by item; it holds only scores of {task}. Evaluate again: "
-                    "isosent evaluate ... --json OUT writes both."
+                    "isosent evaluate ... -o OUT.json writes both."
                 )
         if differing := [*_unlike_fields(first, second), *_unlike_data(first, second)]:
             unlike.append(f"{task}: {', '.join(differing)}")

@@ -280,7 +280,7 @@ class EvaluationResult:
         Returns
         -------
         str
-            What ``isosent evaluate --json FILE`` writes and `compare` reads.
+            What ``isosent evaluate -o FILE.json`` writes and `compare` reads.
         """
         document = self.to_json()
         items, variants = document.pop("items"), document.pop("variants", [])
@@ -404,7 +404,7 @@ def read_result(path: str | os.PathLike[str]) -> EvaluationResult:
     document = read_json(path)
     if document.get("format") != FORMAT:
         raise FileFormatError(
-            f"{path} is not a result file: its format must be {FORMAT!r}, as isosent evaluate ... --json OUT writes "
+            f"{path} is not a result file: its format must be {FORMAT!r}, as isosent evaluate ... -o OUT.json writes "
             f"it; got {document.get('format')!r}."
         )
     check_schema(document, str(path), _Result)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from isosent.evaluation.overlap import NEAR_SHARE, NEAR_WORDS
 from isosent.evaluation.published import published_rows
 from isosent.evaluation.result import ERRORS, EvaluationResult, TaskResult
 from isosent.evaluation.rte import ENTAILMENT
@@ -159,3 +160,23 @@ def model_lines(model: Mapping[str, Any], fitting: Mapping[str, Any]) -> list[st
 
 def _call(name: str, parameters: Mapping[str, object]) -> str:
     return f"{name}({', '.join(f'{key}={value}' for key, value in parameters.items())})"
+
+
+def overlap_table(counts: Mapping[str, Mapping[str, int]], corpus: str) -> Table:
+    """What `count_overlap` counted, one row per task."""
+    caption = (
+        f"in {corpus}\n"
+        "exact: same characters; same: or up to case, punctuation and white space\n"
+        f"near: or {NEAR_SHARE:.0%} of the word trigrams, for texts of {NEAR_WORDS} words or more\n"
+        "items: pairs or other scored units; complete: all texts of the item are in the corpus"
+    )
+    table = make_table("task", "texts", "exact", "same", "near", "items", "complete", caption=caption)
+    for task, count in counts.items():
+        texts = [_counted(count[name], count["n_texts"]) for name in ("n_exact", "n_same", "n_near")]
+        complete = _counted(count["n_items_same"], count["n_items"])
+        table.add_row(task, f"{count['n_texts']:,}", *texts, f"{count['n_items']:,}", complete)
+    return table
+
+
+def _counted(n: int, total: int) -> str:
+    return f"{n:,} ({n / total:.1%})" if n else "0"

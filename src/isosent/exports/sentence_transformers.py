@@ -388,7 +388,7 @@ def _score_lines(model: SentenceEncoder, results: EvaluationResult) -> list[str]
     if results.fitting["transform"] is not None:
         raise InputError(
             "export --results: the scores were measured with a transform fitted for them, not with the model as it is. "
-            "Evaluate the model itself: isosent evaluate sts -m MODEL --data DIR --json scores.json"
+            "Evaluate the model itself: isosent evaluate sts -m MODEL --data DIR -o scores.json"
         )
     rows = [
         f"| {name} | {task.metric} | {x100(task.score)} | {interval_x100(task.interval)} | {task.n_items} |"

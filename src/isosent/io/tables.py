@@ -26,7 +26,6 @@ from typing import Any, BinaryIO, NamedTuple
 from isosent import _check, _extras
 from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io import bounds
-from isosent.io.atomic import replacing
 from isosent.io.bounds import DecodedBlocks, lines_in, open_content, split_lines
 from isosent.io.parquet import bounded_batches, reading_parquet, verify_parquet
 
@@ -160,14 +159,6 @@ def read_numbers(path: str | os.PathLike[str], *, column: str) -> list[float]:
             if math.isnan(numbers[-1]):
                 raise FileFormatError(f"{table.place(row)}: {column} must be a number; got {value!r}.")
     return numbers
-
-
-def write_csv(path: str | os.PathLike[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write rows under the names of their fields."""
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 # -- choosing columns by what they are -------------------------------------------------------------------------------

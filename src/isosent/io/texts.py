@@ -104,11 +104,26 @@ def _text_column(table: Table, column: str | None) -> str:
     if column is not None:
         return column
     if len(table.columns) != 1:
+        if all(map(_is_number, table.columns)) or all(map(_is_number, next(table.rows(*table.columns), (0, ("",)))[1])):
+            raise FileFormatError(numbers_error(table.name))
         raise InputError(
             f"{table.name} has {len(table.columns)} columns ({_check.brief(', '.join(table.columns), 600)}). "
             "Choose one: column=NAME, on the command line --column NAME."
         )
     return table.columns[0]
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def numbers_error(name: str) -> str:
+    """The message for a table of numbers, which may be vectors, where texts are read."""
+    return f"{name} holds numbers, not texts. Save vectors as .npy: read them with numpy.loadtxt, write numpy.save."
 
 
 def _text(table: Table, number: int, column: str, value: Any) -> str:

@@ -36,6 +36,7 @@ BLOCK_BYTES = 32 << 20
 BLOCK_ROWS_A_DIM = 4  # fewer rows than dimensions have no full rank, which moments would notice block by block
 
 _LONGEST_HEADER = 1 << 20  # bytes of a .npy file
+_NPY_MAGIC = b"\x93NUMPY"
 _JSON_CHUNK = 1 << 20  # bytes
 _JSON_START = 4096  # bytes that show what a file of JSON holds
 
@@ -185,6 +186,11 @@ def open_npy(path: Path, column: str | None) -> VectorSource:
     state = file_state(path)
     with open_to_read(path) as file:
         start = BytesIO(file.read(_LONGEST_HEADER))  # numpy would read up to 4 GiB where a header is damaged
+    if not start.getvalue().startswith(_NPY_MAGIC):
+        raise FileFormatError(
+            f"{path} is not an array saved by numpy: its header is damaged, or it is another kind of file. Save "
+            "vectors with numpy.save, and texts as .txt."
+        )
     try:
         is_first = np.lib.format.read_magic(start) == (1, 0)  # version 3 is version 2 with names that are not ASCII
         read_header = np.lib.format.read_array_header_1_0 if is_first else np.lib.format.read_array_header_2_0

@@ -59,6 +59,7 @@ def open_vectors(path: str | os.PathLike[str], *, column: str | None = None) -> 
     file = _check.input_file(path)
     opener = _OPENERS.get(file.suffix.lower())
     if opener is None:
+        _no_archive(file)
         raise InputError(f"{file} must end in {', '.join(_OPENERS)}; got {file.suffix or 'no ending'}.")
     try:
         return opener(file, column)
@@ -74,9 +75,15 @@ def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) ->
     if ending in (".json", ".jsonl"):
         return holds_json_lists(_check.input_file(path))
     if ending != ".parquet":
+        _no_archive(Path(path))
         return ending in _OPENERS
     names = vector_columns(_check.input_file(path))
     return bool(names) if column is None else column in names
+
+
+def _no_archive(path: Path) -> None:
+    if path.suffix.lower() == ".npz":
+        raise InputError(f"{path} is an archive of arrays, not vectors. Save the array that holds them: numpy.save.")
 
 
 def open_shard(folder: Path, index: ShardIndex, number: int) -> VectorSource:

@@ -1,4 +1,4 @@
-"""Calibrate the cosines of a model on texts, vectors or pairs of texts with scores, and quantize the same vectors."""
+"""Calibrate the cosines of a model, and quantize its vectors, on a sample of texts, vectors or pairs with scores."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ from isosent.transforms.quantization import Quantization
 MOST_TEXTS = 20_000  # random pairs are drawn among so many
 
 
-def calibrated_on_texts(
+def sample_of_texts(
     model: SentenceEncoder, texts: Sequence[str], *, seed: int = 0, progress: Progress | None = None
-) -> SentenceEncoder:
-    """The model calibrated by random pairs of texts, so that a cosine becomes the share of pairs with a lower one."""
-    texts = _check.some_texts("calibrate", texts)
+) -> NDArray[np.float32]:
+    """Vectors of a random part of the texts."""
+    texts = _check.some_texts("sample", texts)
     rows = np.sort(np.random.default_rng(seed).permutation(len(texts))[:MOST_TEXTS])
-    vectors = model.encode([texts[row] for row in rows], progress=progress)
-    return _quantized(model.with_calibration(Calibration.from_random_pairs(vectors, seed=seed)), vectors)
+    return model.encode([texts[row] for row in rows], progress=progress)
 
 
-def calibrated_on_vectors(model: SentenceEncoder, source: VectorSource, *, seed: int = 0) -> SentenceEncoder:
-    """As `calibrated_on_texts`, of vectors of the model's encoder."""
+def sample_of_vectors(model: SentenceEncoder, source: VectorSource, *, seed: int = 0) -> NDArray[np.float32]:
+    """A random part of the vectors of the model's encoder, transformed."""
     check_encoder_space(model.record, str(source.path), source.space)
     _check.same_dim(str(source.path), "vectors", source.dim, model.encoder.dim)
     rows = np.sort(np.random.default_rng(seed).permutation(source.n_rows)[:MOST_TEXTS])
@@ -40,11 +39,13 @@ def calibrated_on_vectors(model: SentenceEncoder, source: VectorSource, *, seed:
     source.check_finite(encoded, 0)
     encoded = rows_with_vector(encoded)
     if len(encoded) < 2:
-        raise InputError(
-            f"{source.path}: a calibration needs two vectors or more that are not zero; got {len(encoded)}."
-        )
-    vectors = model.transform(encoded)
-    return _quantized(model.with_calibration(Calibration.from_random_pairs(vectors, seed=seed)), vectors)
+        raise InputError(f"{source.path}: two vectors or more that are not zero are needed; got {len(encoded)}.")
+    return model.transform(encoded)
+
+
+def calibrated(model: SentenceEncoder, sample: NDArray[np.float32], *, seed: int = 0) -> SentenceEncoder:
+    """The model calibrated by random pairs, so that a cosine becomes its percentile: the share with a lower one."""
+    return model.with_calibration(Calibration.from_random_pairs(sample, seed=seed))
 
 
 def calibrated_on_pairs(
@@ -59,9 +60,9 @@ def calibrated_on_pairs(
     _check.same_count("calibrate", "second", len(second), len(first))
     vectors = model.encode([*first, *second], progress=progress)
     cosines = pairwise_cosine(vectors[: len(first)], vectors[len(first) :])
-    return _quantized(model.with_calibration(Calibration.from_labels(cosines, scores)), vectors)
+    return model.with_calibration(Calibration.from_labels(cosines, scores))
 
 
-def _quantized(model: SentenceEncoder, vectors: NDArray[np.float32]) -> SentenceEncoder:
-    """The model with a quantization fitted on some of its vectors."""
-    return model.with_quantization(Quantization.fit(unit_rows(vectors)), model.record.storage)
+def quantized(model: SentenceEncoder, sample: NDArray[np.float32]) -> SentenceEncoder:
+    """The model with ranges of int8 and the rotation of bits, fitted on some of its vectors."""
+    return model.with_quantization(Quantization.fit(unit_rows(sample)), model.record.storage)

@@ -37,12 +37,11 @@ from isosent.jobs.vectors import (
 from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
-from isosent.numeric.similarity import neighbour_recall, nonzero_rows, unit_rows
+from isosent.numeric.similarity import nonzero_rows, sampled_rows
 from isosent.numeric.spectrum import SpaceReport, describe_space
 from isosent.pages.progress import Bars, no_bar
-from isosent.persistence import FitRecord, Storage, check_encoder_space
-from isosent.search.engine import K_MEASURED
-from isosent.search.smaller import FEWEST_ROWS, MOST_ROWS, Size, Sizes, sizes
+from isosent.persistence import FitRecord, check_encoder_space
+from isosent.search.smaller import FEWEST_ROWS, Size, Sizes, sizes
 from isosent.transforms.auto import held_out_recall
 from isosent.transforms.base import (
     NO_TRANSFORM,
@@ -55,7 +54,6 @@ from isosent.transforms.base import (
     make_linear,
     transform_name,
 )
-from isosent.transforms.quantization import Quantization
 
 _DESCRIBED_ROWS = 10_000
 _SAMPLED_TEXTS = 20_000  # for auto
@@ -72,6 +70,7 @@ class Recall(NamedTuple):
     label: str
     n_components: int
     recall: float  # mean over the queries, in [0, 1]
+    n_texts: int  # vectors that were searched
 
 
 class Goal(NamedTuple):
@@ -106,7 +105,6 @@ class FitResult:
     follows_fit: bool = False  # whether the model was fitted before
     sizes: Sizes | None = None  # if the vectors were to become smaller
     size: Size | None = None  # that was chosen
-    original_recall: float | None = None  # of the original neighbors, if those after another transform were kept
 
 
 def fit_files(
@@ -234,10 +232,8 @@ def fit_texts(
             )
     result = FitResult(after, None, "texts")
     if goal is not None:
-        has_vector = np.flatnonzero(encoded.any(axis=1))
-        listed = [texts[row] for row in has_vector]
-        moments = Moments.from_rows(encoded[has_vector])
-        result = _smaller(result, encoded[has_vector], moments, goal, texts=listed, codecs=codecs, before=before)
+        moments = Moments.from_rows(encoded[nonzero_rows(encoded)])
+        result = _smaller(result, encoded, moments, goal, texts=texts, codecs=codecs, before=before)
         after = result.model
     after.save(output)
     record = after.fits[-1] if len(after.fits) > len(model.fits) else None
@@ -296,7 +292,7 @@ def fit_vectors(
         vectors = np.concatenate([block for source in sources for block in source.blocks()])
         names = named(", ".join(str(source.path) for source in sources))
         after = before.fitted_on_vectors(vectors, transform, source=names, report=_likelihood_to(say))
-        sample = _sampled_rows(sources[0]) if sources else None
+        sample = _sample_of(sources) if sources else None
     else:
         query_files = None if queries is None else open_vector_files([queries], column=column)
         if query_files:
@@ -313,7 +309,7 @@ def fit_vectors(
             )
             query_moments = sum_of_files(*query_files, progress=bar).moments if query_files else None
         compares = isinstance(transform, Auto) and transform.n_components is not None and sampled is None
-        sample = _sampled_rows(sources[0]) if sources else None
+        sample = _sample_of(sources) if sources else None
         rows = sample if measured.moments.weight and compares else None
         after = _fitted_on_files(model, measured, transform, query_moments, sampled, named, groups=groups, rows=rows)
     result = FitResult(after, None, "vectors")
@@ -328,7 +324,8 @@ def fit_vectors(
     return replace(
         result,
         spaces=(describe_space(vectors), describe_space(after.transform(sample))),
-        described=f"{len(sample):,} vectors of {named(str(sources[0].path))}",
+        described=f"{len(sample):,} of {sum(source.n_rows for source in sources):,} vectors of "
+        + (named(str(sources[0].path)) if len(sources) == 1 else f"{len(sources)} files"),
         recalls=()
         if transform is None or is_flow(transform) or after.fits[-1].transform == NO_TRANSFORM or goal is not None
         else _recalls(vectors, transform, after),
@@ -448,7 +445,7 @@ def _check_goal(
 
 def _smaller(
     result: FitResult,
-    sample: NDArray[np.floating],
+    vectors: NDArray[np.floating],
     moments: Moments,
     goal: Goal,
     *,
@@ -458,33 +455,26 @@ def _smaller(
 ) -> FitResult:
     """The model with the size that reaches the goal: a map to fewer dimensions, if they help, and a dtype."""
     model = result.model
-    rows = model.transform(sample)
+    rows = sampled_rows(len(vectors))
+    sample, texts = vectors[rows], None if texts is None else [texts[row] for row in rows.tolist()]
     is_original = all(_keeps_cosines(fit, before.dim, model.dim) for fit in model.fits[len(before.fits) :])
     widths = (model.dim,) if model.normalize or model.flow is not None else None  # nothing can follow these
-    measured = sizes(rows, texts=texts, n_bytes=goal.n_bytes, widths=widths, codecs=codecs)
-    if measured is None:
+    try:
+        measured = sizes(
+            model.transform(sample),
+            texts=texts,
+            originals=None if is_original else before.transform(sample),
+            n_bytes=goal.n_bytes,
+            widths=widths,
+            codecs=codecs,
+        )
+    except InputError:
         raise InputError(
             f"fit: {goal.option} needs {FEWEST_ROWS} different vectors or more, whose neighbors are measured."
-        )
+        ) from None
     size = goal.choose(measured)
-    transform = size.fit()
-    if transform is not None:
-        model = model.fitted_on_moments(moments, transform, source=model.fits[-1].source)
-    mapped = model.transform(sample)
-    storage = Storage(
-        dtype=size.dtype,
-        n_bytes=size.n_bytes,
-        min_recall=round(max(0.5, min(0.999, size.recall / (measured.recall_of_map(size) or 1) - 0.001)), 4),
-        recall=size.recall,
-        n_texts=measured.n_texts,
-        neighbors_of="the original vectors" if is_original else "the transformed vectors",
-    )
-    recall = None
-    if not is_original and len(sample) > 10 * K_MEASURED:
-        order = np.random.default_rng(0).permutation(len(sample))[:MOST_ROWS]
-        recall = neighbour_recall(before.transform(sample[order]), mapped[order], min(500, len(order) // 10))
-    model = model.with_quantization(Quantization.fit(unit_rows(mapped)), storage)
-    return replace(result, model=model, sizes=measured, size=size, original_recall=recall)
+    model = measured.model(size, sample, model=model, moments=moments, source=model.fits[-1].source)
+    return replace(result, model=model, sizes=measured, size=size)
 
 
 def _keeps_cosines(fit: FitRecord, dim: int, n_components: int) -> bool:
@@ -572,19 +562,13 @@ def _sampled_texts(path: str, sources: Sequence[VectorSource]) -> SampledTexts:
     return [listed[row] for row in rows[has_vector]], vectors[has_vector], rows[has_vector]
 
 
-def _sampled_rows(source: VectorSource) -> NDArray[np.floating]:
-    """Random nonzero rows from the beginning of a file."""
-    # A second pass over all of a large file would take too long for a report.
-    picked = np.random.default_rng(0).permutation(min(source.n_rows, 10 * _DESCRIBED_ROWS))[:_DESCRIBED_ROWS]
-    start, rows = 0, [np.empty((0, source.dim), np.float32)]
-    for block in source.blocks() if len(picked) else ():
-        here = picked[(picked >= start) & (picked < start + len(block))]
-        rows.append(block[here - start])
-        start += len(block)
-        if start > picked.max():
-            break
-    sample = np.concatenate(rows)
-    return sample[sample.any(axis=1)]
+def _sample_of(sources: Sequence[VectorSource]) -> NDArray[np.floating]:
+    """Up to 20,000 nonzero rows at random from all files, as `inspect` draws them; files are read once more."""
+    rows = sampled_rows(sum(source.n_rows for source in sources))
+    if not len(rows):
+        return np.empty((0, sources[0].dim), np.float32)
+    sample = picked_rows((block for source in sources for block in source.blocks()), rows)
+    return sample[nonzero_rows(sample)]
 
 
 def _recalls(
@@ -598,7 +582,7 @@ def _recalls(
     if not isinstance(transform, Auto):
         transforms = {transform_name(transform).replace("_", " "): transform} | transforms
     recalls = {name: held_out_recall(sample, each) for name, each in transforms.items()}
-    return tuple(Recall(name, width, recall) for name, recall in recalls.items() if recall is not None)
+    return tuple(Recall(name, width, *recall) for name, recall in recalls.items() if recall is not None)
 
 
 def _likelihood_to(say: Say) -> Callable[[FitProgress], None]:

@@ -25,7 +25,7 @@ from isosent.io.json import without_nan
 from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
-from isosent.numeric.similarity import random_cosines, unit_rows
+from isosent.numeric.similarity import random_cosines, sampled_rows, unit_rows
 from isosent.numeric.spectrum import (
     effective_rank,
     isoscore,
@@ -48,7 +48,6 @@ from isosent.transforms.calibration import FEWEST_PAIRS
 
 AS_THEY_ARE = "as they are"
 MARKS = tuple(tenth / 10 for tenth in range(1, 10))  # the cosines that percentiles are reported for
-SAMPLE_ROWS = 20_000
 COSINE_PAIRS = 100_000
 _BLOCK_ROWS = 8192
 _BINS = 60
@@ -352,12 +351,12 @@ class Survey:
             blocks = (vectors[start : start + _BLOCK_ROWS] for start in range(0, n_rows, _BLOCK_ROWS))
         else:
             n_rows, dim, dtype, eps, blocks = vectors.n_rows, vectors.dim, vectors.dtype, vectors.eps, vectors.blocks()
-        sampled = np.sort(np.random.default_rng(seed).choice(n_rows, min(n_rows, SAMPLE_ROWS), replace=False))
+        sampled = sampled_rows(n_rows, seed)
         advance = None if progress is None else progress(n_rows)
         start = n_zero = n_non_finite = 0
         self.moments, self.unit_sum, sum_of_norms = Moments.empty(dim), np.zeros(dim), 0.0
         hashes, samples = [np.empty(0, np.int64)], [np.empty((0, dim), np.float32)]
-        sampled_rows = [np.empty(0, np.intp)]
+        positions = [np.empty(0, np.intp)]
         for block in blocks:
             finite, nonzero = np.isfinite(block).all(axis=1), block.any(axis=1)
             used = finite & nonzero
@@ -367,7 +366,7 @@ class Survey:
             picked = sampled[first:last] - start
             picked = picked[used[picked]]
             sample = block[picked]
-            sampled_rows.append(start + picked)
+            positions.append(start + picked)
             samples.append(sample if sample.dtype == np.float64 else sample.astype(np.float32))
             start += len(block)
             rows = block if used.all() else block[used]
@@ -393,7 +392,7 @@ class Survey:
             n_duplicate_texts=n_duplicate_texts,
         )
         self.mean_norm = sum_of_norms / max(n_used, 1)
-        self.sample, self.sampled_rows = np.concatenate(samples), np.concatenate(sampled_rows)
+        self.sample, self.sampled_rows = np.concatenate(samples), np.concatenate(positions)
         principal = spectrum(self.moments.covariance, noise=self.moments.rounding_variance)
         self.eigenvalues = principal.values.copy()
         self.eigenvalues[principal.rank :] = 0  # rounding noise
@@ -519,7 +518,7 @@ def find_groups(rows: NDArray[np.floating], texts: Sequence[str] | None = None, 
 def _sizes(sample: NDArray[np.floating], texts: Sequence[str] | None, *, seed: int, codecs: bool) -> Sizes | None:
     try:
         return sizes(sample, texts=texts, seed=seed, codecs=codecs)
-    except MissingExtraError:
+    except (MissingExtraError, InputError):  # or there are too few vectors
         return None
 
 

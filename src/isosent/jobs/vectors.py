@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 MOMENTS_FORMAT, MOMENTS_VERSION = "isosent-moments", 1
 CHECKPOINT_FORMAT, CHECKPOINT_VERSION = "isosent-checkpoint", 1
 ENDING = ".safetensors"
-CODES: Mapping[str, tuple[str, CodeDtype]] = {"int8": ("int8", INT8), "bits": ("uint8", UBINARY)}  # in .npy files
+CODES: Mapping[str, tuple[str, CodeDtype]] = {"int8": ("int8", INT8), "ubinary": ("uint8", UBINARY)}  # in .npy files
 
 _METADATA = ("format", "format_version", "sources", "n_zero_rows", "run", *SPACE_METADATA)
 _SETTINGS = {"radial": False}  # 0.1.0 could also sum powers of the lengths; such a checkpoint is not resumed
@@ -461,7 +461,7 @@ def transform_file(
     dim, space = record.dim, Space(record.fingerprint, record.name)
     if coded is not None:
         if record.quantization is None:
-            raise InputError(f"transform: {dtype} needs a quantization. Fit one: isosent calibrate VECTORS -m FOLDER.")
+            raise InputError(f"transform: {dtype} needs a quantization. Fit one: isosent quantize VECTORS -m FOLDER.")
         dim = (dim + 7) // 8 if coded == UBINARY else dim
         codes = hashlib.sha256(f"{record.fingerprint} {dtype}".encode())  # codes are no vectors of the space
         space = Space(codes.hexdigest(), f"{record.name}, {dtype}{CODES_NAME}")

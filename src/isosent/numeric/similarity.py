@@ -7,6 +7,9 @@ from numpy.typing import NDArray
 
 from isosent import _check
 
+MOST_SAMPLED = 20_000
+_QUERIES = 500
+_NEIGHBOURS = 10
 _BLOCK_NUMBERS = 1 << 18
 
 
@@ -56,15 +59,35 @@ def nearest_rows(rows: NDArray[np.floating]) -> tuple[NDArray[np.intp], NDArray[
     return cosines.argmax(axis=1), cosines.max(axis=1)
 
 
+def sampled_rows(n_rows: int, seed: int = 0) -> NDArray[np.intp]:
+    """Positions of the rows that a space is measured by, ascending: all, or 20,000 at random from all."""
+    return np.sort(np.random.default_rng(seed).choice(n_rows, min(n_rows, MOST_SAMPLED), replace=False))
+
+
+def held_out_rows(vectors: NDArray[Any], seed: int = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Positions of up to 500 queries, and of the vectors that they search: sampled rows but for zero rows and copies.
+
+    Every recall of original neighbors is measured on these, so that two of one space are the same.
+    """
+    picked = sampled_rows(len(vectors), seed)
+    picked = picked[nonzero_rows(vectors[picked])]
+    rows = vectors[picked]
+    units = np.ascontiguousarray(unit_rows(rows.astype(np.result_type(rows, np.float32), copy=False)), np.float32)
+    row_bytes = units.view(np.dtype((np.void, units.itemsize * units.shape[1]))).ravel()
+    picked = picked[np.sort(np.unique(row_bytes, return_index=True)[1])]
+    order = picked[np.random.default_rng(seed).permutation(len(picked))]
+    n_queries = min(_QUERIES, len(order) // 10)
+    return order[:n_queries], order[n_queries:]
+
+
 def neighbour_recall(before: NDArray[np.floating], after: NDArray[np.floating], n_queries: int) -> float:
-    """Share of the ten nearest rows of the first `n_queries` rows that are still among the ten nearest after a map."""
-    k, neighbours = 10, []
+    """Share of the ten nearest of the first `n_queries` rows, among the others, that a map keeps."""
+    neighbours = []
     for rows in (before, after):
         units = unit_rows(rows.astype(np.float32))
-        cosines = units[:n_queries] @ units.T
-        np.fill_diagonal(cosines, -np.inf)
-        neighbours.append(np.argpartition(-cosines, k, axis=1)[:, :k])
-    return float(np.mean([len(np.intersect1d(*pair)) / k for pair in zip(*neighbours, strict=True)]))
+        cosines = units[:n_queries] @ units[n_queries:].T
+        neighbours.append(np.argpartition(-cosines, _NEIGHBOURS - 1, axis=1)[:, :_NEIGHBOURS])
+    return float(np.mean([len(np.intersect1d(*pair)) / _NEIGHBOURS for pair in zip(*neighbours, strict=True)]))
 
 
 def random_cosines(rows: NDArray[Any], *, n_pairs: int, seed: int) -> NDArray[np.float64]:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from isosent.jobs.inspect import COSINE_PAIRS, SAMPLE_ROWS, Inspection, Stage
+from isosent.jobs.inspect import COSINE_PAIRS, Inspection, Stage
+from isosent.numeric.similarity import MOST_SAMPLED
 from isosent.pages.figures import Axis, Figure, Key, Panel, percent
 from isosent.pages.html import figure_box, html_document
 from isosent.pages.tables import make_table
@@ -113,15 +114,16 @@ def _size_cells(size: Size) -> tuple[str, ...]:
         f"{size.n_components} {size.map_label}",
         f"{size.n_bytes:,.0f}",
         f"{size.n_bytes_on_disk:,.0f}" if size.n_bytes_on_disk else "",
-        f"{size.recall:.4f} ± {(size.high - size.low) / 2:.4f}",
+        f"{size.recall:.4f} ± {(size.high - size.low) / 2:.4f}" if size.low < size.high else f"{size.recall:.4f}",
         f"{size.queries_per_s:,.0f}",
         "" if size.agreement is None else f"{size.agreement:.3f}",
     )
 
 
 def _sizes_caption(sizes: Sizes) -> str:
+    kind = "original" if sizes.rows[0].original_recall is None else "transformed"
     return (
-        f"Recall@10: the share of the ten nearest original vectors that are found, for {sizes.n_queries:,} held-out "
+        f"Recall@10: the share of the ten nearest {kind} vectors that are found, for {sizes.n_queries:,} held-out "
         f"queries among {sizes.n_texts:,} texts, with the 95% interval; among more texts, fewer are found. Bytes are "
         "those in memory. Rescored x 40: 40 candidates per result are scored again with float16, on disk. Front: "
         "nothing smaller keeps as many."
@@ -160,7 +162,7 @@ def html_page(inspection: Inspection) -> str:
         "<h2>Rows</h2>",
         _page_table(("", "count", "", "meaning"), _count_rows(inspection), wide=True),
         f"<footer>isosent {version('isosent')}, seed {inspection.seed}. Counts, moments and the mean cosine before are "
-        f"those of all rows. The spread of the cosines and all values after are from up to {SAMPLE_ROWS:,} sampled "
+        f"those of all rows. The spread of the cosines and all values after are from up to {MOST_SAMPLED:,} sampled "
         f"rows and {COSINE_PAIRS:,} random pairs of them.</footer>",
     ]
     return html_document(f"isosent inspect: {inspection.source}", "".join(parts), css=css)

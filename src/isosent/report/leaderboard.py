@@ -61,7 +61,7 @@ def read_report(paths: Sequence[str | os.PathLike[str]]) -> ReportData:
         raise InputTypeError("report: paths must be a sequence of files; got one path. Pass [path].")
     names = [os.fspath(path) for path in paths]
     if not names:
-        raise InputError("report: name at least one result file. isosent evaluate ... --json OUT writes one.")
+        raise InputError("report: name at least one result file. isosent evaluate ... -o OUT.json writes one.")
     if repeated := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise InputError(f"report: {repeated[0]} is named {names.count(repeated[0])} times. Name each file once.")
     results: list[ResultFile] = []
@@ -75,8 +75,8 @@ def read_report(paths: Sequence[str | os.PathLike[str]]) -> ReportData:
             continue
         if form not in STUDY_FORMATS:
             raise FileFormatError(
-                f"{name} is not a file that isosent evaluate ... --json or isosent study ... --json wrote. Its format "
-                f"must be one of: {', '.join([FORMAT, *STUDY_FORMATS])}."
+                f"{name} is not a file that isosent evaluate or isosent research study wrote with -o FILE.json. Its "
+                f"format must be one of: {', '.join([FORMAT, *STUDY_FORMATS])}."
             )
         study = read_study(name)
         if study.name not in studies:

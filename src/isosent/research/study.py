@@ -22,8 +22,8 @@ from isosent.errors import FileFormatError
 from isosent.evaluation.sts import AGGREGATIONS, Lookup, STSSet, score_task
 from isosent.io.json import check_schema, nan_where_none, read_json, without_nan
 from isosent.io.schemas import Checksum, Finite, Seconds, Size, Whole
-from isosent.io.tables import write_csv
 from isosent.model import SentenceEncoder
+from isosent.pages.tables import csv_table
 
 if TYPE_CHECKING:
     Score = float  # NaN where undefined
@@ -351,9 +351,10 @@ def study_to_json(name: str, results: Sequence[Record]) -> dict[str, Any]:
     return {"format": _FORMAT.format(name), "results": [result.to_json() for result in results]}
 
 
-def write_study_csv(path: str | os.PathLike[str], results: Sequence[Record]) -> None:
-    """Write the records of a study as a long table."""
-    write_csv(path, [row for result in results for row in result.rows()])
+def study_csv(results: Sequence[Record]) -> str:
+    """The records of a study as a long table."""
+    rows = [row for result in results for row in result.rows()]
+    return csv_table(list(rows[0]), [["" if value is None else f"{value}" for value in row.values()] for row in rows])
 
 
 def read_study(path: str | os.PathLike[str]) -> Study:
@@ -363,7 +364,7 @@ def read_study(path: str | os.PathLike[str]) -> Study:
     name = STUDY_FORMATS.get(str(document.get("format")))
     if name is None:
         raise FileFormatError(
-            f"{path} is not a study written by isosent study ... --json OUT. Its format must be one of "
+            f"{path} is not a study written by isosent research study ... -o OUT.json. Its format must be one of "
             f"{', '.join(STUDY_FORMATS)}; got {document.get('format')!r}."
         )
     if name == "dims" and isinstance(document.get("results"), list):

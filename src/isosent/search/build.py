@@ -468,12 +468,14 @@ def recall_of_originals(snapshot: Snapshot, vectors: Any, ids: Any = None, *, se
         raise InputError("recall_against: pass vectors; got None.")
     n_vectors = len(vectors) if isinstance(vectors, np.ndarray) else vectors.n_rows
     positions = snapshot.live if ids is None else snapshot.positions_of(ids)
-    if n_vectors != len(positions) or len(np.unique(positions)) != len(snapshot) or (positions < 0).any():
-        name = f"{vectors.path} holds" if isinstance(vectors, VectorSource) else "there are"
+    name = f"{vectors.path} holds" if isinstance(vectors, VectorSource) else "there are"
+    if n_vectors != len(snapshot):
         raise InputError(
-            f"{name} {n_vectors} vectors, not those of the {len(snapshot)} texts of the index. Give one vector of each "
-            "text, in their order or with their ids."
+            f"{name} {n_vectors} vectors, and the index {len(snapshot)} texts. Give the vectors that it was made of, "
+            "one per text, in the same order or with the same ids."
         )
+    if n_vectors != len(positions) or len(np.unique(positions)) != n_vectors or (positions < 0).any():
+        raise InputError(f"{name} vectors with other ids than the index. Give one vector of each text, with its id.")
     masks, hashes = [np.empty(0, bool)], [np.empty(0, np.uint64)]
     for block in checked_blocks(vectors):
         masks.append(nonzero_rows(block))
@@ -535,7 +537,7 @@ def write_index(
         if settings.store in ("int8", "binary") and model.quantization is None and n_distinct < FEWEST_ROWS:
             raise InputError(
                 f"index: {settings.store} is fitted on {FEWEST_ROWS} different rows or more; there are {n_distinct}. "
-                "Use float32 or float16, or fit it first: isosent calibrate."
+                "Use float32 or float16, or fit it first: isosent quantize."
             )
         model = _with_quantization(model, spill)
         assert model.quantization is not None

@@ -65,7 +65,7 @@ class LanceTable:
         """The table."""
         if self._table is None:
             raise InputError(
-                f"lance:{self.folder} has no table {self._name}. Make it: isosent push INDEX --to lance:DIR."
+                f"lance:{self.folder} has no table {self._name}. Make it: isosent index push INDEX --to lance:DIR."
             )
         return self._table
 

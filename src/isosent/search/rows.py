@@ -25,7 +25,7 @@ from isosent.io.bounds import STANDARD_INPUT, open_content
 from isosent.io.checksum import HashingFile
 from isosent.io.parquet import bounded_batches, reading_parquet
 from isosent.io.tables import ending_of, table_in
-from isosent.io.texts import is_table, read_texts
+from isosent.io.texts import is_table, numbers_error, read_texts
 
 ID, TEXT, VECTOR = "id", "text", "vector"
 HAS_VECTOR: Final = "isosent.has_vector"
@@ -347,6 +347,8 @@ def read_rows(
         ]
         candidates = [TEXT] if TEXT in columns else candidates
         if len(candidates) != 1 and vector_column is None:
+            if is_untyped and len(columns) > 1 and not any(_is_text(values.type) for values in columns.values()):
+                raise FileFormatError(numbers_error(path))
             raise InputError(
                 f"{path} has the columns {brief(', '.join(columns), 600)}. Choose the texts: --column NAME."
             )

@@ -4,11 +4,13 @@
 ways, dimensions x centering x dtype, with the codes of an index (`engine`) and with other codecs of FAISS, and counts
 how many of the *original* neighbors each way finds. A way whose map alone, in float32, keeps no more than a smaller one
 that was measured cannot be on the front, so its codes are not tried. `Sizes` holds what was measured: the front, the
-best within so many bytes, the smallest within a loss, and the sentence that says what was gained and lost.
+best within so many bytes, the smallest within a loss, the sentence that says what was gained and lost, and the model
+that stores vectors so. Every command measures on the same rows of its vectors: `held_out_rows`.
 """
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -20,10 +22,13 @@ from msgspec import Struct
 from numpy.typing import ArrayLike, NDArray
 
 from isosent import _check, _extras
+from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError, RankWarning
+from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
-from isosent.numeric.similarity import nonzero_rows, spearman, unit_rows
+from isosent.numeric.similarity import held_out_rows, nonzero_rows, spearman, unit_rows
 from isosent.numeric.statistics import bootstrap_differences, bootstrap_interval
+from isosent.persistence import Storage
 from isosent.search.engine import (
     K_MEASURED,
     SearchSettings,
@@ -38,9 +43,7 @@ from isosent.transforms.auto import sample_pairs
 from isosent.transforms.base import NO_TRANSFORM, LinearTransform, make_linear
 from isosent.transforms.quantization import Quantization
 
-MOST_ROWS: Final = 20_000
 FEWEST_ROWS: Final = 110
-_N_QUERIES: Final = 500
 _SHARES: Final = (0.75, 0.5, 0.25)  # of the dimensions
 _TIE: Final = 1e-6  # float32 sums differ in the last digits
 _STORED: Final[tuple[tuple[Store, int], ...]] = (  # dtype, and candidates per result that are scored again
@@ -50,8 +53,10 @@ _STORED: Final[tuple[tuple[Store, int], ...]] = (  # dtype, and candidates per r
     ("binary", 40),
 )
 _ALONE: Final[tuple[tuple[Store, int], ...]] = (("int8", 0), ("binary", 0))
+_LEAST_RECALL, _MOST_RECALL, _RECALL_MARGIN = 0.5, 0.999, 0.001  # of what an index is to reach
 _CODEC_ROWS: Final = 10_000  # that a product quantization is trained on
 _CODEC_STEPS: Final = 8
+_RESCORED: Final = 40  # candidates per result of a product quantization
 _PARTS: Final = {2: "half", 4: "a quarter", 8: "an eighth"}
 _TRUNCATE, _COMPONENTS = "truncate", "principal_components"
 
@@ -81,12 +86,15 @@ class Size:
     recall : float
         Share of the ten nearest original neighbors that are found, in [0, 1].
     low, high : float
-        Ends of the 95% bootstrap interval of the recall, over the queries.
+        Ends of the 95% bootstrap interval of the recall, over the queries. If all n neighbors are found, the lower end
+        is 1 - 3 / n (rule of three).
     queries_per_s : float
         Queries per second of this machine, all vectors compared, in one batch.
     agreement : float or None
         Rank correlation of the cosines with word overlap, of the vectors that results are scored by; None without
         texts or finer vectors.
+    original_recall : float or None
+        Share of the ten nearest neighbors of the vectors before a transform; None if none was given.
     """
 
     n_components: int
@@ -101,6 +109,7 @@ class Size:
     high: float
     queries_per_s: float = field(compare=False)
     agreement: float | None
+    original_recall: float | None
     by_query: NDArray[np.float64] = field(compare=False, repr=False)
 
     def __str__(self) -> str:
@@ -109,8 +118,7 @@ class Size:
     @property
     def dtype_label(self) -> str:
         """The dtype, and whether candidates are scored again."""
-        name = "bits" if self.dtype == "binary" else self.dtype
-        return f"{name}, rescored" if self.oversampling else name
+        return f"{self.dtype}, rescored" if self.oversampling else self.dtype
 
     @property
     def is_stored(self) -> bool:
@@ -195,10 +203,12 @@ class Sizes(Struct, frozen=True):
         )
         beside = f" (and {size.n_bytes_on_disk:,.0f} bytes on disk)" if size.n_bytes_on_disk else ""
         saved = "all of the memory" if ratio == 1 else f"{part} of the memory{beside}"
-        said = (
-            f"{size}: {saved}, {1 - size.recall:.2%} of the neighbors lost (95% interval {1 - size.high:.2%} to "
-            f"{1 - size.low:.2%}), among {self.n_texts:,} texts."
-        )
+        interval = f"(95% interval {1 - size.high:.2%} to {1 - size.low:.2%})"
+        lost = f"{1 - size.recall:.2%} of the neighbors lost {interval}" if size.low < 1 else "no neighbors lost"
+        if size.original_recall is not None:
+            here = lost.replace("the neighbors", "the neighbors of the transformed vectors")
+            lost = f"{here}, and {1 - size.original_recall:.2%} of those of the original vectors"
+        said = f"{size}: {saved}, {lost}, among {self.n_texts:,} texts."
         smaller = self.next_smaller(size)
         if smaller is None:
             return f"{said} Nothing smaller was measured."
@@ -208,6 +218,70 @@ class Sizes(Struct, frozen=True):
             f"{said} The next smaller step, {smaller}, takes {smaller.n_bytes:,.0f} instead of {size.n_bytes:,.0f} "
             f"bytes and loses {size.recall - smaller.recall:.2%} more ({low:.2%} to {high:.2%})."
         )
+
+    def model(
+        self,
+        size: Size,
+        vectors: ArrayLike,
+        *,
+        model: SentenceEncoder | None = None,
+        moments: Moments | None = None,
+        source: str = "vectors in memory",
+    ) -> SentenceEncoder:
+        """Fit the model that stores vectors in this size; ``isosent fit --bytes`` saves the same.
+
+        Parameters
+        ----------
+        size : Size
+            One of these, such as ``within(200)``, that an index stores.
+        vectors : array_like of shape (n_rows, dim), any real dtype
+            The vectors that were measured, or others of their kind. The map and the ranges of codes are fitted on them.
+        model : SentenceEncoder, optional
+            What made the vectors, loaded or wrapped, so that texts can be encoded. By default a model of vectors alone.
+        moments : Moments, optional
+            Of all vectors without zero rows, if `vectors` are a sample.
+        source : str, optional
+            Where they come from, for the record.
+
+        Returns
+        -------
+        SentenceEncoder
+            ``Index.create(vectors=vectors, model=model)`` stores vectors in this size; ``save`` writes a folder.
+
+        Raises
+        ------
+        InputError
+            If an index does not store such a size, or the vectors are not of these dimensions.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> vectors = np.random.default_rng(0).normal(size=(1000, 32)).astype(np.float32)
+        >>> found = sizes(vectors)
+        >>> found.model(found.within(64), vectors).dim
+        32
+        """
+        if not size.is_stored:
+            raise InputError(f"sizes: an index does not store {size}. Choose one by within(...) or smallest(...).")
+        array = _check.matrix("sizes", "vectors", vectors)
+        _check.finite_rows("sizes", "vectors", array)
+        fitted = SentenceEncoder(PrecomputedVectors.of_space(array.shape[1], None)) if model is None else model
+        _check.same_dim("sizes", "vectors", array.shape[1], fitted.encoder.dim)
+        array = array[nonzero_rows(array)]
+        transform = size.fit()
+        if transform is not None:
+            all_moments = Moments.from_rows(array) if moments is None else moments
+            fitted = fitted.fitted_on_moments(all_moments, transform, source=source)
+        promised = size.recall / (self.recall_of_map(size) or 1) - _RECALL_MARGIN
+        storage = Storage(
+            dtype=size.dtype,
+            n_bytes=size.n_bytes,
+            min_recall=round(max(_LEAST_RECALL, min(_MOST_RECALL, promised)), 4),
+            recall=size.recall,
+            n_texts=self.n_texts,
+            neighbors_of="the original vectors" if size.original_recall is None else "the transformed vectors",
+        )
+        return fitted.with_quantization(Quantization.fit(unit_rows(fitted.transform(array))), storage)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values.
@@ -229,20 +303,23 @@ def sizes(
     vectors: ArrayLike,
     *,
     texts: Sequence[str] | None = None,
+    originals: ArrayLike | None = None,
     n_bytes: float | None = None,
     widths: Sequence[int] | None = None,
     codecs: bool = False,
     seed: int = 0,
-) -> Sizes | None:
+) -> Sizes:
     """Measure how many neighbors vectors keep in each way to store them.
 
     Parameters
     ----------
     vectors : array_like of shape (n_rows, dim), any real dtype
-        Vectors as they are compared, by cosine. Copies and zero rows are left out, and of more than 20,000 a sample is
-        taken.
+        Vectors as they are compared, by cosine. Of more than 20,000, as many are drawn at random; copies and zero rows
+        are left out.
     texts : sequence of str, optional
         The text of each vector, to measure the agreement of cosines with word overlap, too.
+    originals : array_like of shape (n_rows, original_dim), optional
+        The same vectors before a transform, if there was one: how many of their neighbors are found is measured, too.
     n_bytes : float, optional
         Bytes per vector; the dimensions that fill them are tried beside the usual shares.
     widths : sequence of int, optional
@@ -255,15 +332,15 @@ def sizes(
 
     Returns
     -------
-    Sizes or None
-        None for fewer than 110 different vectors.
+    Sizes
+        All that was measured.
 
     Raises
     ------
     MissingExtraError
         If faiss is not installed.
     InputError
-        If a vector holds NaN or infinity, or texts and vectors are not as many.
+        If a vector holds NaN or infinity, texts and vectors are not as many, or fewer than 110 vectors differ.
 
     Notes
     -----
@@ -279,22 +356,30 @@ def sizes(
     True
     """
     _extras.require("faiss")
+    if isinstance(vectors, (str, os.PathLike)):
+        raise InputError(f"sizes: vectors must be an array; got the path {os.fspath(vectors)}. Read it: numpy.load.")
     array = _check.matrix("sizes", "vectors", vectors)
     _check.finite_rows("sizes", "vectors", array)
-    if texts is not None:
-        _check.same_count("sizes", "texts", len(texts), len(array))
-    rng = np.random.default_rng(seed)
-    picked = np.flatnonzero(nonzero_rows(array))
-    picked = picked[np.sort(rng.permutation(len(picked))[:MOST_ROWS])]
+    before = None if originals is None else _check.matrix("sizes", "originals", originals)
+    for name, beside in (("texts", texts), ("originals", before)):
+        if beside is not None:
+            _check.same_count("sizes", name, len(beside), len(array))
+    queries, others = held_out_rows(array, seed)
+    picked = np.concatenate([queries, others])
     rows = array[picked].astype(np.result_type(array, np.float32), copy=False)  # float16 would round lengths
-    units = np.ascontiguousarray(unit_rows(rows), np.float32)
-    row_bytes = units.view(np.dtype((np.void, units.itemsize * units.shape[1]))).ravel()
-    first = np.sort(np.unique(row_bytes, return_index=True)[1])
-    units, picked = units[first], picked[first]
-    if len(units) < FEWEST_ROWS or not np.ptp(units, axis=0).any():
-        return None
-    trial = _Trial(units, [texts[row] for row in picked.tolist()] if texts is not None else None, seed=seed)
-    maps = _maps(units.shape[1], widths, n_bytes)
+    if len(rows) < FEWEST_ROWS:
+        raise InputError(
+            f"sizes: too few different vectors, {len(rows)}. Give {FEWEST_ROWS} or more: their neighbors are measured."
+        )
+    trial = _Trial(
+        (rows / np.abs(rows).max()).astype(np.float32),  # squares of huge numbers would overflow
+        None if texts is None else [texts[row] for row in picked.tolist()],
+        None if before is None else before[picked],
+        n_queries=len(queries),
+        seed=seed,
+    )
+    dim = rows.shape[1]
+    maps = _maps(dim, widths, n_bytes)
     measured = [trial.stored("float32", 0) for each in maps if trial.map(*each)]
     for width in sorted({each.n_components for each in measured}, reverse=True):
         # codes of the best map of this width; a map that keeps no more than a smaller size cannot be on the front
@@ -305,11 +390,9 @@ def sizes(
             n = bytes_per_vector(width, "flat", store)
             if is_original or not any(e.n_bytes <= n and e.recall >= best.recall for e in measured if e.is_stored):
                 measured.append(trial.stored(store, oversampling))
-    trial.map(units.shape[1], NO_TRANSFORM, False)
+    trial.map(dim, NO_TRANSFORM, False)
     measured += trial.codecs(product=codecs)
-    return Sizes(
-        units.shape[1], len(trial.docs), len(trial.queries), tuple(sorted(measured, key=lambda each: each.n_bytes))
-    )
+    return Sizes(dim, trial.n_docs, trial.n_queries, tuple(sorted(measured, key=lambda each: each.n_bytes)))
 
 
 def _maps(dim: int, widths: Sequence[int] | None, n_bytes: float | None) -> Iterator[tuple[int, str, bool]]:
@@ -332,23 +415,35 @@ def _maps(dim: int, widths: Sequence[int] | None, n_bytes: float | None) -> Iter
 class _Trial:
     """Held-out queries, the vectors that they search, and these under one map at a time."""
 
-    def __init__(self, units: NDArray[np.float32], texts: list[str] | None, *, seed: int) -> None:
-        order = np.random.default_rng(seed).permutation(len(units))
-        n_queries = min(_N_QUERIES, len(units) // 10)
-        self._all, self._seed = units, seed
-        self.queries, self.docs = units[order[:n_queries]], units[order[n_queries:]]
-        self._cosines = self.queries @ self.docs.T
-        self._least = -np.partition(-self._cosines, K_MEASURED - 1, axis=1)[:, K_MEASURED - 1 : K_MEASURED]
+    def __init__(
+        self,
+        rows: NDArray[np.float32],
+        texts: list[str] | None,
+        originals: NDArray[Any] | None,
+        *,
+        n_queries: int,
+        seed: int,
+    ) -> None:
+        self._rows, self._seed = rows, seed  # queries first
+        self.n_queries, self.n_docs = n_queries, len(rows) - n_queries
+        self._cosines, self._least = self._exact(rows)
+        self._originals = None if originals is None else self._exact(originals)
         self._pairs = () if texts is None else sample_pairs(texts, seed=seed)
-        self._moments = Moments.from_rows(self.docs)
+        self._moments = Moments.from_rows(rows[n_queries:])
         self._axes: dict[bool, Any] = {}
-        self._map = units.shape[1], NO_TRANSFORM, False
+        self._map = rows.shape[1], NO_TRANSFORM, False
         self._quantization: Quantization | None = None
         self._agreement: float | None = None
 
+    def _exact(self, rows: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Cosines of queries and vectors, and the tenth of each query, (n_queries, 1)."""
+        units = np.ascontiguousarray(unit_rows(rows), np.float32)
+        cosines = units[: self.n_queries] @ units[self.n_queries :].T
+        return cosines, -np.partition(-cosines, K_MEASURED - 1, axis=1)[:, K_MEASURED - 1 : K_MEASURED]
+
     def map(self, width: int, name: str, center: bool) -> bool:
         """Take the vectors under a map; False if they do not vary along so many axes."""
-        rows: NDArray[np.floating] = self._all
+        rows: NDArray[np.floating] = self._rows
         if name == _TRUNCATE:
             rows = rows[:, :width]
         elif name == _COMPONENTS and width == rows.shape[1]:  # a rotation keeps all cosines
@@ -363,24 +458,26 @@ class _Trial:
                 return False
             rows = self._axes[center][:, :width]
         units = np.ascontiguousarray(unit_rows(rows), np.float32)
-        order = np.random.default_rng(self._seed).permutation(len(units))
-        n_queries = len(self.queries)
-        self._mapped_queries, self._mapped_docs = units[order[:n_queries]], units[order[n_queries:]]
+        self._mapped_queries, self._mapped_docs = units[: self.n_queries], units[self.n_queries :]
         self._map, self._quantization = (width, name, center), None
         halves = [(half.overlap, np.einsum("ij,ij->i", units[half.first], units[half.second])) for half in self._pairs]
         self._agreement = float(np.mean([spearman(*half) for half in halves])) if halves else None
         return True
 
+    def _fitted_quantization(self) -> Quantization:
+        if self._quantization is None:
+            self._quantization = Quantization.fit(self._mapped_docs, seed=self._seed)
+        return self._quantization
+
     def stored(self, store: Store, oversampling: int) -> Size:
         """Store the vectors as an index does, and search them."""
         dim, docs = self._map[0], self._mapped_docs
-        if self._quantization is None:
-            self._quantization = Quantization.fit(docs, seed=self._seed)
+        quantization = self._fitted_quantization()
         settings = SearchSettings(store=store, oversampling=oversampling)
         finer_store = finer_settings(settings) if oversampling else None
-        codes = empty_codes(dim, settings, self._quantization)
+        codes = empty_codes(dim, settings, quantization)
         codes.add(docs)
-        finer = None if finer_store is None else empty_codes(dim, finer_store, self._quantization)
+        finer = None if finer_store is None else empty_codes(dim, finer_store, quantization)
         if finer is not None:
             finer.add(docs)
         segment = Segment(codes, finer, np.zeros(len(docs), bool))
@@ -395,12 +492,12 @@ class _Trial:
         )
 
     def codecs(self, *, product: bool) -> Iterator[Size]:
-        """Other codecs of FAISS, alone: what a vector takes is all there is."""
+        """Other codecs of FAISS, alone: what a vector takes is all there is. Products are rescored, too."""
         faiss = _extras.require("faiss")
         dim, docs = self._map[0], self._mapped_docs
         keys = {"4 bits": "SQ4", "RaBitQ, 4 bits": f"RR{dim},RaBitQ4"}
         if product:
-            for part in (8, 4):
+            for part in (16, 8, 4):
                 if dim % part == 0 and len(docs) >= _CODEC_ROWS:
                     keys |= {f"product quantization, 1/{part}": f"PQ{dim // part}np"}
                     keys |= {f"OPQ, 1/{part}": f"OPQ{dim // part},PQ{dim // part}np"}
@@ -424,6 +521,22 @@ class _Trial:
             start = perf_counter()
             _, found = index.search(self._mapped_queries, K_MEASURED)
             yield self._size(name, float(inner.code_size), found, perf_counter() - start)
+            if isinstance(inner, faiss.IndexPQ):
+                settings = SearchSettings(oversampling=_RESCORED)
+                finer = empty_codes(dim, SearchSettings(store="float16"), self._fitted_quantization())
+                finer.add(docs)
+                start = perf_counter()
+                _, found = Segment(index, finer, np.zeros(len(docs), bool)).search(
+                    self._mapped_queries, K_MEASURED, settings
+                )
+                yield self._size(
+                    name,
+                    float(inner.code_size),
+                    found,
+                    perf_counter() - start,
+                    on_disk=bytes_per_vector(dim, "flat", "float16"),
+                    oversampling=_RESCORED,
+                )
 
     def _size(
         self,
@@ -436,12 +549,15 @@ class _Trial:
         agreement: float | None = None,
         oversampling: int = 0,
     ) -> Size:
-        cosines = np.take_along_axis(self._cosines, np.maximum(found, 0), axis=1)
-        by_query = ((cosines >= self._least - _TIE) & (found >= 0)).mean(axis=1)
-        recall, interval = float(by_query.mean()), bootstrap_interval("mean", by_query)
+        by_query, original_recall = self._kept(found, self._cosines, self._least), None
+        if self._originals is not None:
+            original_recall = float(self._kept(found, *self._originals).mean())
+        recall, (low, high) = float(by_query.mean()), bootstrap_interval("mean", by_query)
+        is_reference = (dtype, self._map[1]) == ("float32", NO_TRANSFORM)
+        if recall == 1 and not is_reference:  # resamples of no loss have none; the rule of three bounds it
+            low = 1 - 3 / (K_MEASURED * len(by_query))
         width, name, center = self._map
         speed = len(found) / max(seconds, 1e-9)
-        low, high = interval
         return Size(
             n_components=width,
             transform=name,
@@ -455,5 +571,14 @@ class _Trial:
             high=high,
             queries_per_s=speed,
             agreement=agreement,
+            original_recall=original_recall,
             by_query=by_query,
         )
+
+    @staticmethod
+    def _kept(
+        found: NDArray[np.int64], cosines: NDArray[np.float32], least: NDArray[np.float32]
+    ) -> NDArray[np.float64]:
+        """Share of the ten nearest of each query that were found."""
+        nearest = np.take_along_axis(cosines, np.maximum(found, 0), axis=1)
+        return ((nearest >= least - _TIE) & (found >= 0)).mean(axis=1)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from isosent.errors import InputError, RankWarning
 from isosent.numeric.moments import Moments
-from isosent.numeric.similarity import mean_ranks, neighbour_recall, nonzero_rows, unit_rows
+from isosent.numeric.similarity import held_out_rows, mean_ranks, neighbour_recall, nonzero_rows, unit_rows
 from isosent.numeric.spectrum import Spectrum, effective_rank, resolve_width, spectrum
 from isosent.numeric.statistics import central_interval, resampled_counts, weighted_pearson
 from isosent.transforms.base import NO_TRANSFORM, Auto, LinearTransform, make_linear
@@ -46,6 +46,7 @@ MIXED = 0.3
 FEWEST_TEXTS = 100
 _MOST_TEXTS = 20_000
 _QUERIES = 1000  # of each half of the texts
+_FEWEST_SEARCHED = 20  # vectors: twice the neighbors of a query
 _NEAREST = 3
 _RANDOM = 3
 _DUPLICATE = 0.8  # tf-idf cosine. Near duplicates differ in one word, which tf-idf cannot weigh.
@@ -323,29 +324,33 @@ def choose_without_texts(moments: Moments, wanted: Auto, sample: NDArray[np.floa
     if first.n_components is not None and eigen.rank and sample is not None:
         about_zero = replace(first, center=False)
         recalls = [held_out_recall(sample, each.transform()) for each in (first, about_zero)]
-        if None not in recalls and recalls[1] > recalls[0]:  # type: ignore[operator]
-            first = about_zero
-            why += f" Of the original neighbors, {recalls[1]:.3f} are kept; with the mean subtracted, {recalls[0]:.3f}."
+        if recalls[0] is not None and recalls[1] is not None and recalls[1][0] > recalls[0][0]:
+            first, (recall, n_texts) = about_zero, recalls[1]
+            why += (
+                f" Of the original neighbors among {n_texts:,} vectors, {recall:.3f} are kept; with the mean "
+                f"subtracted, {recalls[0][0]:.3f}."
+            )
     return AutoChoice(first, (), verdict(first, why))
 
 
-def held_out_recall(sample: NDArray[np.floating], transform: LinearTransform | None) -> float | None:
-    """Recall@10 of the original neighbors under a transform fitted on the other half; None if rows are too few."""
-    # Shuffled, because rows of a file are often sorted by topic or source.
-    sample = sample[np.random.default_rng(0).permutation(len(sample))[:_MOST_TEXTS]]
-    half = len(sample) // 2
-    n_queries = min(_QUERIES, (half - 1) // 10)  # ten neighbors besides the query
-    if n_queries < 1:
+def held_out_recall(sample: NDArray[np.floating], transform: LinearTransform | None) -> tuple[float, int] | None:
+    """Recall@10 of the original neighbors under a transform fitted without the queries, and among how many vectors.
+
+    None if rows are too few.
+    """
+    queries, others = held_out_rows(sample)
+    if not len(queries) or len(others) < _FEWEST_SEARCHED:
         return None
     if transform is None:
-        return 1.0
+        return 1.0, len(others)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RankWarning)
-            linear_map = copy.deepcopy(transform).fit_moments(Moments.from_rows(sample[:half])).linear_map_
-    except InputError:  # the half does not vary
+            linear_map = copy.deepcopy(transform).fit_moments(Moments.from_rows(sample[others])).linear_map_
+    except InputError:  # the others do not vary
         return None
-    return neighbour_recall(sample[half:], linear_map.apply(sample[half:]), n_queries)
+    rows = sample[np.concatenate([queries, others])]
+    return neighbour_recall(rows, linear_map.apply(rows), len(queries)), len(others)
 
 
 def without_whitening(wanted: Auto, eigen: Spectrum) -> Candidate:

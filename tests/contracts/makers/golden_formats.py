@@ -40,9 +40,9 @@ COMMANDS = (
     "encode texts.txt -m ./whitened --shard-size 24 --format parquet -o parquet_shards",
     "moments vectors.npy -o moments.safetensors",
     "moments more_vectors.npy --checkpoint checkpoint -o more_moments.safetensors",
-    f"evaluate pairs --data pairs.tsv {WORDS} --resamples 20 --json result.json",
-    "evaluate pairs --data pairs.tsv -m ./whitened --resamples 20 --json other_result.json",
-    f"study dims --data data {WORDS} --widths 2,4 --docs 0 --json study.json",
+    f"evaluate pairs --data pairs.tsv {WORDS} --resamples 20 -o result.json",
+    "evaluate pairs --data pairs.tsv -m ./whitened --resamples 20 -o other_result.json",
+    f"research study dims --data data {WORDS} --widths 2,4 --docs 0 -o study.json",
     "export ./whitened --to faiss -o exported.faiss",
     "data get biosses -o fetched --from hub",
 )

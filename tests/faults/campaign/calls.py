@@ -79,7 +79,7 @@ def calls(targets: list[Target | Reader], home: Path, n_runs: int, seed: int, ke
     for each in targets:
         target = each if isinstance(each, Target) else _target_of(each)
         try:
-            states = prepare(target, home if target is each else home / "readers")
+            states = prepare(target, home.with_name("targets") if target is each else home / "readers")
         except RuntimeError as error:
             yield Outcome(target.name, "broken", str(error), is_failure=True)
             continue

@@ -24,7 +24,7 @@ def disks(targets: list[Target], home: Path, n_runs: int, seed: int, keep: Path 
     del seed
     for target in targets:
         try:
-            states = prepare(target, home)
+            states = prepare(target, home.with_name("targets"))
         except RuntimeError as error:
             yield Outcome(target.name, "broken", str(error), is_failure=True)
             continue

@@ -31,7 +31,8 @@ def flips(targets: list[Target], home: Path, n_runs: int, seed: int, keep: Path 
         if target.read is None:
             continue
         try:
-            states = prepare(target, home)
+            states = prepare(target, home.with_name("targets"))
+            restore(states, states.new_copy)
         except RuntimeError as error:
             yield Outcome(target.name, "broken", str(error), is_failure=True)
             continue

@@ -28,7 +28,7 @@ def kills(targets: list[Target], home: Path, n_runs: int, seed: int, keep: Path 
     for target in targets:
         chosen = random.Random(f"{seed} {target.name}")
         try:
-            states = prepare(target, home)
+            states = prepare(target, home.with_name("targets"))
         except RuntimeError as error:
             yield Outcome(target.name, "broken", str(error), is_failure=True)
             continue

@@ -63,11 +63,12 @@ def write_seeds(folder: Path, *, is_heavy: bool) -> None:
         *(f"index many.npy --kind {kind} --store {store} -o index-{kind}-{store}" for kind, store, _ in INDEXES),
         f"encode texts.txt {WORDS} -o parquet_shards --shard-size 16 --format parquet",
         "calibrate texts.txt -m ./model",
+        "quantize texts.txt -m ./model",
         "words convert words.txt -o w.safetensors",
         "moments vectors.npy --checkpoint kept -o m.safetensors",
-        f"evaluate sts --data data {SMALL} --json a.json",
-        "evaluate sts --data data -m words:other_words.txt --resamples 5 --json b.json",
-        f"study dims --data data {WORDS} --widths 2,4 --docs 0 --json study.json",
+        f"evaluate sts --data data {SMALL} -o a.json",
+        "evaluate sts --data data -m words:other_words.txt --resamples 5 -o b.json",
+        f"research study dims --data data {WORDS} --widths 2,4 --docs 0 -o study.json",
         "data get biosses -o fetched --from hub",
     ):
         succeed(shlex.split(line), folder)

@@ -5,7 +5,7 @@ import shlex
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -368,24 +368,18 @@ TARGETS = (
     ),
     Target(
         "results",
-        f"evaluate sts --data data --resamples 20 {WORDS} --json out.json",
+        f"evaluate sts --data data --resamples 20 {WORDS} -o out.json",
         "out.json",
-        f"evaluate sts --data data --resamples 20 {OTHER} --json out.json",
+        f"evaluate sts --data data --resamples 20 {OTHER} -o out.json",
         read=partial(result, "out.json"),
         is_quick=True,
     ),
     Target(
         "comparison",
-        "compare a.json b.json --resamples 50 --json out.json",
+        "compare a.json b.json --resamples 50 -o out.json",
         "out.json",
-        "compare b.json a.json --resamples 50 --json out.json",
+        "compare b.json a.json --resamples 50 -o out.json",
         _RESULTS,
-    ),
-    Target(
-        "overlap",
-        "overlap texts.txt --data data --json out.json",
-        "out.json",
-        "overlap other.txt --data data --json out.json",
     ),
     Target("report page", "report a.json b.json -o out.html", "out.html", "report b.json -o out.html", _RESULTS),
     Target(
@@ -398,15 +392,15 @@ TARGETS = (
     ),
     Target(
         "inspection page",
-        f"inspect texts.txt {WORDS} --html out.html",
+        f"inspect texts.txt {WORDS} -o out.html",
         "out.html",
-        f"inspect other.txt {OTHER} --html out.html",
+        f"inspect other.txt {OTHER} -o out.html",
     ),
     Target(
         "study",
-        f"study dims --data data {WORDS} --widths 2,4 --docs 0 --csv out.csv --json out.json --figure out.svg",
+        f"research study dims --data data {WORDS} --widths 2,4 --docs 0 -o out.csv -o out.json -o out.svg",
         "out.json",
-        f"study dims --data data {OTHER} --widths 2,6 --docs 0 --csv out.csv --json out.json --figure out.svg",
+        f"research study dims --data data {OTHER} --widths 2,6 --docs 0 -o out.csv -o out.json -o out.svg",
         read=partial(study, "out.json"),
     ),
     Target(
@@ -483,13 +477,14 @@ class States:
     elapsed_s: float
 
 
+@cache
 def prepare(target: Target, home: Path) -> States:
-    """Make inputs and the old result, and run the command once undisturbed."""
-    folder, inputs = home / "run", home / "inputs"
+    """Make inputs and the old result, and run the command once undisturbed: once for all campaigns."""
+    inputs = home / "inputs"
     if not inputs.exists():
         write_inputs(inputs)
-    for name in ("run", "old", "new"):
-        shutil.rmtree(home / name, ignore_errors=True)
+    home = home / str(len(list(home.iterdir())))
+    folder = home / "run"
     shutil.copytree(inputs, folder)
     for line in (*target.before, *([target.old] if target.old else [])):
         succeed(shlex.split(line), folder)

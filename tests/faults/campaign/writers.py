@@ -24,7 +24,7 @@ def writers(targets: list[Target], home: Path, n_runs: int, seed: int, keep: Pat
     """Let four processes write each output again and again, two of them with other content, while two read it."""
     for target in targets:
         try:
-            states = prepare(target, home)
+            states = prepare(target, home.with_name("targets"))
         except RuntimeError as error:
             yield Outcome(target.name, "broken", str(error), is_failure=True)
             continue

@@ -1,0 +1,202 @@
+"""The commands ``info``, ``similarity`` and ``explain``.
+
+`info` tells by its argument what it describes: an index, a file of vectors, of statistics or of word vectors, or a
+model. Each kind gives a mapping of facts, which `_show_lines` prints.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+
+from isosent.cli.options import json_option, model_option, open_model
+from isosent.cli.printing import likelihood_change, show, show_json
+from isosent.cli.search import show_stats
+from isosent.encoders.precomputed import PRECOMPUTED
+from isosent.io.tensors import safetensors_header
+from isosent.io.vectors import holds_vectors, open_vectors
+from isosent.jobs.vectors import holds_moments, read_moments
+from isosent.loading import read_record
+from isosent.pages.progress import progress_bar
+from isosent.pages.tables import make_table
+from isosent.search.index import Index
+from isosent.search.storage import is_index
+from isosent.transforms.calibration import RANDOM_PAIRS
+from isosent.words.formats import format_of
+from isosent.words.word_vectors import FORMAT, read_word_vectors, size_of_files
+
+_FIRST_WORDS = 8
+_MOST_PAIRS = 12
+
+
+@click.command()
+@click.argument("source", metavar="MODEL|INDEX|FILE")
+@json_option
+def info(source: str, as_json: bool) -> None:
+    """Describe a model, an index, or a file of vectors, of their mean and covariance, or of word vectors.
+
+    A large file of word vectors is also converted into the cache, to open at once next time.
+
+    \b
+    isosent info model
+    isosent info index
+    isosent info glove.840B.300d.zip
+    """  # noqa: D301
+    path = Path(source)
+    if is_index(path):
+        stats = Index.open(path).stats()
+        if as_json:
+            show_json(stats.to_json())
+        else:
+            show_stats(path, stats)
+        return
+    facts = _facts_of_file(source) if path.is_file() else _facts_of_shards(source) if holds_vectors(path) else None
+    if facts is None:
+        facts = read_record(source).facts()
+    if as_json:
+        show_json(facts)
+    else:
+        _show_lines(_model_lines(facts) if "fits" in facts else list(facts.items()))
+
+
+def _facts_of_file(source: str) -> dict[str, Any]:
+    if _is_word_vectors(source):
+        with progress_bar("reading", "bytes") as bar:
+            vectors = read_word_vectors([source], progress=bar(size_of_files([source])))
+        return {
+            "format": format_of(Path(source)),
+            "rows": len(vectors.vocabulary),
+            "dimensions": vectors.dim,
+            "dtype": str(vectors.vectors.dtype),
+            "sub-words": "yes" if vectors.tables else "none",
+            "first words": " ".join(islice(vectors.vocabulary, _FIRST_WORDS)),
+            "content hash": vectors.content_hash,
+        }
+    if holds_moments(source):
+        measured = read_moments(source)
+        return {
+            "mean and covariance of": f"{measured.moments.weight:.0f} vectors",
+            "dimensions": measured.moments.dim,
+            "zero rows left out": measured.n_zero_rows,
+            "embedding space": str(measured.space or "unknown"),
+            "files": ", ".join(measured.sources),
+        }
+    return _facts_of_shards(source)
+
+
+def _is_word_vectors(source: str) -> bool:
+    if source.lower().endswith(".safetensors"):
+        return safetensors_header(Path(source))[1].get("format") == FORMAT
+    return not holds_vectors(source)
+
+
+def _facts_of_shards(source: str) -> dict[str, Any]:
+    vectors = open_vectors(source)
+    column = {"column": vectors.column} if vectors.column else {}
+    return {
+        "vectors": vectors.n_rows,
+        "dimensions": vectors.dim,
+        "dtype": vectors.dtype,
+        **column,
+        "embedding space": str(vectors.space or "unknown"),
+    }
+
+
+def _show_lines(lines: Sequence[tuple[str, object]]) -> None:
+    width = max(len(name) for name, _ in lines)
+    for name, value in lines:
+        show(f"{name:<{width}}  {value}")
+
+
+def _model_lines(facts: Mapping[str, Any]) -> list[tuple[str, object]]:
+    """What a model is, and what each fit gave it."""
+    lines: list[tuple[str, object]] = [
+        (name.replace("_", " "), _plain(value)) for name, value in facts.items() if name != "fits"
+    ]
+    unit = "vectors" if facts["reference"] == PRECOMPUTED else "texts"
+    for step, record in enumerate(facts["fits"], start=1):
+        steps = record["parameters"].get("steps") if record["transform"] == "chain" else None
+        if not (isinstance(steps, list) and all(isinstance(each, dict) for each in steps) and steps):
+            steps = [{"transform": record["transform"], **record["parameters"]}]
+        calls = []
+        for each in steps:
+            settings = {name: value for name, value in each.items() if name != "transform"}
+            calls.append(f"{each.get('transform')}({_plain(settings) if settings else ''})")
+        lines.append(
+            (
+                f"fit {step}",
+                ("none, chosen by auto" if record.get("choice") else "none")
+                if record["transform"] == "none"
+                else calls[0],
+            )
+        )
+        lines += [("", f"then {call}") for call in calls[1:]]
+        lines.append(("", f"on {record['n_texts']} {unit} of {record['source']}, {record['fitted_at']}"))
+        counted = "zero rows left out" if unit == "vectors" else "texts without a vector"
+        lines.append(("", f"{counted}: {record['n_zero_rows']}"))
+        if record.get("choice"):
+            by = "held out" if record["transform"] == "erasure" else "auto"
+            lines.append(("", f"{by}: {record['choice']['reason']}"))
+        if record.get("history"):
+            lines.append(("", likelihood_change(record["history"])))
+    return lines
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={_plain(inner)}" for name, inner in value.items()) or "none"
+    return str(value)
+
+
+@click.command()
+@click.argument("first", metavar="TEXT")
+@click.argument("second", metavar="TEXT")
+@model_option
+@json_option
+def similarity(first: str, second: str, model: str | None, as_json: bool) -> None:
+    """Compare two texts: their cosine and, after "isosent calibrate", what it means.
+
+    \b
+    isosent similarity "A man rides a bike." "Someone is on a bicycle."
+    """  # noqa: D301
+    loaded = open_model(model)
+    figures = {"cosine": float(loaded.similarity(first, second)[0, 0])}
+    if loaded.calibration is not None:
+        meaning = "percentile" if loaded.calibration.kind == RANDOM_PAIRS else "expected score"
+        figures[meaning] = float(loaded.calibration(figures["cosine"]))
+    if as_json:
+        show_json(figures)
+        return
+    for name, value in figures.items():
+        show(f"{name} {value:.4f}")
+    if loaded.calibration is None:
+        show("What this cosine means depends on the model and the texts: isosent calibrate TEXTS -m MODEL -o FOLDER")
+
+
+@click.command()
+@click.argument("first", metavar="TEXT")
+@click.argument("second", metavar="TEXT")
+@model_option
+@json_option
+def explain(first: str, second: str, model: str | None, as_json: bool) -> None:
+    """Say which words make two texts similar: the cosine as an exact sum over pairs of words.
+
+    For word vectors and static models, with any linear transform; not for transformers.
+
+    \b
+    isosent explain "A man rides a bike." "Someone is on a bicycle."
+    """  # noqa: D301
+    explanation = open_model(model).explain(first, second)
+    pairs = explanation.top()
+    cosine = sum(pair.contribution for pair in pairs)
+    if as_json:
+        show_json({"cosine": cosine, "pairs": [pair._asdict() for pair in pairs]})
+        return
+    table = make_table("first text", "second text", "contribution", left=2, title=f"cosine {cosine:.4f}")
+    for pair in pairs[:_MOST_PAIRS]:
+        table.add_row(pair.a, pair.b, f"{pair.contribution:+.4f}")
+    if others := pairs[_MOST_PAIRS:]:
+        table.add_row(f"{len(others)} other pairs", "", f"{sum(pair.contribution for pair in others):+.4f}")
+    show(table)

@@ -1,0 +1,58 @@
+import json
+
+import numpy as np
+import pytest
+
+GLOVE = "man 1 2 3\ndog 2 1 5\ncat 3 -1 0\nyak 0 0 7\n"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "glove.txt").write_text(GLOVE)
+    (tmp_path / "texts.txt").write_text("man dog\ncat yak\ndog cat\nyak\n" * 9)
+    np.save("v.npy", np.arange(12, dtype=np.float32).reshape(4, 3))
+    return tmp_path
+
+
+def facts(isosent_, source):
+    printed = [line.split("  ", 1) for line in isosent_("info", source).out.splitlines()]
+    described = {name: value.strip() for name, value in printed}
+    assert list(json.loads(isosent_("info", source, "--json").out)) == list(described)
+    return described
+
+
+def test_info_describes_vectors_in_a_file_and_in_a_folder(isosent_):
+    assert facts(isosent_, "v.npy") == {
+        "vectors": "4",
+        "dimensions": "3",
+        "dtype": "float32",
+        "embedding space": "unknown",
+    }
+    isosent_("encode", "texts.txt", "-m", "words:glove.txt", "-o", "shards/", "--shard-size", "20")
+    assert facts(isosent_, "shards")["vectors"] == "36"
+
+
+def test_info_describes_a_mean_and_covariance(isosent_):
+    isosent_("moments", "v.npy", "-o", "m.safetensors")
+    assert facts(isosent_, "m.safetensors")["mean and covariance of"] == "4 vectors"
+
+
+def test_info_describes_an_index(isosent_):
+    isosent_("index", "texts.txt", "-m", "words:glove.txt", "-o", "index")
+    assert isosent_("info", "index").out.startswith("index: 36 rows of 3 dimensions")
+    assert json.loads(isosent_("info", "index", "--json").out)["n_rows"] == 36
+
+
+def test_two_texts_are_compared_and_their_cosine_is_explained_word_by_word(isosent_):
+    texts = ("man dog", "dog cat")
+    printed = isosent_("similarity", *texts, "-m", "words:glove.txt").out.splitlines()
+    cosine = json.loads(isosent_("similarity", *texts, "-m", "words:glove.txt", "--json").out)["cosine"]
+    assert printed[0] == f"cosine {cosine:.4f}"
+    assert "isosent calibrate" in printed[1]
+    explained = json.loads(isosent_("explain", *texts, "-m", "words:glove.txt", "--json").out)
+    assert {(pair["a"], pair["b"]) for pair in explained["pairs"]} == {
+        (a, b) for a in ("man", "dog") for b in ("dog", "cat")
+    }
+    assert sum(pair["contribution"] for pair in explained["pairs"]) == pytest.approx(cosine, abs=1e-6)
+    assert f"cosine {cosine:.4f}" in isosent_("explain", *texts, "-m", "words:glove.txt").out
