@@ -1,5 +1,6 @@
 """`isosent migrate`: what to do, the map that is saved, vectors in files; what is refused writes nothing."""
 
+import csv
 import json
 
 import numpy as np
@@ -88,6 +89,18 @@ def test_vectors_in_files_are_compared_by_word_overlap(isosent_, corpus, texts, 
     assert np.median(cosines) > 0.8
 
 
+def test_ids_of_vectors_must_be_those_of_the_texts(isosent_, refuses, texts, tmp_path):
+    table = tmp_path / "texts.csv"
+    with table.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("id", "text"), *enumerate(texts)])
+    vectors = tmp_path / "vectors.parquet"
+    assert isosent_("encode", table, "--column", "text", "-o", vectors).code == 0
+    assert isosent_("migrate", vectors, "wordllama", table).code == 0
+    with table.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("id", "text"), *reversed(list(enumerate(texts)))])
+    refuses(isosent_("migrate", vectors, "wordllama", table), "vectors.parquet", "ids", "order")
+
+
 def test_queries_with_answers_are_searched_among_texts_that_no_map_has_seen(isosent_, corpus, texts, short, tmp_path):
     queries = tmp_path / "queries.tsv"
     parts = [(" ".join(text.split()[::2]), text) for text in texts[:60]]
@@ -106,6 +119,7 @@ def test_queries_with_answers_are_searched_among_texts_that_no_map_has_seen(isos
         ("wordllama", ("--queries", "texts.txt"), ("texts.txt", "table of two columns")),
         ("nan.npy", (), ("NaN",)),
         ("few.txt", (), ("300 different texts",)),
+        ("other.tsv", (), ("no column text", "id, body")),
     ],
 )
 def test_what_cannot_be_compared_is_refused_and_nothing_is_written(
@@ -120,6 +134,7 @@ def test_what_cannot_be_compared_is_refused_and_nothing_is_written(
     (tmp_path / "pairs.tsv").write_text("query\ttext\na\tb\n")
     (tmp_path / "texts.txt").write_text(corpus.read_text("utf-8"), "utf-8")
     (tmp_path / "few.txt").write_text("a\nb\n" * 200)
-    listed, model = (old, "wordllama") if old == "few.txt" else ("texts.txt", old)
+    (tmp_path / "other.tsv").write_text("id\tbody\n1\ta\n2\tb\n")
+    listed, model = (old, "wordllama") if old in ("few.txt", "other.tsv") else ("texts.txt", old)
     refuses(isosent_("migrate", model, "wordllama", listed, "-o", "map", *extra), *words)
     assert not (tmp_path / "map").exists()

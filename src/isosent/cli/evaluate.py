@@ -1,8 +1,8 @@
-"""The commands ``evaluate``, ``compare`` and ``report``.
+"""The commands ``evaluate``, ``compare``, ``migrate`` and ``report``.
 
 `evaluate` reads options and calls `evaluation.run`; `_table` prints one transform, `_variants_table` several side by
-side. `compare` prints the test of each task of two result files, and `report` writes the page of many. Files to write
-are named by ``-o``, and their extension says what they get.
+side. `compare` prints the test of each task of two result files, `migrate` whether a change of the model is worth it,
+and `report` writes the page of many. Files to write are named by ``-o``, and their extension says what they get.
 """
 
 import math
@@ -14,6 +14,7 @@ import click
 
 from isosent.cli.options import (
     PATH,
+    column_option,
     columns_option,
     json_option,
     model_options,
@@ -28,15 +29,23 @@ from isosent.cli.printing import check_outputs, json_text, say, show, show_json,
 from isosent.errors import InputError
 from isosent.evaluation.compare import CORRELATIONS, N_RESAMPLES, Comparison, Difference, compare_results
 from isosent.evaluation.cqa import TEXT_PARTS
+from isosent.evaluation.migration import Answers
+from isosent.evaluation.migration import migrate as migrate_models
 from isosent.evaluation.result import EvaluationResult, read_result
 from isosent.evaluation.run import TARGET
 from isosent.evaluation.run import evaluate as evaluate_model
 from isosent.evaluation.sts import SICKR_PARTS
 from isosent.evaluation.tables import model_lines, rte_table, sts_table, task_table, x100
+from isosent.io.tables import open_table
+from isosent.io.texts import is_table, read_texts
+from isosent.io.vector_source import VectorSource
+from isosent.io.vectors import holds_vectors, open_vectors
+from isosent.model import SentenceEncoder
 from isosent.numeric.statistics import LEVEL
 from isosent.pages.figures import FORMATS
 from isosent.pages.progress import progress_bar
 from isosent.pages.tables import csv_table, latex_table, make_table
+from isosent.persistence import check_model_folder
 from isosent.report.figures import check_figures, write_figures
 from isosent.report.leaderboard import make_leaderboard, read_report
 from isosent.report.results_page import html_report, report_title
@@ -278,6 +287,114 @@ def _comparison_notes(comparison: Comparison) -> Iterator[str]:
         if side.only:
             yield f"only in {side.name}: {', '.join(side.only)}"
     yield from comparison.notes
+
+
+@click.command()
+@click.argument("old")
+@click.argument("new")
+@click.argument("texts")
+@click.option(
+    "--queries", metavar="FILE", help="Table of queries, each with the text that answers it: the first two columns."
+)
+@click.option("--output", "-o", type=PATH, metavar="FOLDER", help="Save the map of stored vectors as a model.")
+@json_option
+def migrate(old: str, new: str, texts: str, queries: str | None, output: Path | None, as_json: bool) -> None:
+    """Say whether to stay with the model OLD, to map its stored vectors to NEW, or to embed the texts again.
+
+    OLD and NEW are models, or files with the vectors that they gave TEXTS, in the same order. Four ways of searching
+    are compared on a fifth of TEXTS that no map is fitted on. Use 5,000 texts like the stored ones, or more; in a table
+    of several columns, they are in the column "text".
+
+    \b
+    isosent migrate wordllama sentence-transformers/all-MiniLM-L6-v2 texts.txt -o map
+    """  # noqa: D301
+    if output is not None:
+        check_model_folder(output)
+    listed = _texts(texts)
+    _require_same_ids(texts, old, new)
+    answers = None if queries is None else _answers(queries)
+    sides = [_opened(side) for side in (old, new)]
+    with progress_bar("encoding", "texts") as bar:
+        n_models = sum(isinstance(side, SentenceEncoder) for side in sides)
+        result = migrate_models(
+            sides[0],
+            sides[1],
+            listed,
+            answers=answers,
+            source=texts,
+            progress=bar(n_models * len(listed)),
+        )
+    if output is not None:
+        result.model.save(output)
+    if as_json:
+        show_json(result.report)
+        return
+    show(_ways_table(result.report))
+    show(result.report["reason"])
+    if output is not None:
+        show(f"{output}: a map of vectors of {old}, for queries of {new}")
+
+
+def _texts(path: str) -> list[str]:
+    """Texts of a file; in a table of several columns, those of the column "text"."""
+    if not is_table(path):
+        return read_texts(path)
+    with open_table(path) as table:
+        has_others = len(table.columns) > 1
+        if has_others:
+            table.require("text")
+    return read_texts(path, column="text" if has_others else None)
+
+
+def _opened(side: str) -> SentenceEncoder | VectorSource:
+    return open_vectors(side) if holds_vectors(side) else open_model(side)
+
+
+def _require_same_ids(*paths: str) -> None:
+    """Refuse tables whose columns "id" differ."""
+    ids = {}
+    for path in paths:
+        if is_table(path):
+            with open_table(path) as table:
+                if "id" in table.columns:
+                    ids[path] = [value for _, (value,) in table.rows("id")]
+    for path, listed in list(ids.items())[1:]:
+        first = next(iter(ids))
+        if listed != ids[first]:
+            raise InputError(f"{path}: its ids are not those of {first}, in this order. Write both in one order.")
+
+
+def _answers(path: str) -> Answers:
+    """Queries and the texts that answer them: the first two columns of a table."""
+    if not is_table(path):
+        raise InputError(f"{path}: each query needs the text that answers it. Give a table of two columns, or no file.")
+    with open_table(path) as table:
+        if len(table.columns) < 2:
+            raise InputError(f"{path} has one column; the queries and the texts that answer them need two.")
+        columns = table.columns[:2]
+        answers = [
+            (table.text(number, columns[0], query), table.text(number, columns[1], answer))
+            for number, (query, answer) in table.rows(*columns)
+        ]
+    if not answers:
+        raise InputError(f"{path} holds no queries.")
+    return answers
+
+
+def _ways_table(report: Mapping[str, Any]) -> "Table":
+    caption = (
+        f"score: {report['measure']}\n{report['n_held_out']:,} of them, from texts that no map is fitted on; fitted: "
+        f"{report['n_fitted']:,}"
+    )
+    header = ("", "score", "95% interval", "among ten", "over the old model", "95% interval")
+    table = make_table(*header, caption=caption)
+    methods = {"documents mapped": f" ({report['method']})", "queries mapped": " (Procrustes)"}
+    for way, row in report["rows"].items():
+        found = "" if row["found"] is None else f"{row['found']:.1%}"
+        low, high = row["interval"]
+        gain = ("", "") if way == "old model" else (f"{row['gain']:+.3f}", f"{row['low']:+.3f} to {row['high']:+.3f}")
+        table.add_row(way + methods.get(way, ""), f"{row['score']:.3f}", f"{low:.3f} to {high:.3f}", found, *gain)
+    return table
 
 
 @click.command()

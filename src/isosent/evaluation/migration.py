@@ -10,11 +10,11 @@ differences into one sentence.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from isosent import _check
@@ -64,7 +64,8 @@ class Difference(NamedTuple):
         return f"{self.value:+.3f}, 95% interval {self.low:+.3f} to {self.high:+.3f}"
 
 
-class Migration(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Migration:
     """A map from an old model to a new one, and what to do.
 
     Attributes
@@ -74,9 +75,9 @@ class Migration(Struct, frozen=True):
         new model.
     report : dict
         What was measured on texts that were not fitted, as JSON values. ``advice``: "stay", "map" or "embed again", and
-        ``reason``. ``rows``: ``score``, ``found`` (share with the right text among ten, or None), and ``gain`` over the
-        old model with ``low`` and ``high`` of each way of searching. ``measure``, ``method``, ``n_fitted``,
-        ``n_held_out``, and ``r2``: the share of the new model that a linear map finds in the old one.
+        ``reason``. ``rows``: of each way of searching ``score`` with its ``interval``, ``found`` (share with the right
+        text among ten, or None), and ``gain`` over the old model with ``low`` and ``high``. ``measure``, ``method``,
+        ``n_fitted``, ``n_held_out``, and ``r2``: the share of the new model that a linear map finds in the old one.
     """
 
     model: SentenceEncoder
@@ -89,7 +90,6 @@ def migrate(
     texts: Sequence[str],
     *,
     answers: Answers | None = None,
-    reference: str | None = None,
     source: str = "texts in memory",
     seed: int = 0,
     progress: Progress | None = None,
@@ -106,8 +106,6 @@ def migrate(
         Queries, each with the text that answers it; needs two models. By default the first half of each text that was
         held out is the query, and the second half is to be found. If vectors are given, cosines are compared with word
         overlap.
-    reference : str, optional
-        What loads the new model, for `Index.migrate`.
     source : str, optional
         Where the texts come from, for the record.
     seed : int, default 0
@@ -143,8 +141,8 @@ def migrate(
         raise InputError("migrate: queries are encoded by both models; got vectors. Name models, or leave them out.")
     rows = np.array(distinct_rows(texts), np.intp)
     if answers is not None:
-        answered = {answer for _, answer in answers}
-        rows = np.array([row for row in rows if texts[row] not in answered], np.intp)
+        asked = {text for pair in answers for text in pair}
+        rows = np.array([row for row in rows if texts[row] not in asked], np.intp)
     if len(rows) < FEWEST_TEXTS:
         raise InputError(f"migrate: {FEWEST_TEXTS} different texts or more are needed; got {len(rows)}.")
     rows = np.random.default_rng(seed).permutation(rows)
@@ -167,7 +165,7 @@ def migrate(
         old, new, document_map, query_map, texts=texts, rows=held_out, answers=answers, seed=seed, progress=progress
     )
     report = measured | {"method": method, "n_fitted": len(x), "r2": folds.r2(0.1)}
-    return Migration(_mapped_model(old, new, document_map, report, reference, source), report)
+    return Migration(_mapped_model(old, new, document_map, report, source), report)
 
 
 def _vectors(
@@ -254,8 +252,9 @@ def _measured(
     ]
     advice, reason = _advice(gains[1], gains[3])
     ways = {
-        way: {"score": float(score), "found": share, "gain": gain.value, "low": gain.low, "high": gain.high}
-        for way, score, share, gain in zip(WAYS, scores, found, gains, strict=True)
+        way: {"score": float(score), "interval": central_interval(drawn), "found": share}
+        | {"gain": gain.value, "low": gain.low, "high": gain.high}
+        for way, score, drawn, share, gain in zip(WAYS, scores, draws, found, gains, strict=True)
     }
     return {"advice": advice, "reason": reason, "rows": ways, "measure": measure, "n_held_out": n_held_out}
 
@@ -283,20 +282,13 @@ def _mapped_model(
     new: SentenceEncoder | VectorSource | Vectors,
     document_map: LinearMap,
     report: dict[str, Any],
-    reference: str | None,
     source: str,
 ) -> SentenceEncoder:
     """The old model, or a stand-in for its vectors, followed by the map; its record names the new one."""
     space = _space_of(new, document_map.n_components)
-    parameters = {
-        "method": report["method"],
-        "to": space.reference,
-        "fingerprint": space.fingerprint,
-        "reference": reference,
-    }
-    n_zero_rows = 0
+    parameters = {"method": report["method"], "to": space.reference, "fingerprint": space.fingerprint}
     choice = {"chosen": report["advice"], "reason": report["reason"], "candidates": []}
-    record = FitRecord.made_now(MIGRATION, parameters, report["n_fitted"], n_zero_rows, source, choice=choice)
+    record = FitRecord.made_now(MIGRATION, parameters, report["n_fitted"], 0, source, choice=choice)
     if isinstance(old, SentenceEncoder) and old.fingerprint == old.encoder.fingerprint:
         encoder = old.encoder
     else:  # nothing can follow a model that ends with length 1, and stored vectors are those after its map
