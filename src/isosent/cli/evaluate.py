@@ -14,7 +14,6 @@ import click
 
 from isosent.cli.options import (
     PATH,
-    column_option,
     columns_option,
     json_option,
     model_options,

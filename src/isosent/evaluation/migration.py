@@ -1,10 +1,10 @@
 """Change the model of stored vectors: stay, map the vectors, or embed the texts again.
 
-`migrate` takes an old and a new model, or the vectors that both gave to texts, and fits maps between them on `fitted`
-texts: the statistic is `JointMoments` about zero, so that a map does not depend on the lengths of vectors. `_chosen`
-compares the maps of documents by folds. `_measured` scores four ways of searching on texts that were held out, by the
-halves of each text, by queries with answers, or, where only vectors are known, by word overlap. `_advice` turns the
-differences into one sentence.
+`migrate` takes an old and a new model, or the vectors that both gave to texts. `_fitted_maps` fits maps between them:
+the statistic is `JointMoments` about zero, so that a map does not depend on the lengths of vectors, and the best map of
+documents is chosen by folds. `_measured` scores four ways of searching on texts that were held out, by the halves of
+each text, by queries with answers, or, where only vectors are known, by word overlap. `_advice` turns the differences
+into one sentence.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import JointFolds, JointMoments
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.numeric.statistics import central_interval
+from isosent.numeric.threads import one_thread_products
 from isosent.persistence import FitRecord
 from isosent.postprocessing import Postprocessing
 from isosent.transforms.auto import distinct_rows
@@ -36,6 +37,7 @@ from isosent.transforms.auto import distinct_rows
 MIGRATION = "migration"  # the name of the transform
 FEWEST_TEXTS = 300
 WAYS = ("old model", "documents mapped", "queries mapped", "embedded again")
+R2_PENALTY = 0.1  # of the ridge that says how much of a model another one contains
 _MOST_FITTED, _MOST_HELD_OUT = 10_000, 2_000
 _HELD_OUT_SHARE = 0.2
 _FOLDS = 3
@@ -154,17 +156,11 @@ def migrate(
     x, y = x[used], y[used]
     if len(x) < FEWEST_TEXTS // 2:
         raise InputError(f"migrate: only {len(x)} of {len(used)} texts have a vector of both models.")
-    fold = np.random.default_rng(seed).integers(_FOLDS, size=len(x))
-    folds = JointFolds.from_rows(x, y, fold, n_folds=_FOLDS)
-    method = _chosen(folds, x, y, fold)
-    total = folds.total.about_zero()
-    document_map = CANDIDATES[method](total)
-    turn = total.procrustes().weight.T
-    query_map = LinearMap(turn, np.zeros(turn.shape[1]))
+    method, document_map, query_map, r2 = _fitted_maps(x, y, seed)
     measured = _measured(
         old, new, document_map, query_map, texts=texts, rows=held_out, answers=answers, seed=seed, progress=progress
     )
-    report = measured | {"method": method, "n_fitted": len(x), "r2": folds.r2(0.1)}
+    report = measured | {"method": method, "n_fitted": len(x), "r2": r2}
     return Migration(_mapped_model(old, new, document_map, report, source), report)
 
 
@@ -187,14 +183,22 @@ def _vectors(
     return array
 
 
-def _chosen(folds: JointFolds, x: Vectors, y: Vectors, fold: NDArray[np.intp]) -> str:
-    """The map of documents that ranks the own text of a new vector highest, on folds that it was not fitted on."""
+@one_thread_products()  # the same maps on every machine, and no threads that wait for each other
+def _fitted_maps(x: Vectors, y: Vectors, seed: int) -> tuple[str, LinearMap, LinearMap, float]:
+    """How documents are mapped best, that map, the map of queries, and how much of y a linear map finds in x.
+
+    The best map of documents ranks the own text of a new vector highest, on folds that it was not fitted on.
+    """
+    fold = np.random.default_rng(seed).integers(_FOLDS, size=len(x))
+    folds = JointFolds.from_rows(x, y, fold, n_folds=_FOLDS)
     scores = dict.fromkeys(CANDIDATES, 0.0)
-    for number in range(len(folds.folds)):
+    for number in range(_FOLDS):
         joint, rows = folds.without(number).about_zero(), np.flatnonzero(fold == number)[:_MOST_IN_FOLD]
         for name, fit in CANDIDATES.items():
             scores[name] += float(reciprocal_ranks(y[rows], fit(joint).apply(x[rows])).mean())
-    return max(scores, key=scores.__getitem__)
+    method, total = max(scores, key=scores.__getitem__), folds.total.about_zero()
+    turn = total.procrustes().weight.T
+    return method, CANDIDATES[method](total), LinearMap(turn, np.zeros(turn.shape[1])), folds.r2(R2_PENALTY)
 
 
 def _measured(
