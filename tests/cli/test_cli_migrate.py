@@ -1,4 +1,4 @@
-"""`isosent migrate`: what to do, the map that is saved, vectors in files; what is refused writes nothing."""
+"""`isosent migrate`: what to do, the map that is saved, what is refused; `isosent compare` without labels."""
 
 import json
 
@@ -123,3 +123,21 @@ def test_what_cannot_be_compared_is_refused_and_nothing_is_written(
     listed, model = (old, "wordllama") if old == "few.txt" else ("texts.txt", old)
     refuses(isosent_("migrate", model, "wordllama", listed, "-o", "map", *extra), *words)
     assert not (tmp_path / "map").exists()
+
+
+def test_models_are_compared_on_texts_without_labels(isosent_, corpus, short):
+    report = json.loads(isosent_("compare", corpus, "-m", "wordllama", "-m", short, "--json", "-").out)
+    [pair] = report["pairs"]
+    assert pair["verdict"] == "worse"
+    assert pair["high"] < 0
+    r2 = {each["of"]: each["r2"] for each in report["contains"]}
+    assert r2[str(short)] > 0.5 > r2["wordllama"]
+    assert report["models"][str(short)]["bytes"] == 16
+    finished = isosent_("compare", corpus, "-m", "wordllama", "-m", short)
+    assert f"{short} is worse than wordllama" in finished.out
+
+
+def test_a_comparison_needs_two_models_or_two_results(isosent_, refuses, corpus):
+    refuses(isosent_("compare", corpus, "-m", "wordllama"), "two different models")
+    refuses(isosent_("compare", corpus), "two results")
+    refuses(isosent_("compare", corpus, "-m", "wordllama", "-m", "short", "--tests"), "no options but")

@@ -8,7 +8,7 @@ evaluation texts in a corpus, which `overlap_table` prints; the command ``train`
 import json
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,8 @@ from isosent.evaluation.run import TARGET, read_tasks
 from isosent.evaluation.run import evaluate as evaluate_model
 from isosent.evaluation.sts import SICKR_PARTS
 from isosent.evaluation.tables import model_lines, rte_table, sts_table, task_table, x100
-from isosent.io.texts import TextSource, open_texts, text_blocks
+from isosent.evaluation.unlabelled import compare_models
+from isosent.io.texts import TextSource, open_texts, read_texts, text_blocks
 from isosent.numeric.statistics import LEVEL
 from isosent.pages.progress import progress_bar
 from isosent.pages.tables import csv_table, latex_table, make_table
@@ -181,8 +182,9 @@ def _variants_table(results: Mapping[str, EvaluationResult]) -> "Table":
 
 
 @click.command()
-@click.argument("first", metavar="A.json", type=PATH)
-@click.argument("second", metavar="B.json", type=PATH)
+@click.argument("inputs", nargs=-1, required=True, metavar="A.json B.json | TEXTS")
+@click.option("--model", "-m", "models", metavar="REFERENCE", multiple=True, help="TEXTS: a model; repeat it.")
+@column_option
 @tasks_option
 @click.option(
     "--correlation", type=click.Choice(CORRELATIONS), help="Compare correlations by this.  [default: the main metric]"
@@ -195,8 +197,9 @@ def _variants_table(results: Mapping[str, EvaluationResult]) -> "Table":
 @csv_option
 @latex_option
 def compare(
-    first: Path,
-    second: Path,
+    inputs: tuple[str, ...],
+    models: tuple[str, ...],
+    column: str | None,
     tasks: str | None,
     correlation: str | None,
     level: float,
@@ -212,9 +215,20 @@ def compare(
     Both are results of "isosent evaluate ... --json" on the same data. Items are compared in pairs: Pearson
     correlations by Williams's test, accuracies by the exact McNemar test, all others by the paired bootstrap.
     P-values are corrected for the number of tasks (Holm).
+
+    With -m, two models or more are compared on TEXTS, without labels: each finds the second half of a text by the first
+    one. A clear answer needs an interval without zero, and word overlap that does not point the other way.
     """
     for output in (json_output, csv_output, latex_output):
-        check_output(output, reads=(first, second))
+        check_output(output, reads=inputs)
+    if models:
+        if len(inputs) != 1 or (tasks, correlation, csv_output, latex_output, tests) != (None, None, None, None, False):
+            raise InputError("compare: models need one file of texts, and no options but --column, --seed and --json.")
+        _compare_models(inputs[0], models, column, seed, json_output)
+        return
+    if len(inputs) != 2 or column is not None:
+        raise InputError("compare: name two results, or one file of texts and its models: -m MODEL -m MODEL.")
+    first, second = map(Path, inputs)
     results = read_result(first), read_result(second)
     with progress_bar("comparing", "items") as bar:
         comparison = compare_results(
@@ -243,6 +257,29 @@ def compare(
     for kind, mean in comparison.averages.items():
         table.add_row(f"average, {kind}", *_difference_cells(mean))
     show(table)
+
+
+def _compare_models(path: str, names: Sequence[str], column: str | None, seed: int, json_output: Path | None) -> None:
+    """Compare models on texts: what each costs, which is better, and how much of it the others contain."""
+    texts = read_texts(path, column=column)
+    models = {name: open_model(name) for name in dict.fromkeys(names)}
+    with progress_bar("encoding") as bar:
+        report = compare_models(models, texts, seed=seed, progress=bar(0))
+    if write_output(json_output, json.dumps(report, indent=2, ensure_ascii=False) + "\n"):
+        return
+    caption = f"score: mean reciprocal rank of the second half of a text for the first, {report['n_texts']:,} texts"
+    table = make_table("model", "score", "dimensions", "bytes", "ms a half text", caption=caption)
+    for name, fact in report["models"].items():
+        table.add_row(name, f"{fact['score']:.3f}", f"{fact['dimensions']}", f"{fact['bytes']}", f"{fact['ms']:.2f}")
+    show(table)
+    for pair in report["pairs"]:
+        interval = f"{pair['difference']:+.3f}, 95% interval {pair['low']:+.3f} to {pair['high']:+.3f}"
+        if pair["verdict"] == "cannot tell":
+            show(f"cannot tell which is better: {pair['b']} or {pair['a']} ({interval})")
+        else:
+            show(f"{pair['b']} is {pair['verdict']} than {pair['a']} ({interval})")
+    for each in report["contains"]:
+        show(f"{each['within']} contains {max(each['r2'], 0):.0%} of {each['of']} (R2 of a linear map, on folds)")
 
 
 def _difference_cells(difference: Difference) -> list[str]:
