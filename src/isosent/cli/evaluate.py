@@ -6,14 +6,16 @@ and `report` writes the page of many. Files to write are named by ``-o``, and th
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from isosent.cli.options import (
     PATH,
+    column_option,
     columns_option,
     json_option,
     model_options,
@@ -35,6 +37,7 @@ from isosent.evaluation.run import TARGET
 from isosent.evaluation.run import evaluate as evaluate_model
 from isosent.evaluation.sts import SICKR_PARTS
 from isosent.evaluation.tables import model_lines, rte_table, sts_table, task_table, x100
+from isosent.evaluation.unlabelled import compare_models
 from isosent.io.tables import open_table
 from isosent.io.texts import is_table, read_texts
 from isosent.io.vector_source import VectorSource
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _SMALLEST_P = 0.0001
+_INTERVALS = (("low", "high"), ("overlap_low", "overlap_high"))  # of two models on texts
 resamples_option = click.option(
     "--resamples", type=click.IntRange(1), default=N_RESAMPLES, metavar="N", help="Bootstrap resamples."
 )
@@ -178,8 +182,9 @@ def _variants_table(results: Mapping[str, EvaluationResult]) -> "Table":
 
 
 @click.command()
-@click.argument("first", metavar="A.json", type=PATH)
-@click.argument("second", metavar="B.json", type=PATH)
+@click.argument("inputs", nargs=-1, required=True, metavar="A.json B.json | TEXTS")
+@click.option("--model", "-m", "models", metavar="REFERENCE", multiple=True, help="TEXTS: a model; repeat it.")
+@column_option
 @tasks_option
 @click.option(
     "--correlation", type=click.Choice(CORRELATIONS), help="Compare correlations by this.  [default: the main metric]"
@@ -191,8 +196,9 @@ def _variants_table(results: Mapping[str, EvaluationResult]) -> "Table":
 @outputs_option(".json", ".csv", ".tex")
 @json_option
 def compare(
-    first: Path,
-    second: Path,
+    inputs: tuple[str, ...],
+    models: tuple[str, ...],
+    column: str | None,
     tasks: str | None,
     correlation: str | None,
     level: float,
@@ -208,10 +214,20 @@ def compare(
     correlations by Williams's test, accuracies by the exact McNemar test, all others by the paired bootstrap.
     P-values are corrected for the number of tasks (Holm).
 
+    With -m, models are compared on TEXTS, without labels: each finds the second half of a text by the first one. A
+    clear answer needs an interval without zero, and word overlap that does not point the other way.
+
     \b
     isosent compare first.json second.json
+    isosent compare corpus.txt -m wordllama -m model
     """  # noqa: D301
-    check_outputs(outputs, reads=(first, second))
+    check_outputs(outputs, reads=inputs)
+    if models:
+        _compare_models(inputs, models, column, seed, outputs, as_json)
+        return
+    if len(inputs) != 2 or column is not None:
+        raise InputError("compare: name two results, or one file of texts and its models: -m MODEL -m MODEL.")
+    first, second = map(Path, inputs)
     results = read_result(first), read_result(second)
     with progress_bar("comparing", "items") as bar:
         comparison = compare_results(
@@ -240,6 +256,43 @@ def compare(
     table.add_section()
     for kind, mean in comparison.averages.items():
         table.add_row(f"average, {kind}", *_difference_cells(mean))
+    show(table)
+
+
+def _compare_models(
+    inputs: Sequence[str], names: Sequence[str], column: str | None, seed: int, outputs: Sequence[Path], as_json: bool
+) -> None:
+    """Compare models on texts: which is better, what each costs, and how much of it the others contain."""
+    if len(inputs) != 1:
+        raise InputError(f"compare: models are compared on one file of texts; got {len(inputs)} files.")
+    context = click.get_current_context()
+    for name in ("tasks", "correlation", "level", "resamples", "tests"):
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise InputError(f"compare: --{name} is for two results, not for models. Leave it out.")
+    if unused := [path for path in outputs if path.suffix.lower() != ".json"]:
+        raise InputError(f"compare: {unused[0]}: a comparison of models is written as .json.")
+    texts = read_texts(inputs[0], column=column)
+    models = {name: open_model(name) for name in dict.fromkeys(names)}
+    with progress_bar("encoding") as bar:
+        report = compare_models(models, texts, seed=seed, progress=bar)
+    write_outputs(outputs, {".json": lambda: json_text(report)})
+    if as_json:
+        show_json(report)
+        return
+    caption = f"score: mean reciprocal rank of the second half of a text for the first, {report['n_texts']:,} texts"
+    table = make_table("model", "better than", "score", "dimensions", "bytes", "ms a text", left=2, caption=caption)
+    for name, fact in sorted(report["models"].items(), key=lambda item: -item[1]["score"]):
+        cost = (f"{fact['dimensions']:,}", f"{fact['bytes']:,}", f"{fact['ms']:.2f}")
+        table.add_row(name, ", ".join(fact["better_than"]), f"{fact['score']:.3f}", *cost)
+    show(table)
+    caption = '"better" and "worse" need both intervals on one side of zero; "cannot tell" does not mean equal.'
+    header = ("A", "B", "B is", "score, B - A", "word overlap, B - A", "of B in A", "of A in B")
+    table = make_table(*header, left=3, caption=f"{caption}\nof B in A: R2 of a linear map, on texts not fitted")
+    shares = {(each["of"], each["within"]): f"{max(each['r2'], 0):.0%}" for each in report["contains"]}
+    for pair in report["pairs"]:
+        intervals = (f"{pair[low]:+.3f} to {pair[high]:+.3f}" for low, high in _INTERVALS)
+        a, b = pair["a"], pair["b"]
+        table.add_row(a, b, pair["verdict"], *intervals, shares[b, a], shares[a, b])
     show(table)
 
 

@@ -37,7 +37,6 @@ from isosent.transforms.auto import distinct_rows
 MIGRATION = "migration"  # the name of the transform
 FEWEST_TEXTS = 300
 WAYS = ("old model", "documents mapped", "queries mapped", "embedded again")
-R2_PENALTY = 0.1  # of the ridge that says how much of a model another one contains
 _MOST_FITTED, _MOST_HELD_OUT = 10_000, 2_000
 _HELD_OUT_SHARE = 0.2
 _FOLDS = 3
@@ -198,7 +197,7 @@ def _fitted_maps(x: Vectors, y: Vectors, seed: int) -> tuple[str, LinearMap, Lin
             scores[name] += float(reciprocal_ranks(y[rows], fit(joint).apply(x[rows])).mean())
     method, total = max(scores, key=scores.__getitem__), folds.total.about_zero()
     turn = total.procrustes().weight.T
-    return method, CANDIDATES[method](total), LinearMap(turn, np.zeros(turn.shape[1])), folds.r2(R2_PENALTY)
+    return method, CANDIDATES[method](total), LinearMap(turn, np.zeros(turn.shape[1])), folds.best_r2()
 
 
 def _measured(
