@@ -214,8 +214,8 @@ def compare(
     correlations by Williams's test, accuracies by the exact McNemar test, all others by the paired bootstrap.
     P-values are corrected for the number of tasks (Holm).
 
-    With -m, models are compared on TEXTS, without labels: each finds the second half of a text by the first one. A
-    clear answer needs an interval without zero, and word overlap that does not point the other way.
+    With -m, models are compared on TEXTS, without labels: which finds the second half of a text by the first one, and
+    whose cosines agree with word overlap. A model is better only if it is better at both.
 
     \b
     isosent compare first.json second.json
@@ -279,20 +279,25 @@ def _compare_models(
     if as_json:
         show_json(report)
         return
+    number = {name: str(place) for place, name in enumerate(report["models"], 1)}
     caption = f"score: mean reciprocal rank of the second half of a text for the first, {report['n_texts']:,} texts"
-    table = make_table("model", "better than", "score", "dimensions", "bytes", "ms a text", left=2, caption=caption)
+    table = make_table("", "model", "better than", "score", "dimensions", "bytes", "ms a text", left=3, caption=caption)
     for name, fact in sorted(report["models"].items(), key=lambda item: -item[1]["score"]):
         cost = (f"{fact['dimensions']:,}", f"{fact['bytes']:,}", f"{fact['ms']:.2f}")
-        table.add_row(name, ", ".join(fact["better_than"]), f"{fact['score']:.3f}", *cost)
+        better_than = ", ".join(sorted(number[other] for other in fact["better_than"]))
+        table.add_row(number[name], name, better_than, f"{fact['score']:.3f}", *cost)
     show(table)
-    caption = '"better" and "worse" need both intervals on one side of zero; "cannot tell" does not mean equal.'
+    caption = (
+        'B is "better" or "worse" if both intervals are on one side of zero; "cannot tell" does not mean equal.\n'
+        "of B in A: R2 of a linear map from A to B, on texts that it is not fitted on"
+    )
     header = ("A", "B", "B is", "score, B - A", "word overlap, B - A", "of B in A", "of A in B")
-    table = make_table(*header, left=3, caption=f"{caption}\nof B in A: R2 of a linear map, on texts not fitted")
+    table = make_table(*header, left=3, caption=caption)
     shares = {(each["of"], each["within"]): f"{max(each['r2'], 0):.0%}" for each in report["contains"]}
     for pair in report["pairs"]:
         intervals = (f"{pair[low]:+.3f} to {pair[high]:+.3f}" for low, high in _INTERVALS)
         a, b = pair["a"], pair["b"]
-        table.add_row(a, b, pair["verdict"], *intervals, shares[b, a], shares[a, b])
+        table.add_row(number[a], number[b], pair["verdict"], *intervals, shares[b, a], shares[a, b])
     show(table)
 
 
@@ -435,8 +440,8 @@ def _answers(path: str) -> Answers:
 
 def _ways_table(report: Mapping[str, Any]) -> "Table":
     caption = (
-        f"score: {report['measure']}\n{report['n_held_out']:,} of them, from texts that no map is fitted on; fitted: "
-        f"{report['n_fitted']:,}"
+        f"score: {report['measure']}, over {report['n_held_out']:,}\n"
+        f"maps are fitted on {report['n_fitted']:,} other texts"
     )
     header = ("", "score", "95% interval", "among ten", "over the old model", "95% interval")
     table = make_table(*header, caption=caption)

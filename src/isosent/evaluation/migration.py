@@ -218,13 +218,13 @@ def _measured(
         if answers is None:
             halves = halves_of([texts[row] for row in rows], seed=seed)
             queries, documents = halves[: len(halves) // 2], halves[len(halves) // 2 :]
-            measure = "rank of the second half of a text for its first half"
+            measure = "mean reciprocal rank of the second half of a text, for the first half"
         else:
             queries = [query for query, _ in answers]
             documents = list(dict.fromkeys([*(answer for _, answer in answers), *(texts[row] for row in rows)]))
             place = {document: number for number, document in enumerate(documents)}
             own = np.array([place[answer] for _, answer in answers], np.intp)
-            measure = "rank of the text that answers a query"
+            measure = "mean reciprocal rank of the text that answers a query"
         sides = [
             [_vectors(side, listed, np.arange(len(listed)), role=role, progress=progress) for side in (old, new)]
             for listed, role in ((queries, "query"), (documents, "document"))
