@@ -10,6 +10,7 @@ import isosent
 from isosent.evaluation.migration import WAYS, migrate
 from isosent.evaluation.unlabelled import UnlabelledComparison
 from isosent.numeric.similarity import unit_rows
+from isosent.search import Index
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +140,55 @@ def test_what_cannot_be_compared_is_refused_and_nothing_is_written(
     listed, model = (old, "wordllama") if old in ("few.txt", "other.tsv") else ("texts.txt", old)
     refuses(isosent_("migrate", model, "wordllama", listed, "-o", "map", *extra), *words)
     assert not (tmp_path / "map").exists()
+
+
+@pytest.fixture(scope="module")
+def mapping(texts, short, wordllama, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("migrate") / "map"
+    migrate(isosent.load(short), wordllama, texts, reference="wordllama").model.save(folder)
+    return folder
+
+
+@pytest.mark.parametrize("store", ["float32", "int8"])
+def test_rows_of_an_index_are_mapped_and_replaced_one_by_one(
+    isosent_, texts, short, mapping, wordllama, tmp_path, store
+):
+    folder, model = tmp_path / "index", isosent.load(short)
+    Index.create([*texts, ""], model, metadata={"year": [2000] * 481}, folder=folder, store=store)
+    assert isosent_("index", "migrate", folder, "--map", mapping).code == 0
+    opened, mapped = Index.open(folder), isosent.load(mapping)
+    assert opened.space.fingerprint == wordllama.fingerprint
+    assert opened.recall.n_rows == 481
+    expected = unit_rows(mapped.transform(unit_rows(model.encode(texts))))
+    [batch] = opened.batches()
+    vectors = np.stack(batch.column("vector").to_pylist()[:480])
+    np.testing.assert_allclose(vectors, expected, atol=1e-5 if store == "float32" else 1e-2)
+    assert opened.stats().n_mapped == 480  # the empty text has no vector
+    assert opened.schema.names == ["id", "text", "year", "isosent_mapped"]
+    assert isosent_("index", "migrate", folder, "--map", mapping).code == 0  # again: nothing is left to do
+    opened.add(texts[:100], ids=list(range(100)))
+    assert json.loads(isosent_("info", folder, "--json").out)["n_mapped"] == 380
+    assert "380; replace them" in isosent_("info", folder).out
+    assert opened.search(texts[7], k=1).ids == [[7]]
+    assert opened.search(texts[7], k=500, where="isosent_mapped = true").n_hits == [380]
+    opened.compact()
+    assert opened.stats().n_mapped == 380
+
+
+@pytest.mark.parametrize(
+    ("kind", "other", "words"),
+    [
+        ("flat", "map", ("ordinary model", "isosent migrate OLD NEW")),
+        ("flat", "space", ("the map belongs to", "wordllama")),
+        ("hnsw", None, ("hnsw", "replace mapped rows")),
+    ],
+)
+def test_what_cannot_be_mapped_stays_as_it_is(isosent_, refuses, texts, short, mapping, tmp_path, kind, other, words):
+    folder = tmp_path / "index"
+    model = isosent.load("wordllama" if other == "space" else short)
+    before = Index.create(texts, model, folder=folder, kind=kind).stats()
+    refuses(isosent_("index", "migrate", folder, "--map", short if other == "map" else mapping), *words)
+    assert Index.open(folder).stats() == before
 
 
 def test_models_are_compared_on_texts_without_labels(isosent_, corpus, short, tmp_path):

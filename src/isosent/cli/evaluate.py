@@ -378,6 +378,7 @@ def migrate(old: str, new: str, texts: str, queries: str | None, output: Path | 
             sides[1],
             listed,
             answers=answers,
+            reference=str(Path(new).absolute()) if Path(new).is_dir() else new,
             source=texts,
             progress=bar(n_models * len(listed)),
         )

@@ -30,11 +30,10 @@ from isosent.numeric.moments import JointFolds, JointMoments
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.numeric.statistics import central_interval
 from isosent.numeric.threads import one_thread_products
-from isosent.persistence import FitRecord
+from isosent.persistence import MIGRATION, FitRecord
 from isosent.postprocessing import Postprocessing
 from isosent.transforms.auto import distinct_rows
 
-MIGRATION = "migration"  # the name of the transform
 FEWEST_TEXTS = 300
 WAYS = ("old model", "documents mapped", "queries mapped", "embedded again")
 _MOST_FITTED, _MOST_HELD_OUT = 10_000, 2_000
@@ -91,6 +90,7 @@ def migrate(
     texts: Sequence[str],
     *,
     answers: Answers | None = None,
+    reference: str | None = None,
     source: str = "texts in memory",
     seed: int = 0,
     progress: Progress | None = None,
@@ -107,6 +107,8 @@ def migrate(
         Queries, each with the text that answers it; needs two models. By default the first half of each text that was
         held out is the query, and the second half is to be found. If vectors are given, cosines are compared with word
         overlap.
+    reference : str, optional
+        What loads the new model, for `isosent index migrate`.
     source : str, optional
         Where the texts come from, for the record.
     seed : int, default 0
@@ -160,7 +162,7 @@ def migrate(
         old, new, document_map, query_map, texts=texts, rows=held_out, answers=answers, seed=seed, progress=progress
     )
     report = measured | {"method": method, "n_fitted": len(x), "r2": r2}
-    return Migration(_mapped_model(old, new, document_map, report, source), report)
+    return Migration(_mapped_model(old, new, document_map, report, reference, source), report)
 
 
 def _vectors(
@@ -285,11 +287,14 @@ def _mapped_model(
     new: SentenceEncoder | VectorSource | Vectors,
     document_map: LinearMap,
     report: dict[str, Any],
+    reference: str | None,
     source: str,
 ) -> SentenceEncoder:
     """The old model, or a stand-in for its vectors, followed by the map; its record names the new one."""
     space = _space_of(new, document_map.n_components)
     parameters = {"method": report["method"], "to": space.reference, "fingerprint": space.fingerprint}
+    if reference is not None and isinstance(new, SentenceEncoder):
+        parameters["reference"] = reference
     choice = {"chosen": report["advice"], "reason": report["reason"], "candidates": []}
     record = FitRecord.made_now(MIGRATION, parameters, report["n_fitted"], 0, source, choice=choice)
     if isinstance(old, SentenceEncoder) and old.fingerprint == old.encoder.fingerprint:
