@@ -1,8 +1,9 @@
 """Duplicates: groups of texts that are much closer to each other than the other texts around them.
 
-`find_duplicates` encodes the texts, finds the nearest ones of each (`neighbours`), and turns distances into closeness:
-how much nearer two texts are than the texts around them. `_least_closeness` measures in random parts of the corpus
-which closeness chance exceeds at the rate that was asked for, and `_stars_above` groups a text with all that are
+`find_duplicates` encodes the texts and finds the nearest ones of each: all are compared (`neighbours`), or of many
+texts those in lists around it (`_listed_neighbours`), and a sample says how many pairs that finds. Distances become
+closeness: how much nearer two texts are than the texts around them. `_least_closeness` measures in random parts of the
+corpus which closeness chance exceeds at the rate that was asked for, and `_stars_above` groups a text with all that are
 closer, those with most duplicates first. `_scores` gives each text of a group its nearest one. Equal texts are always
 grouped, also without a vector.
 """
@@ -23,7 +24,7 @@ from isosent.errors import InputError
 from isosent.loading import check_model
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows, unit_rows
-from isosent.numeric.threads import over_blocks
+from isosent.numeric.threads import one_thread_products, over_blocks
 from isosent.search.chance import Chance
 from isosent.transforms.auto import distinct_rows
 
@@ -52,14 +53,15 @@ _BLOCK_ROWS: Final = 256
 _BLOCK_COLUMNS: Final = 1 << 15
 # Of more texts than this, each is compared with those in lists around it.
 MOST_EXACT: Final = 20_000
-_SAMPLE: Final = 4096  # rows that are compared with all others, to measure recall and chance
+_SAMPLE: Final = 4096  # rows that are compared with all others, to measure the recall
+_SAMPLE_OF_PART: Final = 1024  # rows of a part whose nearest one is found, to measure chance
 _LISTS_PER_ROOT: Final = 4  # lists per square root of the number of rows
 _SAMPLED_A_LIST: Final = 16
 _ROUNDS: Final = 4  # of k-means
-_RECALL_OF_NEXT: Final = 0.85  # share of the three nearest of a row that lie in the lists it is compared with
+_RECALL_OF_NEXT: Final = 0.9  # share of the three nearest of a row that lie in the lists it is compared with
 _FEWEST_PROBED: Final = 8
 _MOST_PROBED: Final = 64
-_ROWS_LISTED: Final = 1 << 15  # rows whose candidates are kept at a time
+_ROWS_LISTED: Final = 1 << 14  # rows whose candidates are kept at a time
 _LIST_ROWS: Final = 128
 
 
@@ -215,7 +217,12 @@ def find_duplicates(
     .. math:: x > x_{50} + 1.3 (x_{90} - x_{50}) \left(\frac{\ln(0.5 / R)}{\ln 5}\right)^{1.3}
 
     for the rate of false alarms R and percentiles of the closeness of nearest neighbours in random eighths of the
-    corpus. All texts are compared with all others: twice as many texts take four times as long.
+    corpus.
+
+    Up to 20,000 distinct texts, all are compared with all others. Of more, the vectors are put into lists by k-means,
+    and each is compared with the lists nearest to it, as many as hold 90% of the three nearest others of a sample (8 to
+    64 lists). `Duplicates.recall` says how many of the pairs were found. The groups do not depend on the number of
+    threads.
 
     Examples
     --------
@@ -241,7 +248,8 @@ def find_duplicates(
         stars, recall, rate = [], 1.0, None
     else:
         compared = units if len(places) == len(units) else units[places]
-        (stars, recall), rate = _stars(compared, false_alarms, seed), false_alarms
+        with one_thread_products():
+            (stars, recall), rate = _stars(compared, false_alarms, seed), false_alarms
     label = np.arange(len(first_rows))  # of each distinct text: the place of its representative
     for star in stars:
         label[places[star]] = places[star[0]]
@@ -312,6 +320,9 @@ def _in_order(
     cosines: NDArray[np.float32], places: NDArray[Any], k: int
 ) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
     """The k nearest of each row, nearest first."""
+    if cosines.shape[1] > 2 * k:
+        best = np.argpartition(cosines, -k, axis=1)[:, -k:]
+        cosines, places = np.take_along_axis(cosines, best, axis=1), np.take_along_axis(places, best, axis=1)
     order = np.lexsort((places, -cosines), axis=1)[:, :k]
     return np.take_along_axis(cosines, order, axis=1), np.take_along_axis(places, order, axis=1)
 
@@ -462,7 +473,7 @@ def _stars_above(
             continue
         ring: Any = edges.indices[edges.indptr[center] : edges.indptr[center + 1]]
         if is_full[center]:  # there may be more than its nearest ones
-            ring = _ring(center, least, units, radii, places)
+            ring = _ring(center, least, units, radii, edges)
         ring = ring[is_free[ring] & (ring != center)]
         if ring.size:
             stars.append(np.concatenate([[center], ring]))
@@ -471,15 +482,15 @@ def _stars_above(
 
 
 def _ring(
-    center: np.intp, least: float, units: NDArray[np.float32], radii: NDArray[np.float32], places: NDArray[np.intp]
+    center: np.intp, least: float, units: NDArray[np.float32], radii: NDArray[np.float32], edges: Any
 ) -> NDArray[np.intp]:
-    """Rows that are closer to a center than `least`; in a large set, those that a chain of neighbours leads to."""
+    """Rows that are closer to a center than `least`; in a large set, those that a chain of edges leads to."""
     if len(units) <= MOST_EXACT:
         to_all = _distances(units @ units[center])
         return np.flatnonzero(np.greater(_closeness(to_all, radii[center], radii), least))
     ring = seen = new = np.array([center])
     while new.size:
-        others = np.setdiff1d(places[new], seen)
+        others = np.setdiff1d(edges[new].indices, seen)
         closeness = _closeness(_distances(units[others] @ units[center]), radii[center], radii[others])
         new = others[np.greater(closeness, least)]
         ring, seen = np.concatenate([ring, new]), np.concatenate([seen, others])
@@ -505,7 +516,7 @@ def _least_closeness(units: NDArray[np.float32], rows: NDArray[np.intp], false_a
     """Closeness that the nearest text of a text without a duplicate exceeds at this rate; `rows` are left of them."""
     n_parts = min(_N_PARTS, len(rows) // _FEWEST_OF_PART)
     parts = np.array_split(rows[np.random.default_rng(seed).permutation(len(rows))], n_parts) if n_parts else []
-    n_asking = len(units) if len(units) <= MOST_EXACT else _SAMPLE // _N_PARTS
+    n_asking = len(units) if len(units) <= MOST_EXACT else _SAMPLE_OF_PART
     nearest = np.concatenate([np.empty(0, np.float32), *(_nearest_closeness(units[part], n_asking) for part in parts)])
     if not np.less(nearest, _CLOSE).any():  # nearly all texts have a duplicate
         return _RANGE[1]
