@@ -1,9 +1,9 @@
 """Near-duplicates among many texts beside semhash: seconds, processor time, memory, and planted copies that are found.
 
-python bench/many_duplicates.py DATA [--sizes N ...] [--peer PYTHON]. DATA is the folder of the research data sets; PYTHON
-runs semhash (pip install semhash) and may be that of another environment. Both sides have the vectors of wordllama and a
-process of their own for each number of texts. Needs the package model2vec. One text in twenty is a copy with 10% of its
-words changed. Beyond 107,000 texts, two different sentences are joined into one.
+python bench/many_duplicates.py DATA [--sizes N ...] [--peer PYTHON]. DATA is the folder of the research data sets.
+PYTHON runs semhash (pip install semhash) and may be that of another environment. Both sides have the vectors of
+wordllama and a process of their own for each number of texts. Needs the package model2vec. One text in twenty is a copy
+with 10% of its words changed. Where there are too few sentences, two of them are joined.
 """
 
 import argparse
@@ -15,8 +15,8 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from duplicates import edited, lines
 
+from duplicates import edited, lines
 from isosent.evaluation.sts import read_sts
 
 MEASURED = """
@@ -88,8 +88,9 @@ def main():
     arguments = parser.parse_args()
     pool = sentences(arguments.data)
     with tempfile.TemporaryDirectory() as folder:
-        import isosent
         from model2vec import StaticModel
+
+        import isosent
 
         encoder = isosent.load("wordllama").encoder
         static = StaticModel(vectors=encoder.vectors, tokenizer=encoder.tokenizer.tokenizer, config={"normalize": True})

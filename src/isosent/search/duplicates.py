@@ -51,8 +51,7 @@ _N_NEIGHBOURS: Final = 32
 _SHORTEST: Final = 1e-3  # distance that float32 cosines tell from 0
 _BLOCK_ROWS: Final = 256
 _BLOCK_COLUMNS: Final = 1 << 15
-# Of more texts than this, each is compared with those in lists around it.
-MOST_EXACT: Final = 20_000
+MOST_EXACT: Final = 20_000  # of more texts, each is compared with those in lists around it
 _SAMPLE: Final = 4096  # rows that are compared with all others, to measure the recall
 _SAMPLE_OF_PART: Final = 1024  # rows of a part whose nearest one is found, to measure chance
 _LISTS_PER_ROOT: Final = 4  # lists per square root of the number of rows
@@ -296,8 +295,7 @@ def neighbours(
 
 def _largest(block: NDArray[np.float32], k: int) -> NDArray[np.intp]:
     """Columns of the k largest numbers of each row of a block, in no order, (n_rows, k)."""
-    n_columns = block.shape[1]
-    width = 8 * k
+    n_columns, width = block.shape[1], 8 * k
     if n_columns >= 2 * width:
         # the k-th largest of the maxima of some parts of a row is at most its k-th largest number
         maxima = block[:, :width].copy()
@@ -539,8 +537,8 @@ def _nearest_closeness(units: NDArray[np.float32], n_asking: int) -> NDArray[np.
     radii[asking] = _radii(_distances(cosines))
     others = np.setdiff1d(places, asking)
     if others.size:
-        at_least = radii[asking].min()
-        radii[others] = np.maximum(_distances(neighbours(units, 3, rows=others)[0])[:, _NEXT].mean(axis=1), at_least)
+        means = _distances(neighbours(units, 3, rows=others)[0])[:, _NEXT].mean(axis=1)
+        radii[others] = np.maximum(means, radii[asking].min())
     return np.asarray(_closeness(_distances(cosines), radii[asking, None], radii[places]).max(axis=1))
 
 
