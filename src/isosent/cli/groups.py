@@ -63,8 +63,8 @@ def duplicates(
         found = find_duplicates(listed, loaded, false_alarms=false_positives, progress=bar(len(set(listed))))
     if found.false_alarms is None and len(listed) > 1:
         say(f"fewer than {FEWEST_TEXTS} distinct texts: only equal texts are grouped")
-    if found.recall != 1:
-        share = "not measured: no pair in the sample" if found.recall is None else f"{found.recall:.1%} of the pairs"
+    if found.recall is not None:
+        share = "unknown" if found.recall != found.recall else f"{found.recall:.1%} of pairs"
         say(f"more than {MOST_EXACT:,} distinct texts: each was compared with those around it; recall: {share}")
     rows = [
         (f"{group}", f"{row}", text, f"{score:.4f}", _share(share)) for group, row, text, score, share in found.rows()

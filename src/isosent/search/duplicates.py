@@ -87,8 +87,8 @@ class Duplicates:
     n_without_vector : int
         Texts without a token that the encoder knows; they are compared by their characters alone.
     recall : float or None
-        Share of the pairs of duplicates that were compared, measured on 4,096 texts that were compared with all others;
-        1 for up to 20,000 distinct texts, of which all pairs are compared; None if none of the 4,096 has a duplicate.
+        Share of the pairs of duplicates that were found, measured on 4,096 texts that were compared with all others;
+        NaN if none of these has a duplicate. None for up to 20,000 distinct texts, of which all pairs are compared.
     """
 
     texts: tuple[str, ...]
@@ -157,7 +157,7 @@ class Duplicates:
             "n_duplicates": self.n_duplicates,
             "n_without_vector": self.n_without_vector,
             "false_alarms": self.false_alarms,
-            "recall": self.recall,
+            "recall": None if self.recall is None or math.isnan(self.recall) else self.recall,
             "groups": [
                 [
                     {
@@ -216,12 +216,8 @@ def find_duplicates(
     .. math:: x > x_{50} + 1.3 (x_{90} - x_{50}) \left(\frac{\ln(0.5 / R)}{\ln 5}\right)^{1.3}
 
     for the rate of false alarms R and percentiles of the closeness of nearest neighbours in random eighths of the
-    corpus.
-
-    Up to 20,000 distinct texts, all are compared with all others. Of more, the vectors are put into lists by k-means,
-    and each is compared with the lists nearest to it, as many as hold 90% of the three nearest others of a sample (8 to
-    64 lists). `Duplicates.recall` says how many of the pairs were found. The groups do not depend on the number of
-    threads.
+    corpus. Of more than 20,000 distinct texts, each is compared with the lists of k-means that are nearest to it, as
+    many as hold 90% of the three nearest others of a sample, 8 to 64. The number of threads changes no group.
 
     Examples
     --------
@@ -243,8 +239,9 @@ def find_duplicates(
     )
     has_vector = nonzero_rows(units)
     places = np.flatnonzero(has_vector)  # among the distinct texts
+    stars: list[NDArray[np.intp]]
     if len(places) < FEWEST_TEXTS:
-        stars, recall, rate = [], 1.0, None
+        stars, recall, rate = [], None, None
     else:
         compared = units if len(places) == len(units) else units[places]
         with one_thread_products():
@@ -286,8 +283,8 @@ def neighbours(
             block[own, part[own] - first] = -np.inf
             columns = _largest(block, k)
             nearest.append((np.take_along_axis(block, columns, axis=1), columns + first))
-        done = slice(start, start + len(part))
-        cosines[done], places[done] = _in_order(*map(np.hstack, zip(*nearest, strict=True)), k)
+        done, (found, columns) = slice(start, start + len(part)), map(np.hstack, zip(*nearest, strict=True))
+        cosines[done], places[done] = _in_order(found, columns, k)
 
     over_blocks(search, len(asking), _BLOCK_ROWS)
     return cosines, places
@@ -422,7 +419,7 @@ class _Nearest:
 
 
 def _stars(units: NDArray[np.float32], false_alarms: float, seed: int) -> tuple[list[NDArray[np.intp]], float | None]:
-    """Groups of rows, each with its representative first, and the share of the pairs that were compared."""
+    """Groups of rows, each with its representative first, and the recall of the pairs; None if all were compared."""
     k = min(_N_NEIGHBOURS, len(units) - 1)
     is_exact = len(units) <= MOST_EXACT
     if is_exact:
@@ -441,11 +438,11 @@ def _stars(units: NDArray[np.float32], false_alarms: float, seed: int) -> tuple[
     least = _least_closeness(units, np.flatnonzero(is_left), false_alarms, seed)
     stars = _stars_above(least, units, radii, places, closeness)
     if is_exact:
-        return stars, 1.0
+        return stars, None
     is_pair = np.greater(_closeness(_distances(exact[0]), radii[sample, None], radii[exact[1]]), least)
     first, second = np.repeat(sample, is_pair.sum(axis=1)), exact[1][is_pair]
     is_found = (places[first] == second[:, None]).any(axis=1) | (places[second] == first[:, None]).any(axis=1)
-    return stars, float(is_found.mean()) if len(first) else None
+    return stars, float(is_found.mean()) if len(first) else math.nan
 
 
 def _stars_above(
