@@ -101,7 +101,7 @@ def demo_texts() -> list[str]:
     Returns
     -------
     list of str
-        Short English sentences on everyday topics, written for this purpose.
+        Short English sentences on everyday topics, written for this purpose; they have the license of isosent.
     """
     return [row["text"] for row in _sample()]
 

@@ -259,6 +259,7 @@ class TextSet:
             "dimensions": chosen.n_components or self.rotated.shape[1],
             "changes": chosen.name != "none",
             "before": self._drawn(self.units),
+            "languages": None if self.sample is None else self.sample.languages,
             "query": 0 if self.sample is None else self.texts.index(EXAMPLE),
         }
 
