@@ -30,6 +30,7 @@ from isosent._locks import Lock
 from isosent.encoders.base import Progress
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError, IsosentWarning, OutputError
+from isosent.io.atomic import sweep
 from isosent.io.space import Space, same_space
 from isosent.io.system import disk_error
 from isosent.io.vector_source import VectorSource
@@ -800,6 +801,7 @@ class Index:
         old, new = (Space(each.fingerprint, each.record.name) for each in (SentenceEncoder(mapping.encoder), model))
         same_space("the new model", new, "the map", Space(target["fingerprint"], target["to"]))
         if self.space.fingerprint == new.fingerprint and MAPPED in self.schema.names:
+            sweep(self.folder.resolve().parent)  # what a run that was killed after its commit left
             return
         if self._snapshot.state.settings.kind == "hnsw":
             raise InputError(APPEND_ONLY.format("replace mapped rows"))
