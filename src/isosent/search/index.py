@@ -439,6 +439,33 @@ class Index:
         """
         return self._snapshot.batches(n_rows)
 
+    @property
+    def ids_are_strings(self) -> bool:
+        """Whether ids are strings, not whole numbers."""
+        return self._snapshot.state.ids == "str"
+
+    def rows(self, ids: Sequence[str] | Sequence[int]) -> Any:
+        """Return rows by their ids.
+
+        Parameters
+        ----------
+        ids : sequence of str or int
+            Ids of the rows; those that the index has not are left out.
+
+        Returns
+        -------
+        pyarrow.Table
+            The columns of `batches`, in the order of the ids.
+
+        Raises
+        ------
+        InputError
+            If the ids are of another type than those of the index.
+        """
+        snapshot = self._snapshot
+        positions = snapshot.positions_of(ids)
+        return snapshot.take_with_vectors(positions[positions >= 0])
+
     # -- searching -----------------------------------------------------------------------------------------------
 
     def search(
