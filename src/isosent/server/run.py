@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
 import logging
 import math
 import os
@@ -34,7 +33,7 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from isosent.errors import InputError, InputFileError
-from isosent.server.service import MOST_UNREAD, Limits, Service
+from isosent.server.service import MOST_UNREAD, Limits, Service, freeze_memory
 
 KEYS_VARIABLE = "ISOSENT_API_KEYS"
 _LARGEST_HEADERS = 1 << 14
@@ -44,6 +43,7 @@ _SPARE_FILES = 32  # for models, indexes and bodies, beside those that are open 
 _SAID_EVERY_S = 60.0
 _log = logging.getLogger("isosent.server")
 _SWEEP_S: Final = 1.0
+_LARGEST_JOINED: Final = 1 << 16
 _LEAST_READ: Final = 1 << 20  # bytes of an answer, in the time of a request
 _FULL: Final = orjson.dumps({"error": {"message": "too many connections. Try again in 1 s.", "type": "server_error"}})
 _REFUSAL: Final = (
@@ -88,6 +88,35 @@ def read_keys(file: Path | None) -> list[str]:
     return keys
 
 
+class _JoinedWrites:
+    """A transport that sends the head and the body of a small answer in one step of the event loop with one call."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop, self._parts = transport, loop, list[bytes]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Keep a part until the loop comes round, or send all if it is large."""
+        if not self._parts and len(data) <= _LARGEST_JOINED:
+            self._loop.call_soon(self.flush)
+        self._parts.append(data)
+        if len(data) > _LARGEST_JOINED:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what is kept."""
+        if self._parts:
+            content, self._parts = b"".join(self._parts), []
+            self._transport.write(content)
+
+    def close(self) -> None:
+        """Send what is kept, and close the connection."""
+        self.flush()
+        self._transport.close()
+
+
 class Connection(H11Protocol):  # type: ignore[misc, unused-ignore]
     """A connection that knows since when it waits for its client."""
 
@@ -100,7 +129,7 @@ class Connection(H11Protocol):  # type: ignore[misc, unused-ignore]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take one of the places, or that of a client who has sent nothing for a while."""
-        super().connection_made(transport)
+        super().connection_made(_JoinedWrites(transport, self.loop))
         now = self.waiting_since = self.loop.time()
         others: set[Connection] = self.connections  # type: ignore[assignment]
         present = [each for each in others if not each.transport.is_closing()]
@@ -302,6 +331,7 @@ def serve(
     bound = [_listening(host, port)] if sockets is None else list(sockets)
     address = bound[0].getsockname()
     _log.info("listening", extra={"facts": {"host": address[0], "port": address[1]}})
+    freeze_memory()
     Server(app, config, drain_delay_s=drain_delay_s).run(sockets=bound)
 
 
@@ -354,7 +384,7 @@ class JsonLines(logging.Formatter):
         # of other libraries only the template, if it is a sentence: what they fill in may be a text
         event = record.msg if isinstance(record.msg, str) and "\n" not in record.msg else f"{record.name} failed"
         facts = {"time": f"{when}.{int(record.msecs):03d}Z", "level": record.levelname.lower(), "event": event}
-        return json.dumps(facts | getattr(record, "facts", {}))
+        return orjson.dumps(facts | getattr(record, "facts", {})).decode()
 
 
 class _StandardError(logging.StreamHandler[Any]):
