@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -230,8 +230,16 @@ class Server(uvicorn.Server):
     the process at once. SIGHUP loads all models again.
     """
 
-    def __init__(self, app: Starlette, config: uvicorn.Config, *, drain_delay_s: float) -> None:
+    def __init__(
+        self,
+        app: Starlette,
+        config: uvicorn.Config,
+        *,
+        drain_delay_s: float,
+        on_started: Callable[[], None] | None = None,
+    ) -> None:
         super().__init__(config)
+        self._on_started = on_started
         self._service: Service = app.state.service
         self._service.n_unread = self._n_unread
         self._full_said_at = -math.inf
@@ -249,6 +257,12 @@ class Server(uvicorn.Server):
             await super().serve(sockets)
         finally:
             sweeping.cancel()
+
+    async def startup(self, sockets: Any = None) -> None:
+        """Listen, and say so."""
+        await super().startup(sockets)
+        if self._on_started is not None and self.started:
+            self._on_started()
 
     def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Log what no request failed by; once a minute that there are no files for connections."""
@@ -298,8 +312,9 @@ def serve(
     drain_delay_s: float = 0,
     drain_timeout_s: float = 30,
     sockets: Sequence[Any] | None = None,
+    on_started: Callable[[], None] | None = None,
 ) -> None:
-    """Serve an application until a signal.
+    """Serve an application until a signal. `on_started` is called instead of a line in the log.
 
     Raises
     ------
@@ -328,11 +343,14 @@ def serve(
         lifespan="on",
         backlog=min(_BACKLOG, service.limits.max_connections),  # asyncio accepts so many at once
     )
-    bound = [_listening(host, port)] if sockets is None else list(sockets)
-    address = bound[0].getsockname()
-    _log.info("listening", extra={"facts": {"host": address[0], "port": address[1]}})
+    bound = [bound_socket(host, port)] if sockets is None else list(sockets)
+    if sockets is None:
+        bound[0].listen(_BACKLOG)  # from here on connections wait, and are not refused
+    if on_started is None:
+        address = bound[0].getsockname()
+        _log.info("listening", extra={"facts": {"host": address[0], "port": address[1]}})
     freeze_memory()
-    Server(app, config, drain_delay_s=drain_delay_s).run(sockets=bound)
+    Server(app, config, drain_delay_s=drain_delay_s, on_started=on_started).run(sockets=bound)
 
 
 def _within_open_files(limits: Limits) -> Limits:
@@ -359,13 +377,15 @@ def _within_open_files(limits: Limits) -> Limits:
     return replace(limits, max_connections=n_connections)
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def bound_socket(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
+    """A socket for an address; one that is shared by others of this user, if they say so too."""
     # The protocol is named, or asyncio would not set TCP_NODELAY, and every answer would wait 40 ms for the client.
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if is_shared:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         sock.bind((host, port))
-        sock.listen(_BACKLOG)  # from here on connections wait, and are not refused
     except OSError as error:
         sock.close()
         raise InputError(f"--host {host} --port {port}: {error.strerror}. Name another address or port.") from None
