@@ -26,6 +26,7 @@ from isosent.encoders.base import Encoder, Progress
 from isosent.encoders.load import encoder_for
 from isosent.errors import InputError, IsosentWarning
 from isosent.explanation import Explanation, UnitSum, explain_cosine, unit_sum
+from isosent.numeric.canary import Canary
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
@@ -75,6 +76,8 @@ class SentenceEncoder:
         How the vectors become int8 codes or bits.
     storage : Storage, optional
         How an index stores the vectors by default.
+    canary : Canary, optional
+        Vectors of fixed texts, as they were when the model was saved.
     """
 
     def __init__(
@@ -85,11 +88,14 @@ class SentenceEncoder:
         calibration: Calibration | None = None,
         quantization: Quantization | None = None,
         storage: Storage | None = None,
+        *,
+        canary: Canary | None = None,
     ) -> None:
         if postprocessing.dim is not None:
             _check.same_dim("SentenceEncoder", "encoder", encoder.dim, postprocessing.dim)
         self._encoder, self._postprocessing, self._fits = encoder, postprocessing, fits
         self._calibration, self._quantization, self._storage = calibration, quantization, storage
+        self._canary = canary
         if quantization is not None:
             _check.same_dim("SentenceEncoder", "quantization", quantization.dim, self.dim)
 
@@ -114,7 +120,8 @@ class SentenceEncoder:
         InputError
             If the encoder has other dimensions than the map or the quantization of the record.
         """
-        return cls(encoder, record.postprocessing, record.fits, record.calibration, record.quantization, record.storage)
+        parts = record.postprocessing, record.fits, record.calibration, record.quantization, record.storage
+        return cls(encoder, *parts, canary=record.canary)
 
     @property
     def encoder(self) -> Encoder:
@@ -155,6 +162,11 @@ class SentenceEncoder:
     def quantization(self) -> Quantization | None:
         """How the vectors, scaled to length 1, become int8 codes or bits (see `encode`); None if not fitted."""
         return self._quantization
+
+    @property
+    def canary(self) -> Canary | None:
+        """Vectors of fixed texts when the folder was written that the model was loaded from; None if it has none."""
+        return self._canary
 
     @property
     def dim(self) -> int:
@@ -736,7 +748,7 @@ class SentenceEncoder:
         InputError
             If the encoder was wrapped (see `wrap`) and no reference loads it again.
         """
-        write_model(folder, SentenceEncoder.from_record(self._encoder.saved_as(), self.record).record)
+        write_model(folder, SentenceEncoder.from_record(self._encoder.saved_as(), self.record).saved_record)
 
     @property
     def record(self) -> ModelRecord:
@@ -754,3 +766,25 @@ class SentenceEncoder:
             self._quantization,
             self._storage,
         )
+
+    @property
+    def saved_record(self) -> ModelRecord:
+        """As `record`, with the vectors that the encoder gives fixed texts now, by which a change of it is noticed."""
+        return replace(self.record, canary=self._encoder.canary_now())
+
+    def has_vectors_of(self, record: ModelRecord) -> bool:
+        """Whether this is a saved model by another name.
+
+        Parameters
+        ----------
+        record : ModelRecord
+            What a model folder holds.
+
+        Returns
+        -------
+        bool
+            Whether what follows the encoder is the same, and the encoder gives the fixed texts the vectors that were
+            saved. False for word vectors and static models, whose fingerprint says it.
+        """
+        here = replace(self.record, encoder_fingerprint=record.encoder_fingerprint)
+        return here.fingerprint == record.fingerprint and self._encoder.has_vectors_of(record.canary)

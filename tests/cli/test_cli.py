@@ -123,7 +123,7 @@ def test_texts_of_unknown_words_only_give_zero_rows(isosent_, here):
 def test_fit_encode_and_info_agree(isosent_, here):
     fitted = isosent_(*fit("--dims", "2", "--strength", "0.5"))
     assert (fitted.code, fitted.err) == (0, "")
-    assert "model: fitted on 4 texts; texts without a vector: 1\n" in fitted.out
+    assert "fitted on 4 texts, texts without a vector: 1\n" in fitted.out
     assert isosent_(*encode(model="model", output="v.parquet")).code == 0
     finished = isosent_("info", "model", "--json")
     facts = json.loads(finished.out)
@@ -384,8 +384,8 @@ def test_a_missing_column_lists_those_that_are_there(isosent_, here, refuses):
 
 
 def test_a_table_without_a_chosen_column_lists_those_that_are_there(isosent_, here, refuses):
-    (here / "texts.csv").write_text("id,text\n1,man\n")
-    refuses(isosent_(*fit(texts="texts.csv")), "has 2 columns (id, text). Choose one: column=NAME")
+    (here / "texts.csv").write_text("id,body\n1,man\n")
+    refuses(isosent_(*fit(texts="texts.csv")), "has 2 columns (id, body). Choose one: column=NAME")
 
 
 def test_undecodable_bytes_are_refused_with_their_line(isosent_, here, refuses):
@@ -543,7 +543,7 @@ def test_a_warning_of_rank_is_shown_for_more_dimensions_than_the_texts_span(isos
     assert finished.err.startswith(
         "warning: auto: dimensions kept: 1 instead of 3, because the vectors vary along no more"
     )
-    assert "warning" not in finished.out
+    assert "warning:" not in finished.out
     assert isosent.load(here / "model").dim == 1
 
 

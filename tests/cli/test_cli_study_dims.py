@@ -28,16 +28,22 @@ def test_a_study_is_printed_and_written(isosent_, here):
     best = max(scores, key=scores.get)
     for k, score in scores.items():
         assert line_of(finished.out, k)[1] == f"{100 * score:.2f}" + "*" * (k == best)
-        assert line_of(finished.out, k)[2] == f"{4 * k}"
+        low, high = (float(part) for part in line_of(finished.out, k)[2].split(", "))
+        assert low < 100 * score < high
+        assert line_of(finished.out, k)[3] == f"{4 * k}"
+    drawn = {cell["k"]: 100 * cell["spearman"]["all"] for cell in study["random"]}
+    assert list(drawn) == [4, 8, 16]
+    assert all(line_of(finished.out, f"random {k}")[1] == f"{score:.2f}" for k, score in drawn.items())
     assert study["best"]["STSB"]["all"] == best
     assert [time["n_docs"] for time in study["search"]] == [50] * 3
     assert line_of(finished.out, "256, as they are")[1] == f"{100 * study['untransformed'][0]['spearman']['all']:.2f}"
     rows = list(csv.DictReader((here / "dims.csv").read_text().splitlines()))
     assert [(row["transform"], row["k"]) for row in rows] == [
         ("none", "256"),
-        *(("whitening", str(k)) for k in (4, 8, 16)),
+        *((name, str(k)) for name in ("whitening", "random dimensions") for k in (4, 8, 16)),
     ]
-    assert [float(row["spearman_all"]) for row in rows[1:]] == list(scores.values())
+    assert [float(row["spearman_all"]) for row in rows[1:4]] == list(scores.values())
+    assert all(float(row["interval_low"]) < float(row["spearman_all"]) < float(row["interval_high"]) for row in rows)
     assert ET.parse(here / "dims.svg").getroot().tag == "{http://www.w3.org/2000/svg}svg"
     assert "ten nearest of 50 float32 vectors" in finished.out
 

@@ -7,16 +7,19 @@ from typing import Any
 
 import click
 
-from isosent.cli.encode import checkpoint_option, shard_size_option
 from isosent.cli.options import (
     PATH,
+    checkpoint_option,
     details_option,
+    either_column_option,
     model_options,
+    shard_size_option,
     transform_options,
     vector_texts_option,
     worker_options,
 )
 from isosent.cli.printing import (
+    GAIN,
     change_table,
     choice_table,
     erasure_table,
@@ -35,6 +38,9 @@ from isosent.pages.progress import progress_bar
 from isosent.persistence import check_model_folder
 from isosent.report.inspect_page import sizes_table
 from isosent.transforms.base import resolve_transform
+
+# how a fit is called for people; a fit that changes nothing has no name
+_FIT_NAMES = {"none": "", "principal_components": "PCA", "mean_centering": "centering", "erasure": "erasure"}
 
 
 @click.command()
@@ -68,7 +74,7 @@ def demo() -> None:
 @model_options
 @transform_options()
 @click.option("--output", "-o", type=PATH, metavar="FOLDER", required=True, help="Model folder to write.")
-@click.option("--column", metavar="NAME", help="Column of a table with the texts or the vectors.")
+@either_column_option
 @click.option("--erase", metavar="COLUMN", help="Erase what this column tells, such as the language of each text.")
 @click.option("--queries", metavar="FILE", help="Queries like those to come, if they differ from the documents.")
 @vector_texts_option
@@ -154,18 +160,22 @@ def fit(
 
 
 def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:
+    """The recommendation, then what was measured, then what was saved."""
     record = result.record
+    choices = [fit.choice for fit in result.model.fits if fit.choice and fit.transform != "erasure"]
+    if choices and (result.size is not None or (record is not None and record.choice)):
+        show(choices[-1]["reason"])
+        if choices[-1]["candidates"]:
+            show(GAIN)
     for erased in [fit for fit in result.model.fits[-2:] if fit.transform == "erasure"]:
         show(erasure_table(erased))
     if result.sizes is not None and result.size is not None:
         _show_size(result, details=details)
-    elif record is not None and record.choice and record.transform != "erasure":
-        if details and record.choice["candidates"]:
-            show(choice_table(record.choice))
-        show(record.choice["reason"])
+    elif details and record is not None and record.choice and record.choice.get("candidates"):
+        show(choice_table(record.choice))
     if record is not None and record.history:
         show(likelihood_change(record.history))
-    if result.spaces is not None:
+    if result.spaces is not None and (result.size is not None or result.spaces[0] != result.spaces[1]):
         before, after = result.spaces
         if result.size is not None:  # of the codes that the model stores
             after = replace(after, size_bytes=round(result.size.n_bytes))
@@ -179,13 +189,25 @@ def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:
         )
     if result.groups is not None and not any(fit.transform == "erasure" for fit in result.model.fits):
         say(f"warning: {groups_warning(result.groups)}")
-    if record is None:
-        show(f"{output}: nothing to fit; saved the encoder as it is")
-    else:
-        zero = "zero rows left out" if result.unit == "vectors" else "texts without a vector"
-        unit = result.unit.removesuffix("s") if record.n_texts == 1 else result.unit
-        show(f"{output}: fitted on {record.n_texts} {unit}; {zero}: {record.n_zero_rows}")
     show_tokens(result.n_tokens, result.n_unknown, result.model.encoder.languages)
+    show(f"Saved {output}: {_saved(result)}")
+
+
+def _saved(result: FitResult) -> str:
+    """What the folder holds, such as "wordllama + PCA, 128 dimensions, fitted on 480 texts"."""
+    model, record = result.model, result.record
+    fits = [_FIT_NAMES.get(fit.transform, fit.transform.replace("_", " ")) for fit in model.fits]
+    parts = [" + ".join([model.record.name.partition(" -> ")[0], *(name for name in fits if name)])]
+    if record is None or not any(fits):
+        return f"{parts[0]}, unchanged"
+    parts.append(f"{model.dim} dimension{'s' * (model.dim != 1)}")
+    parts.append(
+        f"fitted on {record.n_texts:,} {result.unit.removesuffix('s') if record.n_texts == 1 else result.unit}"
+    )
+    if record.n_zero_rows:
+        zero = "zero rows left out" if result.unit == "vectors" else "texts without a vector"
+        parts.append(f"{zero}: {record.n_zero_rows}")
+    return ", ".join(parts)
 
 
 def _show_size(result: FitResult, *, details: bool) -> None:
@@ -193,9 +215,6 @@ def _show_size(result: FitResult, *, details: bool) -> None:
     measured, size = result.sizes, result.size
     assert measured is not None
     assert size is not None
-    choices = [fit.choice for fit in result.model.fits if fit.choice]
-    if choices:
-        show(choices[-1]["reason"])
     show(sizes_table(measured, chosen=size, details=details))
     if size.original_recall is None:
         show("Neighbors are those of the original vectors.")

@@ -57,11 +57,20 @@ def write_outputs(outputs: Sequence[Path], contents: Mapping[str, Callable[[], s
             temporary.write_text(contents[path.suffix.lower()](), "utf-8")
 
 
+def shortened(text: str, longest: int = 100) -> str:
+    """A text on one line, truncated if it is long."""
+    line = " ".join(text.split())
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
 def show_tokens(n_tokens: int, n_unknown: int, languages: str | None = None) -> None:
     """Print how many tokens an encoder did not know, if it can tell."""
     if n_tokens:
         meant_for = f"; the model is for {languages} texts" if languages else ""
         show(f"tokens: {n_tokens:,}; unknown: {n_unknown:,} ({n_unknown / n_tokens:.1%}){meant_for}")
+
+
+GAIN = "Ranked: how cosines agree with word overlap (rank correlation), on texts that were held out."
 
 
 def change_table(before: Any, after: Any, title: str | None = None) -> "Table":

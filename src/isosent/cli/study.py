@@ -65,6 +65,7 @@ from isosent.research.reproduce import reproduce as reproduce_paper
 from isosent.research.reproduction import LEGEND
 from isosent.research.retrieval import study_retrieval
 from isosent.research.study import (
+    ALL,
     ROWS,
     AutoCell,
     DimsStudy,
@@ -332,20 +333,35 @@ def _dims_tables(studies: Sequence[DimsStudy], how: str) -> "Iterator[Table]":
     for result in studies:
         columns: list[str | None] = [*result.tasks, *([None] if len(result.tasks) > 1 else [])]
         times = {time.k: f"{1000 * time.elapsed_s:.2f}" for time in result.search}
-        names = [*(column or "average" for column in columns), "MB per million", *(["ms per query"] if times else [])]
+        intervals = {k: result.interval(k) for k in result.widths} if how == ALL else {}
+        has_intervals = not all(math.isnan(low) for low, _ in intervals.values())
+        names = [*(column or "average" for column in columns), *(["95% interval"] if has_intervals else [])]
+        names += ["MB per million", *(["ms per query"] if times else [])]
         table = make_table("dimensions", *names, title=result.name, caption=_dims_caption(result, how))
         best = {column: result.best(column, how) for column in columns}
         curves = {column: result.curve(column, how) for column in columns}
 
-        def cost(k: int, times: Mapping[int, str] = times) -> list[str]:
-            return [f"{bytes_of_a_million(k) / 1e6:,.0f}", *([times.get(k, "")] if times else [])]
+        def cost(
+            k: int,
+            interval: tuple[float, float] | None = None,
+            times: Mapping[int, str] = times,
+            has_intervals: bool = has_intervals,
+        ) -> list[str]:
+            shown = "" if interval is None else ", ".join(f"{100 * end:.1f}" for end in interval)
+            columns = [shown] if has_intervals else []
+            return [*columns, f"{bytes_of_a_million(k) / 1e6:,.0f}", *([times.get(k, "")] if times else [])]
 
         whole = [x100(result.whole(column, how)) + " " for column in columns]
         table.add_row(f"{result.dim}, as they are", *whole, *cost(result.dim))
         table.add_section()
         for k in result.widths:
             marked = (x100(curves[column][k]) + ("*" if best[column] == k else " ") for column in columns)
-            table.add_row(str(k), *marked, *cost(k))
+            table.add_row(str(k), *marked, *cost(k, intervals.get(k)))
+        drawn = {column: result.curve(column, how, of_random=True) for column in columns}
+        if result.random:
+            table.add_section()
+        for k in sorted({cell.k for cell in result.random}):
+            table.add_row(f"random {k}", *(x100(drawn[column].get(k, math.nan)) + " " for column in columns), *cost(k))
         for row in result.published:
             table.add_section()
             cells = result.cells if row.transformed else result.untransformed
@@ -368,6 +384,8 @@ def _dims_caption(result: DimsStudy, how: str) -> str:
     lines += [
         f"SICKR: {cell.n_pairs} pairs ({protocol['sickr']})" for cell in result.untransformed if cell.task == "SICKR"
     ]
+    if result.random:
+        lines.append("random: so many of the dimensions as they are, mean of ten draws; interval: of resampled pairs")
     lines.append(f"sentences without a vector: {sum(cell.n_zero_rows for cell in result.untransformed)}")
     ranks = {cell.task: cell.n_components for cell in result.cells if cell.n_components < cell.k}
     for rank in sorted(set(ranks.values())):

@@ -390,6 +390,7 @@ class _Measurements:
             fit=request.fit,
             sickr=request.sickr,
             n_docs=0,
+            n_resamples=0,
             tasks=available,
             progress=self._progress,
         )

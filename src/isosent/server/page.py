@@ -275,7 +275,7 @@ class TextSet:
         )
         content = io.BytesIO()
         with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, data in model_files(Path(folder), fitted.record).items():
+            for name, data in model_files(Path(folder), fitted.saved_record).items():
                 archive.writestr(f"isosent-model/{name}", data)
         return content.getvalue()
 
