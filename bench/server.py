@@ -3,7 +3,7 @@
 throughput [MODEL [INFINITY]]  32 clients with 1, 16 and 256 texts a request, in turns with calls of the library; p50
                     and p99 of one text; if MODEL is a transformer, the same for FastAPI + sentence-transformers and
                     for infinity, if the path of its program is given
-workers [MODEL]     32 clients with one text a request, in turns at a bare uvicorn that says hello, at one process and at
+workers [MODEL]     32 clients with one text a request, in turns at a bare uvicorn that says hello, one process and
                     --workers 2: requests per second, processor time per request, p50 and p99, memory of each process
 soak MINUTES        4 to 64 clients of a model, an index and a proxy, with 1 to 256 texts of mixed lengths, some of whom
                     hang up: every answer is compared with the library, memory and p99 are written down every minute,
@@ -238,7 +238,7 @@ def workers(reference="wordllama", rounds=3, seconds=4):
         wait_for(port)
         for n_workers in (1, 2):
             servers[f"{n_workers} processes"] = start(["serve", f"model={reference}", "--workers", str(n_workers)])
-        for process, port in servers.values():
+        for _, port in servers.values():
             measured(port, texts, 1, seconds=1)
         for _ in range(int(rounds)):
             for name, (process, port) in servers.items():
