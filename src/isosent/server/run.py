@@ -129,7 +129,7 @@ class Connection(H11Protocol):  # type: ignore[misc, unused-ignore]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take one of the places, or that of a client who has sent nothing for a while."""
-        super().connection_made(_JoinedWrites(transport, self.loop))
+        super().connection_made(_JoinedWrites(transport, self.loop))  # type: ignore[arg-type]
         now = self.waiting_since = self.loop.time()
         others: set[Connection] = self.connections  # type: ignore[assignment]
         present = [each for each in others if not each.transport.is_closing()]
