@@ -246,9 +246,9 @@ def test_the_log_goes_to_what_standard_error_is_now(monkeypatch, capsys, log_set
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no port that processes share")
-def test_workers_share_a_port_and_are_replaced(serving, model, texts, wait_until):
-    with serving("serve", f"model={model}", "--workers", 2) as (process, url, lines):
-        expected = unit_rows(isosent.load(model).encode(["a dog"]))
+def test_workers_share_a_port_and_are_replaced(serving, wordllama, texts, wait_until):
+    with serving("serve", "wordllama", "--workers", 2) as (process, url, lines):
+        expected = unit_rows(wordllama.encode(["a dog"]))
 
         def of(event):
             return [line for line in lines if line["event"] == event]
@@ -284,8 +284,8 @@ def is_running(pid):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has no port that processes share")
-def test_workers_that_lose_their_parent_end(serving, model, wait_until):
-    with serving("serve", model, "--workers", 2) as (process, _, lines):
+def test_workers_that_lose_their_parent_end(serving, wait_until):
+    with serving("serve", "wordllama", "--workers", 2) as (process, _, lines):
         process.kill()
         process.wait()
         pids = [line["pid"] for line in lines if line["event"] == "worker serves"]
