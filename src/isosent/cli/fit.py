@@ -1,4 +1,8 @@
-"""The commands ``demo`` and ``fit``."""
+"""The commands ``demo`` and ``fit``.
+
+``fit`` checks which options go together, and calls `fit_pairs` for ``--pairs``, else `fit_files`, which looks at what
+the files hold. `_show_fit` prints the result: the recommendation, what was measured, and what was saved.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,7 +27,9 @@ from isosent.cli.printing import (
     change_table,
     choice_table,
     erasure_table,
+    folds_table,
     likelihood_change,
+    pairs_table,
     say,
     show,
     show_tokens,
@@ -41,13 +47,13 @@ from isosent.demo import (
 )
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
-from isosent.jobs.fit import FitResult, Goal, fit_files
+from isosent.jobs.fit import FitResult, Goal, fit_files, fit_pairs
 from isosent.jobs.inspect import groups_warning
 from isosent.jobs.shards import Engine
 from isosent.pages.progress import progress_bar
 from isosent.persistence import check_model_folder
 from isosent.report.inspect_page import sizes_table
-from isosent.transforms.base import resolve_transform
+from isosent.transforms.base import Auto, resolve_transform
 
 # how a fit is called for people; a fit that changes nothing has no name
 _FIT_NAMES = {"none": "", "principal_components": "PCA", "mean_centering": "centering", "erasure": "erasure"}
@@ -122,13 +128,20 @@ def _demo_steps(report: DemoReport) -> Iterator[list[str]]:
 
 
 @click.command()
-@click.argument("inputs", nargs=-1, required=True)
+@click.argument("inputs", nargs=-1)
 @model_options
 @transform_options()
 @click.option("--output", "-o", type=PATH, metavar="FOLDER", required=True, help="Model folder to write.")
 @either_column_option
 @click.option("--erase", metavar="COLUMN", help="Erase what this column tells, such as the language of each text.")
-@click.option("--queries", metavar="FILE", help="Queries like those to come, if they differ from the documents.")
+@click.option("--pairs", metavar="FILE", help="Fit on pairs: two columns of matching texts; or the queries of vectors.")
+@click.option(
+    "--queries",
+    metavar="[FILE]",
+    is_flag=False,
+    flag_value="",
+    help="Queries like those to come, if they differ from the documents; with --pairs, transform queries only.",
+)
 @vector_texts_option
 @click.option("--space", metavar="NAME", help="Vectors: what made them, such as text-embedding-3-small.")
 @checkpoint_option
@@ -156,6 +169,7 @@ def fit(
     output: Path,
     column: str | None,
     erase: str | None,
+    pairs: str | None,
     queries: str | None,
     texts: str | None,
     space: str | None,
@@ -177,6 +191,10 @@ def fit(
     learns from texts (sif, usif, p_mean, gem) is fitted first. A model of vectors is used with "isosent transform".
     With --transform none, it leaves vectors as they are: for int8 codes and bits, and to see drift.
 
+    With --pairs, the transform is fitted on matching texts, such as questions and answers. For vectors, --pairs holds
+    the query of each vector of INPUTS. A fifth of the pairs is held out; unless these are ranked better beyond chance,
+    the model is saved unchanged.
+
     With --bytes or --loss, dimensions and dtype are chosen by measuring how many of the nearest neighbors are kept. The
     model holds both, and "isosent index -m FOLDER" stores vectors so.
 
@@ -184,28 +202,58 @@ def fit(
     isosent fit texts.txt -m wordllama --dims 128 -o model
     isosent fit vectors.npy --texts texts.txt --bytes 200 -o model
     isosent fit pool.csv --column text --erase lang -o model
+    isosent fit --pairs pairs.csv -o model
     """  # noqa: D301
     check_model_folder(output)
     if None not in (n_bytes, loss):
         raise InputError("fit: --bytes and --loss both set the size. Leave one out.")
-    result = fit_files(
-        inputs,
-        output,
-        model,
-        resolve_transform(transform, settings),
-        column=column,
-        erase=erase,
-        queries=queries,
-        texts=texts,
-        space=space,
-        checkpoint=checkpoint,
-        engine=engine,
-        shard_size=shard_size,
-        goal=None if n_bytes is loss is None else Goal(n_bytes, loss),
-        codecs=details,
-        bars=progress_bar,
-        say=say,
-    )
+    chosen = resolve_transform(transform, settings)
+    if pairs is None and not inputs:
+        raise click.UsageError("Missing argument 'INPUTS...'.")
+    if pairs is None and queries == "":
+        raise InputError("fit: --queries names no file. Name one; without a file it goes with --pairs.")
+    if pairs is not None:
+        others = {
+            "--transform, --dims and --strength": transform if chosen != Auto() else None,
+            "--erase": erase,
+            "a file of --queries": queries,
+            "--texts": texts,
+            "--checkpoint": checkpoint,
+            "--bytes": n_bytes,
+            "--loss": loss,
+            "--workers": engine or shard_size,
+        }
+        if named := [option for option, value in others.items() if value is not None and value != ""]:
+            raise InputError(f"fit: --pairs does not go with {' and '.join(named)}. Leave one out.")
+        result = fit_pairs(
+            pairs,
+            output,
+            model,
+            inputs=inputs,
+            queries_only=queries is not None,
+            column=column,
+            space=space,
+            bars=progress_bar,
+        )
+    else:
+        result = fit_files(
+            inputs,
+            output,
+            model,
+            chosen,
+            column=column,
+            erase=erase,
+            queries=queries,
+            texts=texts,
+            space=space,
+            checkpoint=checkpoint,
+            engine=engine,
+            shard_size=shard_size,
+            goal=None if n_bytes is loss is None else Goal(n_bytes, loss),
+            codecs=details,
+            bars=progress_bar,
+            say=say,
+        )
     _show_fit(result, output, details=details)
     if result.follows_fit:
         show(f"{model or DEFAULT_REFERENCE} was fitted before; the new transform follows the old one.")
@@ -217,7 +265,7 @@ def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:
     choices = [fit.choice for fit in result.model.fits if fit.choice and fit.transform != "erasure"]
     if choices and (result.size is not None or (record is not None and record.choice)):
         show(choices[-1]["reason"])
-        if choices[-1]["candidates"]:
+        if choices[-1].get("candidates"):
             show(GAIN)
     for erased in [fit for fit in result.model.fits[-2:] if fit.transform == "erasure"]:
         show(erasure_table(erased))
@@ -225,6 +273,10 @@ def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:
         _show_size(result, details=details)
     elif details and record is not None and record.choice and record.choice.get("candidates"):
         show(choice_table(record.choice))
+    if result.unit == "pairs" and record is not None and record.choice:
+        show(pairs_table(record.choice))
+        if details:
+            show(folds_table(record.choice))
     if record is not None and record.history:
         show(likelihood_change(record.history))
     if result.spaces is not None and (result.size is not None or result.spaces[0] != result.spaces[1]):
@@ -257,7 +309,8 @@ def _saved(result: FitResult) -> str:
         f"fitted on {record.n_texts:,} {result.unit.removesuffix('s') if record.n_texts == 1 else result.unit}"
     )
     if record.n_zero_rows:
-        zero = "zero rows left out" if result.unit == "vectors" else "texts without a vector"
+        counted = "pairs" if result.unit == "pairs" else "texts"
+        zero = "zero rows left out" if result.unit == "vectors" else f"{counted} without a vector"
         parts.append(f"{zero}: {record.n_zero_rows}")
     return ", ".join(parts)
 
