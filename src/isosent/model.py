@@ -728,8 +728,8 @@ class SentenceEncoder:
         covariance of x - y, shrunk by g, V principal axes, and a strength s; or by plain whitening. Queries alone are
         transformed by :math:`(S_{xx} + l I)^{-1} (S_{xy} + l I)`, ridge regression towards the identity. A fifth of the
         pairs is held out, whole groups that share no text. Folds of the others choose s, g and l by the mean reciprocal
-        rank of the document. The map is used if the 95% interval of its gain on the fifth is above zero, and is then
-        fitted on all pairs.
+        rank of the document. The map is used if this and nDCG@10 gain beyond chance on the fifth (95% intervals above
+        zero, and random signs), with `kinds` on those that it was not fitted on. It is then fitted on all pairs.
         """
         self._encoder.require_fitted("fitted_on_pairs")
         self._postprocessing.check_fit(Auto())
@@ -745,7 +745,7 @@ class SentenceEncoder:
             _check.same_dim("fitted_on_pairs", "pairs", encoded.shape[1], self._encoder.dim)
             vectors.append(self._postprocessing.apply(encoded, queries=role == "query"))
             keys.append(side if isinstance(side, list) else [row.tobytes() for row in side])
-        pairs = MatchingPairs(*vectors, *keys, kinds)
+        pairs = MatchingPairs(vectors[0], vectors[1], keys[0], keys[1], kinds)
         choice = choose_from_pairs(pairs, queries_only=queries_only)
         record = FitRecord.made_now(
             choice.chosen.name,
