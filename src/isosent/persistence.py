@@ -48,6 +48,7 @@ from isosent.transforms.quantization import DTYPES, Quantization
 FORMAT = "isosent-model"
 FORMAT_VERSION = 1
 RECORD_FILE = "training.json"  # of a trained folder: what it was trained on, and the checksums of its files
+MIGRATION = "migration"  # transform of a fit: a map from vectors of one model to those of another
 CODES_NAME = " codes"  # ends the name of the space of codes
 
 _HASH = "[0-9a-f]{16}"

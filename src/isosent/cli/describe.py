@@ -21,6 +21,7 @@ from isosent.jobs.vectors import holds_moments, read_moments
 from isosent.loading import read_record
 from isosent.pages.progress import progress_bar
 from isosent.pages.tables import make_table
+from isosent.persistence import MIGRATION
 from isosent.search.index import Index
 from isosent.search.storage import is_index
 from isosent.transforms.calibration import RANDOM_PAIRS
@@ -139,7 +140,7 @@ def _model_lines(facts: Mapping[str, Any]) -> list[tuple[str, object]]:
         zero = "zero rows left out" if counted == "vectors" else f"{counted} without a vector"
         lines.append(("", f"{zero}: {record['n_zero_rows']}"))
         if record.get("choice"):
-            by = "held out" if is_of_pairs or record["transform"] == "erasure" else "auto"
+            by = "held out" if is_of_pairs or record["transform"] in ("erasure", MIGRATION) else "auto"
             lines.append(("", f"{by}: {record['choice']['reason']}"))
         if record.get("history"):
             lines.append(("", likelihood_change(record["history"])))

@@ -4,7 +4,7 @@
 the files hold. `_show_fit` prints the result: the recommendation, what was measured, and what was saved.
 """
 
-import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,17 @@ from isosent.cli.printing import (
     show,
     show_tokens,
 )
-from isosent.demo import DEMO_COMPONENTS, run_demo
+from isosent.demo import (
+    ERASE,
+    FALSE_POSITIVES,
+    QUERIES,
+    SEARCH,
+    SHORTEN,
+    WHITEN,
+    DemoReport,
+    run_demo,
+    write_texts,
+)
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.jobs.fit import FitResult, Goal, fit_files, fit_pairs
@@ -50,29 +60,71 @@ _FIT_NAMES = {"none": "", "principal_components": "PCA", "mean_centering": "cent
 
 
 @click.command()
-def demo() -> None:
-    """Encode a bundled sample, shorten its vectors, save and reload, offline, and show what changed. Takes seconds.
+@click.option(
+    "--texts", type=PATH, metavar="DIR", help="Folder to write the texts to, for the commands that it prints."
+)
+def demo(texts: Path | None) -> None:
+    """Show what isosent does in four steps on bundled sentences, offline: erase a language, whiten, shorten, search.
+
+    Each step ends with the commands that do it. With --texts, they run as printed in that folder.
 
     \b
     isosent demo
+    isosent demo --texts try
     """  # noqa: D301
-    with tempfile.TemporaryDirectory() as temporary:
-        report = run_demo(Path(temporary) / "model")
-    before, after = report.before, report.after
-    title = f"wordllama, {report.n_texts} sentences, --dims {DEMO_COMPONENTS}"
-    table = change_table(before.space, after.space, title)
-    table.add_row(f"paraphrases found, of {report.n_paraphrased}", f"{before.n_found}", f"{after.n_found}")
-    show(table)
-    for query, *neighbours in zip(report.queries, before.neighbours, after.neighbours, strict=True):
-        show(f"\nnearest to: {query}")
-        for label, neighbour in zip(("before", "after"), neighbours, strict=True):
-            note = "  (same meaning)" if neighbour.same_meaning else ""
-            show(f"  {label:<6} {neighbour.score:5.2f}  {neighbour.text}{note}")
-    show(f"\n{report.verdict}")
-    show(f"Full whitening (strength 1) to the same dimensions finds {report.n_found_at_full_strength} paraphrases.")
-    identical = "bit-identical vectors" if report.reloaded_identical else "DIFFERENT vectors"
-    show(f"Saved and loaded: {identical}. {report.elapsed_s:.1f} s in total.")
-    show("Do the same with your texts: isosent fit TEXTS -o my-model")
+    written = write_texts(texts) if texts else []
+    show("On bundled sentences: erase a language, whiten, leave a good model alone, and search with an honest no.")
+    report = run_demo()
+    for number, lines in enumerate(_demo_steps(report), 1):
+        show(f"\n{number}. " + "\n   ".join(lines))
+    show(f"\nAll of this took {report.elapsed_s:.1f} s, offline.")
+    if written:
+        show(f"The commands above run in this folder: {texts} (with {' and '.join(path.name for path in written)}).")
+    else:
+        show("To run the commands above: isosent demo --texts try, then: cd try")
+    show("Your own texts, one per line, begin with: isosent inspect YOUR.txt")
+
+
+def _demo_steps(report: DemoReport) -> Iterator[list[str]]:
+    """Lines of each step: a title, results, what they mean, and the commands."""
+    pool, sample, searched = report.translations, report.shortened, report.searched
+    yield [
+        "One pool in four languages: most texts find only their own language. Erase it.",
+        f"With their English translation among the 10 nearest: {pool.original:.0%} before, {pool.erased:.0%} after "
+        f"({pool.n_queries} sentences held out of the fit, among {pool.n_texts}).",
+        f"{pool.example}  before: {pool.example_original}",
+        f"{'':{len(pool.example)}}  after:  {pool.example_erased}",
+        "Even with wordllama, made for English. Erase what you know of your texts and do not search for.",
+        f"  {ERASE}",
+    ]
+    yield [
+        "The same pool without a label: is whitening worth it?",
+        f"{pool.recommendation}",
+        f"With their English translation among the 10 nearest: {pool.original:.0%} before, {pool.whitened:.0%} after.",
+        "Whitening evens out a space in which texts look alike for the wrong reason, such as their language.",
+        f"  {WHITEN}",
+    ]
+    before, after = sample.n_bytes
+    yield [
+        f"A good model: wordllama on {sample.n_texts} English sentences.",
+        sample.recommendation,
+        f"As int8, {after} instead of {before:,} bytes per vector: {sample.recall:.0%} of the 10 nearest stay, and "
+        f"{sample.n_found[1]} of {sample.n_paraphrased} sentences find their paraphrase (before: {sample.n_found[0]}).",
+        "Leave a good model alone, and store its vectors in fewer bytes.",
+        "  isosent inspect texts.txt",
+        f"  {SHORTEN}",
+    ]
+    title = "Search that says no when nothing matches"
+    if searched is None:
+        yield [f"{title}. Needs: pip install 'isosent[search]'", *(f"  {command}" for command in SEARCH)]
+        return
+    width = max(map(len, QUERIES))
+    yield [
+        f"{title}, in {searched.n_bytes:.0f} bytes of memory per vector ({searched.recall:.0%} of the 10 nearest stay)",
+        *(f"{query:<{width}}  {match or 'no match'}" for query, match in zip(QUERIES, searched.matches, strict=True)),
+        f"Of the queries that nothing matches, about {FALSE_POSITIVES:.0%} get a result all the same.",
+        *(f"  {command}" for command in SEARCH),
+    ]
 
 
 @click.command()

@@ -104,11 +104,11 @@ def export(
     if target not in TARGETS:
         raise InputError(f"export: the target must be one of {', '.join(TARGETS)}; got {target!r}.")
     if target != sentence_transformers.TARGET and (tei or results is not None):
-        raise InputError(f"export: --tei and --results belong to {sentence_transformers.TARGET}; got {target}.")
+        raise InputError(f"export: tei and --results belong to {sentence_transformers.TARGET}; got {target}.")
     if target != faiss.TARGET and not (index is None and vectors is None and ids is None and with_map):
-        raise InputError(f"export: --index, --vectors, --ids and --no-map belong to {faiss.TARGET}; got {target}.")
+        raise InputError(f"export: index, map, --vectors and --ids belong to {faiss.TARGET}; got {target}.")
     if vectors is None and not (ids is None and with_map):
-        raise InputError("export: --ids and --no-map are for a filled index. Name its vectors: --vectors FILE.")
+        raise InputError("export: --ids and map=false are for a filled index. Name its vectors: --vectors FILE.")
     match target:
         case sentence_transformers.TARGET:
             return sentence_transformers.export_sentence_transformers(model, output, tei=tei, results=results)

@@ -30,7 +30,7 @@ from isosent.search.chance import Chance
 from isosent.search.codes_file import check_codes, read_codes
 from isosent.search.engine import SearchSettings, Segment, best, finer_settings, inner_codes, tail_settings
 from isosent.search.keywords import FUSED, Keywords, fuse
-from isosent.search.rows import HAS_VECTOR, ID, TEXT, VECTOR, RowFile, id_array
+from isosent.search.rows import HAS_VECTOR, ID, MAPPED, TEXT, VECTOR, RowFile, id_array
 from isosent.search.storage import (
     MANIFEST,
     MODEL_FOLDER,
@@ -178,6 +178,14 @@ class Snapshot:
         return int((~has_vector & ~self.deleted).sum())
 
     @property
+    def n_mapped(self) -> int:
+        """Rows that are not deleted, and whose vectors were mapped from those of another model."""
+        if MAPPED not in self.rows[0].schema.names:
+            return 0
+        columns = [rows.columns([MAPPED]).column(0).fill_null(False).to_numpy() for rows in self.rows]
+        return int((np.concatenate(columns) & ~self.deleted).sum())
+
+    @property
     def live(self) -> NDArray[np.intp]:
         """Positions of the rows that are not deleted."""
         return np.flatnonzero(~self.deleted)
@@ -262,15 +270,18 @@ class Snapshot:
 
     def batches(self, n_rows: int) -> Iterator[Any]:
         """Yield rows and vectors as record batches."""
-        import pyarrow as pa
-
         live = self.live
         for start in range(0, len(live), n_rows):
-            positions = live[start : start + n_rows]
-            vectors = self.vectors(positions)
-            mask = pa.array(~nonzero_rows(vectors))
-            lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), self.state.dim, mask=mask)
-            yield self.take(positions).append_column(VECTOR, lists).combine_chunks().to_batches()[0]
+            yield self.take_with_vectors(live[start : start + n_rows]).combine_chunks().to_batches()[0]
+
+    def take_with_vectors(self, positions: NDArray[np.intp]) -> Any:
+        """Rows of the table at these positions, and their vectors: null for a row without one."""
+        import pyarrow as pa
+
+        vectors = self.vectors(positions)
+        mask = pa.array(~nonzero_rows(vectors))
+        lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), self.state.dim, mask=mask)
+        return self.take(positions).append_column(VECTOR, lists)
 
     # -- searching -----------------------------------------------------------------------------------------------
 

@@ -139,7 +139,7 @@ class MatchingPairs:
                 f"pairs: {len(usable):,} usable pairs form {self.n_groups} groups that share no text; at least "
                 f"{FEWEST_GROUPS} are needed to tell a gain from chance. Add pairs of other texts."
             )
-        self.kind = None if kinds is None else self._kind_of_groups([kinds[int(row)] for row in usable])
+        self.kind = None if kinds is None else self._kind_of_groups([kinds[row] for row in usable.tolist()])
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -147,7 +147,7 @@ class MatchingPairs:
     def _kind_of_groups(self, kinds: Sequence[Any]) -> Rows | None:
         """Number of the kind of each group, that of its first pair; None if there are not two of enough groups."""
         first = np.unique(self.group, return_index=True)[1]
-        _, number, count = np.unique([str(kinds[int(row)]) for row in first], return_inverse=True, return_counts=True)
+        _, number, count = np.unique([str(kinds[row]) for row in first], return_inverse=True, return_counts=True)
         is_small = count < _FEWEST_OF_KIND
         if count[is_small].sum() < _FEWEST_OF_KIND and not is_small.all():
             return None if (~is_small).sum() < 2 else np.where(is_small[number], count.argmax(), number)
@@ -288,11 +288,13 @@ def choose_from_pairs(pairs: MatchingPairs, *, queries_only: bool = False) -> Pa
     groups = np.concatenate([search.groups(part) for part, _ in held_out])
     rivals = list(dict.fromkeys([plain, best]))
     before, *after = scores([none, *rivals], held_out)
-    tested = [Tested(none.label, float(before[:, 0].mean()), float(before[:, 1].mean()))]
+    mrr_before, ndcg_before = before.mean(axis=0).tolist()
+    tested = [Tested(none.label, mrr_before, ndcg_before)]
     for candidate, values in zip(rivals, after, strict=True):
         differences = (values - before).T
         gains = [_gain(each, groups) for each in differences]
-        tested.append(Tested(candidate.label, float(values[:, 0].mean()), float(values[:, 1].mean()), *gains))
+        mean_mrr, mean_ndcg = values.mean(axis=0).tolist()
+        tested.append(Tested(candidate.label, mean_mrr, mean_ndcg, *gains))
     is_beyond_chance = all(low > 0 for _, low, _ in gains) and all(
         _is_beyond_chance(each, groups) for each in differences
     )
