@@ -204,7 +204,7 @@ def load_saved(
     moved_to = parsed.options.get("encoder")
     if record.reference == PRECOMPUTED and moved_to in (None, PRECOMPUTED):
         return SentenceEncoder.from_record(
-            PrecomputedVectors(record.encoder_dim, record.options, record.corpus), record
+            PrecomputedVectors(record.encoder_dim, record.options, record.corpus, record.canary), record
         )
     try:
         learned = record.corpus if record.reference != PRECOMPUTED else None
@@ -220,11 +220,13 @@ def load_saved(
             "in FOLDER?encoder=words:FILE?stop_words=FILE."
         ) from error
     if encoder.fingerprint != record.encoder_fingerprint:
-        raise ModelFolderError(
-            f"{folder} was fitted on {record.reference} with the fingerprint "
-            f"{record.encoder_fingerprint[:16]}; {encoder.reference} now has {encoder.fingerprint[:16]}. "
-            "Their vectors cannot be compared. Name the right encoder with ?encoder=REFERENCE, or fit again."
-        )
+        if moved_to is None or not encoder.has_vectors_of(record.canary):
+            raise ModelFolderError(
+                f"{folder} was fitted on {record.reference} with the fingerprint "
+                f"{record.encoder_fingerprint[:16]}; {encoder.reference} now has {encoder.fingerprint[:16]}. "
+                "Their vectors cannot be compared. Name the right encoder with ?encoder=REFERENCE, or fit again."
+            )
+        encoder.fingerprint = record.encoder_fingerprint  # the same vectors by another name
     return SentenceEncoder.from_record(encoder, record)
 
 

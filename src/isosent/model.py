@@ -3,9 +3,9 @@
 A model is values that never change: an `Encoder` (texts to raw vectors), a `Postprocessing` (a map for documents, one
 for queries, a flow, scaling), the record of what was fitted, and what cosines and codes mean. `encode` is the encoder
 followed by `transform`. Each method that fits gives a new model: `fitted` encodes texts and fits on their vectors,
-`fitted_on_moments` needs the statistics alone, and ``with_...`` add a calibration or a quantization. For "auto" they
-ask `transforms.auto`, which compares candidates on the texts. `record` is what `save` writes and `load` reads back;
-`fingerprint` names the space.
+`fitted_on_moments` needs the statistics alone, `fitted_on_pairs` matching texts or vectors, and ``with_...`` add a
+calibration or a quantization. For "auto" they ask `transforms.auto`, which compares candidates on the texts. `record`
+is what `save` writes and `load` reads back; `fingerprint` names the space.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check, _extras
 from isosent.encoders.base import Encoder, Progress
-from isosent.encoders.load import encoder_for
+from isosent.encoders.load import encoder_for, named_prompts, prompt_named, with_prompt
 from isosent.errors import InputError, IsosentWarning
 from isosent.explanation import Explanation, UnitSum, explain_cosine, unit_sum
+from isosent.numeric.canary import Canary
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
@@ -48,12 +49,30 @@ from isosent.transforms.base import (
     transform_name,
 )
 from isosent.transforms.calibration import Calibration
+from isosent.transforms.pairs import MatchingPairs, choose_from_pairs
 from isosent.transforms.quantization import DTYPES, Quantization
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from isosent.transforms.erasure import Effect, LabelledMoments, Labels
 
 Role = Literal["text", "query", "document"]
+
+
+class _EncodeOptions(TypedDict, total=False):
+    """Arguments of `SentenceEncoder.encode` that do not change the type of its result."""
+
+    batch_size: int | None
+    show_progress_bar: bool | None
+    normalize_embeddings: bool
+    device: object
+    progress: Progress | None
+    role: Role
+    precision: Literal["float32", "int8", "ubinary"]
+    prompt: str | None
+    prompt_name: str | None
+    truncate_dim: int | None
 
 
 class SentenceEncoder:
@@ -75,6 +94,8 @@ class SentenceEncoder:
         How the vectors become int8 codes or bits.
     storage : Storage, optional
         How an index stores the vectors by default.
+    canary : Canary, optional
+        Vectors of fixed texts, as they were when the model was saved.
     """
 
     def __init__(
@@ -85,11 +106,14 @@ class SentenceEncoder:
         calibration: Calibration | None = None,
         quantization: Quantization | None = None,
         storage: Storage | None = None,
+        *,
+        canary: Canary | None = None,
     ) -> None:
         if postprocessing.dim is not None:
             _check.same_dim("SentenceEncoder", "encoder", encoder.dim, postprocessing.dim)
         self._encoder, self._postprocessing, self._fits = encoder, postprocessing, fits
         self._calibration, self._quantization, self._storage = calibration, quantization, storage
+        self._canary = canary
         if quantization is not None:
             _check.same_dim("SentenceEncoder", "quantization", quantization.dim, self.dim)
 
@@ -114,7 +138,8 @@ class SentenceEncoder:
         InputError
             If the encoder has other dimensions than the map or the quantization of the record.
         """
-        return cls(encoder, record.postprocessing, record.fits, record.calibration, record.quantization, record.storage)
+        parts = record.postprocessing, record.fits, record.calibration, record.quantization, record.storage
+        return cls(encoder, *parts, canary=record.canary)
 
     @property
     def encoder(self) -> Encoder:
@@ -157,6 +182,11 @@ class SentenceEncoder:
         return self._quantization
 
     @property
+    def canary(self) -> Canary | None:
+        """Vectors of fixed texts when the folder was written that the model was loaded from; None if it has none."""
+        return self._canary
+
+    @property
     def dim(self) -> int:
         """Dimensions of the sentence vectors that `encode` returns."""
         return self._encoder.dim if self.linear_map is None else self.linear_map.n_components
@@ -173,6 +203,31 @@ class SentenceEncoder:
         steps = "".join(f" -> {fit.transform}" for fit in self._fits if fit.transform != "none")
         return f"<SentenceEncoder {self._encoder.reference}{steps}, {self.dim} dimensions>"
 
+    @overload
+    def encode(
+        self,
+        texts: str | Sequence[str],
+        *,
+        convert_to_numpy: Literal[True] = ...,
+        convert_to_tensor: Literal[False] = ...,
+        **options: Unpack[_EncodeOptions],
+    ) -> NDArray[Any]: ...
+
+    @overload
+    def encode(
+        self, texts: str | Sequence[str], *, convert_to_tensor: Literal[True], **options: Unpack[_EncodeOptions]
+    ) -> Tensor: ...
+
+    @overload  # tensors, or whatever flags say that are not known before it runs
+    def encode(
+        self,
+        texts: str | Sequence[str],
+        *,
+        convert_to_numpy: bool = ...,
+        convert_to_tensor: bool = ...,
+        **options: Unpack[_EncodeOptions],
+    ) -> Any: ...
+
     def encode(
         self,
         texts: str | Sequence[str],
@@ -186,6 +241,9 @@ class SentenceEncoder:
         progress: Progress | None = None,
         role: Role = "text",
         precision: Literal["float32", "int8", "ubinary"] = "float32",
+        prompt: str | None = None,
+        prompt_name: str | None = None,
+        truncate_dim: int | None = None,
     ) -> Any:
         """Encode texts. Takes the arguments that code written for sentence-transformers passes.
 
@@ -213,6 +271,12 @@ class SentenceEncoder:
         precision : {"float32", "int8", "ubinary"}, default "float32"
             Numbers, or the codes that the quantization of the model gives the vectors scaled to length 1: a byte or a
             bit per dimension. No code stands for "no vector".
+        prompt : str, optional
+            What to put before each text, in place of the prompt of the role; an empty prompt counts.
+        prompt_name : str, optional
+            Name of a prompt of the encoder: "query", "document" or "default". `prompt` wins over it.
+        truncate_dim : int, optional
+            Number of leading dimensions to keep, before vectors are scaled to length 1.
 
         Returns
         -------
@@ -226,7 +290,8 @@ class SentenceEncoder:
         InputTypeError
             If something in `texts` is not a string.
         InputError
-            If the encoder cannot compute on `device`, or the model has no quantization.
+            If the encoder cannot compute on `device`, the model has no quantization, there is no prompt of that name,
+            or `truncate_dim` is below 1 or comes with codes.
         """
         if batch_size is not None:
             _check.whole_number("encode", "batch_size", batch_size, 1)
@@ -237,12 +302,20 @@ class SentenceEncoder:
                 f"encode: precision {precision!r} needs a quantization, and the model has none. Fit one: isosent "
                 "quantize TEXTS -m MODEL, or model.with_quantization(Quantization.fit(unit_vectors))."
             )
+        if truncate_dim is not None:
+            _check.whole_number("encode", "truncate_dim", truncate_dim, 1)
+            if precision != "float32":
+                raise InputError(f"encode: truncate_dim {truncate_dim} needs float32; codes stand for all dimensions.")
         encoder = encoder_for(self._encoder if device is None else self._encoder.on_device(str(device)), role)
         is_single = isinstance(texts, str)
         listed = _check.text_list("encode", [texts] if isinstance(texts, str) else texts)
+        if prompt is None and prompt_name is not None:
+            prompt = prompt_named(named_prompts(self._encoder), prompt_name)
+        if prompt is not None:
+            encoder, listed = with_prompt(encoder, listed, prompt)
         with encoding_bar(len(listed), progress, is_wanted=show_progress_bar) as report:
             encoded = encoder.encode(listed, progress=report)
-        vectors: NDArray[Any] = self.transform(encoded, queries=role == "query")
+        vectors: NDArray[Any] = self.transform(encoded, queries=role == "query")[:, :truncate_dim]
         if normalize_embeddings or quantization is not None:
             vectors = unit_rows(vectors).astype(np.float32, copy=False)
         if quantization is not None and precision != "float32":
@@ -672,6 +745,82 @@ class SentenceEncoder:
             choice = choose_from_texts(vectors, texts, chosen, groups=groups)
         return self._fitted_linear(choice, moments, query_moments, n_zero_rows, source)
 
+    def fitted_on_pairs(
+        self,
+        queries: Sequence[str] | NDArray[np.floating],
+        documents: Sequence[str] | NDArray[np.floating],
+        *,
+        queries_only: bool = False,
+        kinds: Sequence[Any] | None = None,
+        source: str = "pairs in memory",
+        progress: Progress | None = None,
+    ) -> SentenceEncoder:
+        r"""Return this model with a map fitted on matching pairs, or unchanged if none ranks held-out pairs better.
+
+        Parameters
+        ----------
+        queries, documents : sequence of str, or array of shape (n_pairs, encoder.dim)
+            Texts that match, row by row, or what the bare encoder returned for them. A text may occur in several pairs.
+        queries_only : bool, default False
+            Whether only queries are transformed, so that stored vectors of documents stay as they are.
+        kinds : sequence, optional
+            The kind of each pair, such as its source. The map must then serve kinds that it was not fitted on.
+        source : str, optional
+            Where the pairs come from, for the record.
+        progress : callable, optional
+            Called with the number of texts finished since the last call.
+
+        Returns
+        -------
+        SentenceEncoder
+            A new model. The ``choice`` of its last fit says what was compared. If its ``transform`` is ``"none"``, the
+            vectors are those of this model.
+
+        Raises
+        ------
+        InputError
+            If the numbers of queries and documents differ, pairs form fewer than 30 groups that share no text, vectors
+            are NaN or infinite, or vectors of this model end with length 1 or a flow.
+
+        Notes
+        -----
+        With x and y the vectors of a pair, both sides are transformed by :math:`(x - \mu) D_g^{-s/2} V`, with D the
+        covariance of x - y, shrunk by g, V principal axes, and a strength s; or by plain whitening. Queries alone are
+        transformed by :math:`(S_{xx} + l I)^{-1} (S_{xy} + l I)`, ridge regression towards the identity. A fifth of the
+        pairs is held out, whole groups that share no text. Folds of the others choose s, g and l by the mean reciprocal
+        rank of the document. The map is used if the 95% interval of its gain on the fifth is above zero, and is then
+        fitted on all pairs.
+        """
+        self._encoder.require_fitted("fitted_on_pairs")
+        self._postprocessing.check_fit(Auto())
+        sides = [_check.texts_or_vectors("fitted_on_pairs", "pairs", side) for side in (queries, documents)]
+        _check.same_count("fitted_on_pairs", "documents", len(sides[1]), len(sides[0]))
+        if kinds is not None:
+            _check.same_count("fitted_on_pairs", "kinds", len(kinds), len(sides[0]))
+        vectors, keys = [], []
+        for role, side in zip(("query", "document"), sides, strict=True):
+            encoded = (
+                encoder_for(self._encoder, role).encode(side, progress=progress) if isinstance(side, list) else side
+            )
+            _check.same_dim("fitted_on_pairs", "pairs", encoded.shape[1], self._encoder.dim)
+            vectors.append(self._postprocessing.apply(encoded, queries=role == "query"))
+            keys.append(side if isinstance(side, list) else [row.tobytes() for row in side])
+        pairs = MatchingPairs(vectors[0], vectors[1], keys[0], keys[1], kinds)
+        choice = choose_from_pairs(pairs, queries_only=queries_only)
+        record = FitRecord.made_now(
+            choice.chosen.name,
+            dict(choice.chosen.settings),
+            len(pairs),
+            pairs.n_zero_rows,
+            source,
+            choice=choice.to_json(),
+        )
+        fits = (*self._fits, record)
+        if choice.linear_map is None:
+            return SentenceEncoder.from_record(self._encoder, replace(self.record, fits=fits))
+        postprocessing = self._postprocessing.followed_by(choice.linear_map, queries_only=queries_only)
+        return SentenceEncoder(self._encoder, postprocessing, fits)
+
     def _fitted_linear(
         self,
         transform: LinearTransform | AutoChoice,
@@ -736,7 +885,7 @@ class SentenceEncoder:
         InputError
             If the encoder was wrapped (see `wrap`) and no reference loads it again.
         """
-        write_model(folder, SentenceEncoder.from_record(self._encoder.saved_as(), self.record).record)
+        write_model(folder, SentenceEncoder.from_record(self._encoder.saved_as(), self.record).saved_record)
 
     @property
     def record(self) -> ModelRecord:
@@ -754,3 +903,25 @@ class SentenceEncoder:
             self._quantization,
             self._storage,
         )
+
+    @property
+    def saved_record(self) -> ModelRecord:
+        """As `record`, with the vectors that the encoder gives fixed texts now, by which a change of it is noticed."""
+        return replace(self.record, canary=self._encoder.canary_now())
+
+    def has_vectors_of(self, record: ModelRecord) -> bool:
+        """Whether this is a saved model by another name.
+
+        Parameters
+        ----------
+        record : ModelRecord
+            What a model folder holds.
+
+        Returns
+        -------
+        bool
+            Whether what follows the encoder is the same, and the encoder gives the fixed texts the vectors that were
+            saved. False for word vectors and static models, whose fingerprint says it.
+        """
+        here = replace(self.record, encoder_fingerprint=record.encoder_fingerprint)
+        return here.fingerprint == record.fingerprint and self._encoder.has_vectors_of(record.canary)

@@ -1,4 +1,4 @@
-"""The model folder: ``model.json``, and safetensors files: map, flow, quantization, what an encoder learned from texts.
+"""The model folder: ``model.json``, and safetensors files: map, flow, quantization, canary, what an encoder learned.
 
 ``model.json`` names the other files and is renamed into place last. Their names contain a hash of their content, so a
 process that is killed at any moment leaves either the old model or the new one.
@@ -38,6 +38,7 @@ from isosent.io.json import document_bytes, format_of, read_document
 from isosent.io.schemas import Count, Document, FileName, Finite, Positive, Score, Text
 from isosent.io.space import Space, same_space
 from isosent.io.system import read_bytes, system_error
+from isosent.numeric.canary import N_SHORT, Canary
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.postprocessing import Postprocessing
@@ -51,7 +52,7 @@ MIGRATION = "migration"  # transform of a fit: a map from vectors of one model t
 CODES_NAME = " codes"  # ends the name of the space of codes
 
 _HASH = "[0-9a-f]{16}"
-_KINDS = _MAP, _FLOW, _CORPUS, _QUANTIZATION = "linear_map", "flow", "corpus", "quantization"
+_KINDS = _MAP, _FLOW, _CORPUS, _QUANTIZATION, _CANARY = "linear_map", "flow", "corpus", "quantization", "canary"
 _MODEL_FILES = re.compile(rf"model\.json|({'|'.join(_KINDS)})-{_HASH}\.safetensors")
 
 Field = TypeVar("Field")
@@ -103,6 +104,7 @@ class ModelRecord:
     corpus: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)  # what the encoder learned from texts
     quantization: Quantization | None = None
     storage: Storage | None = None
+    canary: Canary | None = None  # vectors of fixed texts, when it was saved
 
     @property
     def dim(self) -> int:
@@ -192,6 +194,7 @@ class _ModelFile(Document):
     normalize: bool
     calibration: _Calibration | None
     storage: Storage | None = None  # not in folders of earlier versions
+    canary: FileName | None = None  # the same
 
 
 def write_model(folder: str | os.PathLike[str], record: ModelRecord) -> None:
@@ -225,6 +228,7 @@ def model_files(folder: Path, record: ModelRecord) -> dict[str, bytes]:
         _FLOW: _flow_bytes(record.postprocessing),
         _CORPUS: _tensor_bytes(record.corpus),
         _QUANTIZATION: b"" if record.quantization is None else _tensor_bytes(record.quantization.tensors()),
+        **({} if record.canary is None else {_CANARY: _tensor_bytes(record.canary.tensors())}),
     }
     names = {kind: _file_name(kind, content) if content else None for kind, content in contents.items()}
     relative = relative_reference(record.reference, folder)
@@ -304,7 +308,7 @@ def _sweep(folder: Path) -> None:
         names = {MODEL_FILE}
         if (folder / MODEL_FILE).exists():
             document = read_document(folder / MODEL_FILE, FORMAT, FORMAT_VERSION, _ModelFile)
-            names |= {str(document[kind]) for kind in _KINDS}
+            names |= {str(document.get(kind)) for kind in _KINDS}
         for path in list(folder.iterdir()):
             if path.name not in names and not is_temporary(path.name) and _has_model_name(path):
                 path.unlink()
@@ -340,6 +344,7 @@ def _record_in(folder: Path) -> ModelRecord:
         reference = absolute_reference(reference, folder) if encoder.get("inside") is True else reference
     except ModelReferenceError as error:
         raise ModelFolderError(f"{folder / MODEL_FILE}: {error}") from None
+    corpus = _component(folder, document[_CORPUS], _tensors, "named arrays") or {}
     record = ModelRecord(
         reference=reference,
         options=encoder["options"],
@@ -348,7 +353,7 @@ def _record_in(folder: Path) -> ModelRecord:
         postprocessing=_postprocessing(folder, document),
         fits=tuple(convert(document["fits"], list[FitRecord])),
         calibration=_calibration(folder, document["calibration"]),
-        corpus=_component(folder, document[_CORPUS], _tensors, "named arrays") or {},
+        corpus=corpus,
         quantization=_component(
             folder,
             document[_QUANTIZATION],
@@ -356,6 +361,7 @@ def _record_in(folder: Path) -> ModelRecord:
             "the arrays of a quantization",
         ),
         storage=None if document.get("storage") is None else convert(document["storage"], Storage),
+        canary=_canary(folder, document.get(_CANARY), encoder["dim"], corpus),
     )
     if record.postprocessing.dim not in (None, record.encoder_dim):
         raise ModelFolderError(
@@ -408,6 +414,14 @@ def _calibration(folder: Path, document: Mapping[str, Any] | None) -> Calibratio
         raise ModelFolderError(f"{folder / MODEL_FILE}: calibration is malformed: {error}") from None
 
 
+def _canary(folder: Path, name: str | None, dim: int, corpus: dict[str, NDArray[np.float64]]) -> Canary | None:
+    """Vectors of fixed texts; a proxy of an earlier version kept those of the short ones with the statistics."""
+    if (earlier := corpus.pop(_CANARY, None)) is not None and name is None:
+        with suppress(InputError):  # it is made again
+            return Canary.from_tensors({"documents": earlier[:N_SHORT]}, dim)
+    return _component(folder, name, lambda content: Canary.from_tensors(load(content), dim), "vectors of fixed texts")
+
+
 def _component(folder: Path, name: str | None, parse: Callable[[bytes], Field], expected: str) -> Field | None:
     """Parse a file that ``model.json`` names; None if it names none."""
     if name is None:
@@ -444,6 +458,8 @@ def _map_bytes(postprocessing: Postprocessing) -> bytes:
     arrays = {"weight": postprocessing.linear_map.weight, "bias": postprocessing.linear_map.bias}
     if postprocessing.query_map is not None:
         arrays["query_bias"] = postprocessing.query_map.bias
+        if not np.array_equal(postprocessing.query_map.weight, postprocessing.linear_map.weight):
+            arrays["query_weight"] = postprocessing.query_map.weight
     return _tensor_bytes(arrays)
 
 
@@ -453,8 +469,11 @@ def _maps(content: bytes) -> tuple[LinearMap, LinearMap | None]:
     if outside := next((name for name, array in tensors.items() if (np.abs(array) > largest).any()), None):
         raise InputError(f"{outside} holds numbers beyond float32.")
     linear_map = LinearMap(tensors["weight"], tensors["bias"])
-    query_bias = tensors.get("query_bias")
-    return linear_map, None if query_bias is None else LinearMap(linear_map.weight, query_bias)
+    query_bias, query_weight = tensors.get("query_bias"), tensors.get("query_weight", linear_map.weight)
+    query_map = None if query_bias is None else LinearMap(query_weight, query_bias)
+    if query_weight.shape != linear_map.weight.shape:
+        raise InputError(f"query_weight has the shape {query_weight.shape}, and weight {linear_map.weight.shape}.")
+    return linear_map, query_map
 
 
 def _flow_bytes(postprocessing: Postprocessing) -> bytes:

@@ -46,6 +46,14 @@ def test_a_table_gives_the_same_groups(isosent_):
     assert json.loads(table.out) == json.loads(lines.out)
 
 
+def test_recall_is_printed_for_many_texts(isosent_, monkeypatch):
+    assert "recall" not in isosent_("duplicates", "texts.txt").err
+    monkeypatch.setattr("isosent.search.duplicates.MOST_EXACT", 100)
+    finished = isosent_("duplicates", "texts.txt", "--json")
+    recall = json.loads(finished.out)["recall"]
+    assert f"recall: {recall:.1%}" in finished.err
+
+
 def test_few_texts_are_said_to_be_few(isosent_, here):
     finished = isosent_("duplicates", "-", "-o", "o.csv", stdin=b"one\ntwo\none\n")
     assert finished.code == 0, finished.err
@@ -72,9 +80,10 @@ def test_clusters_are_printed_and_written(isosent_, here):
 
 def test_bad_input_is_refused(isosent_, refuses, here):
     (here / "empty.txt").write_text("")
+    (here / "others.csv").write_text("title,body\none,two\n")
     for command in ("duplicates", "cluster"):
         refuses(isosent_(command, "empty.txt"), "empty.txt")
-        refuses(isosent_(command, "texts.csv"), "--column")
+        refuses(isosent_(command, "others.csv"), "--column")
         refuses(isosent_(command, "texts.txt", "-o", "no/d.html"), "no/d.html")
         refuses(isosent_(command, "texts.txt", "-o", "texts.txt"), "texts.txt")
     refuses(isosent_("duplicates", "texts.txt", "--false-positives", "0"), "--false-positives")

@@ -23,12 +23,12 @@ def here(tmp_path, monkeypatch, wordllama, texts):
     return tmp_path
 
 
-def test_texts_get_tables_that_end_with_the_advice(isosent_):
+def test_texts_get_the_advice_and_tables(isosent_):
     finished = isosent_("inspect", "texts.txt")
     assert (finished.code, finished.err) == (0, "")
     for word in ("rows (N)", "IsoScore"):
         assert word in finished.out
-    assert finished.out.splitlines()[-1].endswith("fit on more.")
+    assert finished.out.splitlines()[0].endswith("fit on more.")
     details = ("share of random pairs below a cosine", "what auto compared")
     assert not any(word in finished.out for word in details)
     finished = isosent_("inspect", "texts.txt", "--details")
@@ -41,7 +41,7 @@ def test_inspect_and_fit_give_the_same_verdict(isosent_, here, texts):
         inspected, fitted = isosent_("inspect", source), isosent_("fit", source, "-o", "fitted")
         assert (inspected.code, fitted.code) == (0, 0)
         reason = isosent.load(here / "fitted").fits[-1].choice["reason"]
-        assert inspected.out.splitlines()[-1].startswith(reason)
+        assert inspected.out.splitlines()[0].startswith(reason)
         assert reason in fitted.out.splitlines()
 
 
@@ -50,7 +50,7 @@ def test_vectors_get_tables_with_recall(isosent_):
     assert (finished.code, finished.err) == (0, "")
     assert "float32" in finished.out
     assert "recall@10" in finished.out
-    assert finished.out.splitlines()[-1].startswith("No transform: without texts")
+    assert finished.out.splitlines()[0].startswith("No recommendation without texts")
 
 
 def test_json_is_all_of_standard_output(isosent_):
@@ -63,7 +63,7 @@ def test_the_page_is_written_beside_the_tables(isosent_, here):
     assert finished.code == 0
     page = (here / "page.html").read_text("utf-8")
     assert page.startswith("<!doctype html>")
-    assert finished.out.splitlines()[-1].split(":")[0] in page
+    assert finished.out.splitlines()[0].split(":")[0] in page
 
 
 def test_bad_rows_are_counted_where_other_commands_refuse_them(isosent_, here):
@@ -173,7 +173,7 @@ def test_drift_takes_vectors_and_moments_and_names_what_changed(isosent_, here):
     finished = isosent_("drift", "old.npy", "new.npy")
     assert (finished.code, finished.err) == (0, "")
     assert "dimension 4" in finished.out
-    assert finished.out.splitlines()[-1].startswith("Refit: ")
+    assert finished.out.splitlines()[0].startswith("Refit: ")
     documents = [
         json.loads(isosent_("drift", f"old.{first}", f"new.{second}", "--json").out)
         for first, second in (("npy", "npy"), ("safetensors", "npy"), ("safetensors", "safetensors"))
@@ -206,3 +206,31 @@ def test_drift_refuses_what_cannot_be_compared(isosent_, here, refuses):
     refuses(isosent_("drift", "a.npy", "b.npy"), "space")
     refuses(isosent_("drift", "v.npy", "nothing.npy"), "nothing.npy")
     refuses(isosent_("drift", "v.npy", "v.npy", "--json", "v.npy"), "v.npy")
+
+
+def test_drift_takes_texts_and_names_those_that_are_least_like_the_old_ones(isosent_, here, texts):
+    (here / "old.txt").write_text("\n".join(texts[:300]))
+    (here / "new.csv").write_text(
+        "text,lang\n" + "".join(f'"{text}",en\n' for text in [*texts[300:400], "Zahlungserinnerung"])
+    )
+    finished = isosent_("drift", "old.txt", "new.csv", "-m", "wordllama")
+    assert finished.code == 0, finished.err
+    assert "Zahlungserinnerung" in finished.out.partition("least like")[2]
+    document = json.loads(isosent_("drift", "old.txt", "new.csv", "-m", "wordllama", "--json").out)
+    assert len(document["unusual"]) == 20
+    [row] = [each["row"] for each in document["unusual"] if each["text"] == "Zahlungserinnerung"]
+    assert row == 100
+    distances = [each["distance"] for each in document["unusual"]]
+    assert distances == sorted(distances, reverse=True)
+
+
+def test_moments_of_texts_are_those_of_their_vectors(isosent_, here, texts, refuses):
+    (here / "old.txt").write_text("\n".join(texts[:50]))
+    isosent_("encode", "old.txt", "-o", "old.npy")
+    for source in ("old.txt", "old.npy"):
+        assert isosent_("moments", source, "-m", "wordllama", "-o", f"{source}.safetensors").code == 0
+    facts = [json.loads(isosent_("info", f"{source}.safetensors", "--json").out) for source in ("old.txt", "old.npy")]
+    assert [each.pop("files") for each in facts] == ["old.txt", "old.npy"]
+    assert facts[0] == facts[1]
+    again = ("moments", "old.txt", "-m", "wordllama", "--checkpoint", "kept", "-o", "m.safetensors")
+    refuses(isosent_(*again), "--checkpoint is for vectors")

@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from safetensors.numpy import load_file
+from tampering import replace_part
 
 pytest.importorskip("faiss")
 
@@ -306,3 +308,20 @@ def test_a_table_without_rows_is_refused(isosent_, table, tmp_path):
     assert finished.code != 0
     assert "at least one text" in finished.err
     assert not (tmp_path / "none").exists()
+
+
+def test_verify_says_whether_the_model_is_the_one_that_made_the_index(isosent_, made, refuses):
+    finished = isosent_("index", "verify", made)
+    assert finished.code == 0, finished.err
+    assert "unchanged" in finished.out
+    found = json.loads(isosent_("index", "verify", made, "--json").out)
+    assert not found["has_changed"]
+    assert found["lowest_cosine"] > 0.999
+    assert (found["kept_neighbors"], found["n_rows"]) == (1, 8)
+    [path] = Path(made, "model").glob("canary-*")
+    replace_part(Path(made, "model"), "canary", {"documents": np.roll(load_file(path)["documents"], 1, axis=1)})
+    refuses(isosent_("index", "verify", made), "has changed", "lowest cosine", "100% of the ten nearest")
+    finished = isosent_("search", made, "a query")
+    assert finished.code == 0
+    assert finished.err.count("warning:") == 1
+    assert "index verify" in finished.err

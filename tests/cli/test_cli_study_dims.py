@@ -20,7 +20,7 @@ def line_of(printed, label):
 
 def test_a_study_is_printed_and_written(isosent_, here):
     outputs = ("-o", "dims.csv", "-o", "dims.json", "-o", "dims.svg")
-    finished = isosent_("research", "study", "dims", "--data", "data", "--widths", "4,16,8", "--docs", "50", *outputs)
+    finished = isosent_("research", "study", "dims?widths=4,16,8&docs=50", "--data", "data", *outputs)
     assert finished.code == 0, finished.err
     (study,) = json.loads((here / "dims.json").read_text())["results"]
     scores = {cell["k"]: cell["spearman"]["all"] for cell in study["cells"]}
@@ -28,36 +28,46 @@ def test_a_study_is_printed_and_written(isosent_, here):
     best = max(scores, key=scores.get)
     for k, score in scores.items():
         assert line_of(finished.out, k)[1] == f"{100 * score:.2f}" + "*" * (k == best)
-        assert line_of(finished.out, k)[2] == f"{4 * k}"
+        low, high = (float(part) for part in line_of(finished.out, k)[2].split(", "))
+        assert low < 100 * score < high
+        assert line_of(finished.out, k)[3] == f"{4 * k}"
+    drawn = {cell["k"]: 100 * cell["spearman"]["all"] for cell in study["random"]}
+    assert list(drawn) == [4, 8, 16]
+    assert all(line_of(finished.out, f"random {k}")[1] == f"{score:.2f}" for k, score in drawn.items())
     assert study["best"]["STSB"]["all"] == best
     assert [time["n_docs"] for time in study["search"]] == [50] * 3
     assert line_of(finished.out, "256, as they are")[1] == f"{100 * study['untransformed'][0]['spearman']['all']:.2f}"
     rows = list(csv.DictReader((here / "dims.csv").read_text().splitlines()))
     assert [(row["transform"], row["k"]) for row in rows] == [
         ("none", "256"),
-        *(("whitening", str(k)) for k in (4, 8, 16)),
+        *((name, str(k)) for name in ("whitening", "random dimensions") for k in (4, 8, 16)),
     ]
-    assert [float(row["spearman_all"]) for row in rows[1:]] == list(scores.values())
+    assert [float(row["spearman_all"]) for row in rows[1:4]] == list(scores.values())
+    assert all(float(row["interval_low"]) < float(row["spearman_all"]) < float(row["interval_high"]) for row in rows)
     assert ET.parse(here / "dims.svg").getroot().tag == "{http://www.w3.org/2000/svg}svg"
     assert "ten nearest of 50 float32 vectors" in finished.out
 
 
 def test_another_transform_without_a_search(isosent_):
-    arguments = ("--transform", "truncate", "--widths", "4", "--docs", "0", "--aggregation", "wmean")
-    finished = isosent_("research", "study", "dims", "--data", "data", *arguments)
+    arguments = ("--transform", "truncate", "--aggregation", "wmean")
+    finished = isosent_("research", "study", "dims?widths=4&docs=0", "--data", "data", *arguments)
     assert "truncate() fitted on target" in finished.out
     assert "Spearman x100, wmean" in finished.out
     assert "ms a query" not in finished.out
 
 
 def test_what_cannot_be_studied_is_refused(isosent_, refuses):
-    def study(*arguments):
-        return isosent_("research", "study", "dims", "--data", "data", *arguments)
+    def study(*arguments, what="dims"):
+        return isosent_("research", "study", what, "--data", "data", *arguments)
 
     refuses(study("-o", "dims.gif"), "dims.gif")
     refuses(study("-o", "no/dims.csv"), "must lie in an existing folder")
-    refuses(study("--widths", "8,wide"), "--widths must be whole numbers separated by commas; got '8,wide'")
-    refuses(study("--widths", "8,300"), "n_components must lie in 1 ... 256")
+    refuses(study(what="dims?widths=8,wide"), "widths must be whole numbers separated by commas; got '8,wide'")
+    refuses(study(what="dims?widths=8,300"), "n_components must lie in 1 ... 256")
+    refuses(study(what="dims?docs=-1"), "docs")
+    refuses(study(what="dims?seeds=1"), "no setting seeds. It has: widths, docs")
+    refuses(study(what="gem?docs=1"), "no setting docs. It has: none")
+    refuses(study(what="widths"), "the kinds are layers, pooling")
     refuses(
         study("--transform", "auto"), "transform must end with whitening, principal_components, truncate; got 'auto'"
     )

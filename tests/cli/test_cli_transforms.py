@@ -164,12 +164,15 @@ def test_vectors_need_a_width_to_be_changed_by_auto(isosent_, here, wordllama, t
     vectors = ("fit", "v.npy", "-o", "model")
     finished = isosent_(*vectors)
     assert (finished.code, finished.err) == (0, "")
-    assert "No transform: without texts" in finished.out
+    assert "No recommendation without texts" in finished.out
     assert "recall@10" not in finished.out
     assert isosent.load(here / "model").dim == 256
     finished = isosent_(*vectors, "--dims", "8")
     assert (finished.code, finished.err) == (0, "")
-    assert "Principal components (8 dimensions, without centering): without texts" in finished.out
+    assert (
+        "Reduce to 8 dimensions by PCA, without whitening and without subtracting the mean. Without texts"
+        in finished.out
+    )
     (line,) = [line for line in finished.out.splitlines() if line.startswith("recall@10")]
     said = r"with 8 dimensions, held-out queries among 432 vectors: principal components (0\.\d{3})$"
     recall = float(re.search(said, line)[1])

@@ -47,7 +47,7 @@ def whitens(folder, rows=KNOWN):
 def test_fit_on_vectors_makes_a_model_that_whitens_them(isosent_, here):
     code, out, err = isosent_("fit", "v.npy", "--transform", "whitening", "-o", "model")
     assert (code, err) == (0, "")
-    assert "model: fitted on 198 vectors; zero rows left out: 2" in out
+    assert "fitted on 198 vectors, zero rows left out: 2" in out
     assert "198 of 200 vectors of v.npy" in out
     whitens(here / "model")
 
@@ -267,7 +267,9 @@ def test_bad_vectors_are_refused_in_a_sentence(isosent_, here, refuses):
         isosent_("moments", "two.safetensors", "-o", "m.safetensors"), "Choose one: column=NAME, on the command line"
     )
     refuses(isosent_("moments", "v.npy", "-o", "m.npy"), "m.npy must end in .safetensors; got .npy")
-    refuses(isosent_("moments", "texts.txt", "-o", "m.safetensors"), "texts.txt must end in .npy, .fvecs")
+    refuses(
+        isosent_("moments", "texts.txt", "-o", "m.safetensors"), "texts.txt holds texts, not vectors. Name the model"
+    )
     refuses(isosent_("transform", "v.npy", "-o", "o.npy"), "Missing option '--model'")
     isosent_("moments", "v.npy", "-o", "of_v.safetensors")
     refuses(isosent_("transform", "of_v.safetensors", "-m", "m", "-o", "o.npy"), "must hold vectors; it holds isosent-")

@@ -34,7 +34,7 @@ def fitted(texts, weighting, query="", transform=None):
 def test_an_encoder_is_fitted_by_flags(isosent_, corpus):
     finished = isosent_("fit", "texts.txt", "-m", f"{GEM_MODEL}&window=3", *NONE, "-o", "model")
     assert finished.code == 0, finished.err
-    assert "model: fitted on 60 texts; texts without a vector: 1" in finished.out
+    assert "fitted on 60 texts, texts without a vector: 1" in finished.out
     model = isosent.load("model")
     assert [fit.transform for fit in model.fits] == ["gem"]
     assert model.fits[0].source == "texts.txt"

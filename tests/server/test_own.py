@@ -2,11 +2,15 @@
 
 import logging
 import re
+from functools import partial
 
 import httpx
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
+from tampering import replace_part
 
+import isosent
 from isosent.search import Index, rows
 from isosent.server import create_app
 
@@ -176,3 +180,29 @@ def test_every_path_is_described(client):
     compared = document["components"]["schemas"]["RootBody"]["properties"]["inputs"]["anyOf"]
     assert {"$ref": "#/components/schemas/SimilarityInputs"} in compared
     assert "source_sentence" in document["components"]["schemas"]["SimilarityInputs"]["properties"]
+
+
+def test_a_model_that_has_changed_is_not_ready(running, wordllama, tmp_path, wait_until, caplog):
+    wordllama.save(tmp_path / "model")
+
+    def ready_and_cosine(folder):
+        with running(create_app({"m": partial(isosent.load, folder)})) as port:
+            url = f"http://127.0.0.1:{port}"
+
+            def cosine():
+                metrics = httpx.get(f"{url}/metrics", trust_env=False).text
+                found = re.search(r'isosent_canary_cosine\{model="m"\} (\S+)', metrics)
+                return None if found is None else float(found[1])
+
+            wait_until(lambda: cosine() is not None)
+            wait_until(lambda: "has changed" in caplog.text or cosine() > 0.999)
+            return httpx.get(f"{url}/ready", trust_env=False), cosine()
+
+    answer, cosine = ready_and_cosine(tmp_path / "model")
+    assert (answer.status_code, cosine) == (200, pytest.approx(1, abs=1e-4))
+    [path] = (tmp_path / "model").glob("canary-*")
+    replace_part(tmp_path / "model", "canary", {"documents": np.roll(load_file(path)["documents"], 1, axis=1)})
+    answer, cosine = ready_and_cosine(tmp_path / "model")
+    assert answer.status_code == 503
+    assert "changed" in answer.json()["status"]
+    assert cosine < 0.9

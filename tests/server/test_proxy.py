@@ -4,6 +4,7 @@ import asyncio
 import base64
 import json
 import logging
+import re
 import socket
 import sqlite3
 
@@ -15,17 +16,19 @@ from prometheus_client import CollectorRegistry
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from tampering import replace_part
 
 import isosent
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import FileFormatError, InputError
 from isosent.jobs.vectors import read_moments
 from isosent.model import SentenceEncoder
+from isosent.numeric.canary import FIXED_TEXTS
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
 from isosent.server import upstream
 from isosent.server.fetching import Fetches, VectorCache
-from isosent.server.maps import CANARY_TEXTS, Learner, Maps
+from isosent.server.maps import Learner, Maps
 from isosent.server.proxy import Proxy, create_proxy
 from isosent.server.service import Limits
 from isosent.server.upstream import DIALECTS, Upstream, dialect_of
@@ -516,17 +519,39 @@ def test_without_learn_there_are_no_moments(make):
 def test_canary_texts_show_that_the_upstream_has_changed(make, fake, folder, caplog):
     client = make()
     asyncio.run(rechecked(client.proxy))
-    assert isosent.load(folder).encoder.corpus_tensors()["canary"].shape == (len(CANARY_TEXTS), DIM)
+    assert isosent.load(folder).canary.documents.shape == (len(FIXED_TEXTS), DIM)
     assert isosent.load(folder).fingerprint == client.proxy.maps["small"].fingerprint
     asyncio.run(rechecked(client.proxy))
     assert client.get("/ready").status_code == 200
-    rows = [np.roll(vector_of(text), 1).tolist() for text in CANARY_TEXTS]
+    rows = [np.roll(vector_of(text), 1).tolist() for text in FIXED_TEXTS]
     fake.misbehave = lambda n: data_of(rows)
     with caplog.at_level(logging.ERROR, logger="isosent.server"):
         asyncio.run(rechecked(client.proxy))
     assert client.get("/ready").status_code == 503
     assert "changed" in caplog.text
-    assert "isosent_canary_cosine" in client.get("/metrics").text
+    lowest = re.search(r'isosent_canary_cosine{model="small"} (\S+)', client.get("/metrics").text)
+    assert float(lowest[1]) < 0.9
+
+
+def test_a_canary_of_an_earlier_proxy_is_compared(make, fake, folder, caplog):
+    model = isosent.load(folder)
+    stored = np.array([vector_of(text) for text in [*FIXED_TEXTS[:7], "another text"]])
+    replace_part(folder, "corpus", {"canary": stored.astype(np.float64)})
+    client = make()
+    assert client.proxy.maps["small"].fingerprint == model.fingerprint
+    asyncio.run(rechecked(client.proxy))
+    assert client.get("/ready").status_code == 200
+    fake.misbehave = lambda n: data_of([np.roll(vector_of(text), 1).tolist() for text in FIXED_TEXTS])
+    asyncio.run(rechecked(client.proxy))
+    assert client.get("/ready").status_code == 503
+
+
+def test_an_api_that_takes_no_long_text_has_a_canary_of_the_short_ones(make, fake, folder):
+    client = make()
+    too_long = {"error": {"message": "too long"}}
+    fake.misbehave = lambda n: JSONResponse(too_long, 400) if n == 1 else None
+    asyncio.run(rechecked(client.proxy))
+    assert isosent.load(folder).canary.documents.shape == (len(FIXED_TEXTS) - 1, DIM)
 
 
 async def rechecked(proxy):

@@ -2,12 +2,14 @@
 
 import logging
 
+import httpx
 import numpy as np
 import pytest
 from huggingface_hub import InferenceClient
 
+import isosent
 from isosent.numeric.similarity import unit_rows
-from isosent.server import Limits
+from isosent.server import Limits, create_app
 
 
 def test_embed_takes_a_text_or_several(client, wordllama):
@@ -141,3 +143,19 @@ def test_metrics_have_the_names_of_text_embeddings_inference(client):
         "# TYPE te_queue_size gauge\n",
     ):
         assert name in lines
+
+
+def test_a_model_with_percentiles_gives_them_in_a_header_that_clients_ignore(running, client, small, texts):
+    calibration = isosent.Calibration.from_random_pairs(small.encode(texts))
+    inputs = {"source_sentence": "a dog", "sentences": ["a puppy", "a car", "a dog"]}
+    with running(create_app({"m": small.with_calibration(calibration)})) as port:
+        answer = httpx.post(f"http://127.0.0.1:{port}/similarity", json={"inputs": inputs}, trust_env=False)
+        many = {"inputs": inputs | {"sentences": ["a car"] * 301}}
+        longer = httpx.post(f"http://127.0.0.1:{port}/similarity", json=many, trust_env=False)
+    percentiles = [float(share) for share in answer.headers["X-Isosent-Percentiles"].split(",")]
+    assert np.allclose(percentiles, calibration(answer.json()), atol=1e-5)
+    assert len(longer.json()) == 301
+    plain = client.post("/similarity", json={"inputs": inputs, "model": "small"})
+    assert np.allclose(plain.json(), answer.json(), atol=1e-6)
+    for without in (longer, plain):
+        assert "X-Isosent-Percentiles" not in without.headers

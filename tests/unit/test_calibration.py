@@ -1,4 +1,5 @@
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -200,3 +201,30 @@ def test_what_is_no_cosine_is_refused(vectors):
         Calibration.from_labels(np.full(40, 0.5), np.arange(40))
     with pytest.raises(InputError, match="got NaN"):
         Calibration.from_random_pairs(vectors)([0.1, np.nan])
+
+
+@pytest.mark.parametrize(
+    ("score", "distance"),
+    [
+        ("cosine", lambda a, b: a @ b),
+        ("cosine_distance", lambda a, b: 1 - a @ b),
+        ("l2", lambda a, b: np.linalg.norm(a - b)),
+        ("squared_l2", lambda a, b: ((a - b) ** 2).sum()),
+    ],
+)
+def test_a_score_of_a_vector_store_becomes_the_percentile_of_its_cosine(vectors, score, distance):
+    calibration = Calibration.from_random_pairs(vectors)
+    relevance = pickle.loads(pickle.dumps(calibration.relevance_score_fn(score)))
+    units = vectors[:20] / np.linalg.norm(vectors[:20], axis=1, keepdims=True)
+    for unit in units[1:]:
+        found = relevance(distance(units[0], unit))
+        assert type(found) is float
+        assert found == pytest.approx(calibration(units[0] @ unit), abs=1e-9)
+
+
+def test_a_relevance_refuses_other_scores_and_nan(vectors):
+    calibration = Calibration.from_random_pairs(vectors)
+    with pytest.raises(InputError, match="manhattan"):
+        calibration.relevance_score_fn("manhattan")
+    with pytest.raises(InputError, match="NaN"):
+        calibration.relevance_score_fn()(np.nan)

@@ -107,6 +107,34 @@ def test_a_file_to_fit_on(wordllama, stsb, tmp_path, texts):
     assert study.untransformed[0].spearman == aggregations(evaluate(wordllama, stsb).tasks["STSB"])
 
 
+def test_a_cell_has_the_interval_of_its_score(wordllama, stsb):
+    study = study_dims(wordllama, stsb, name="w", transform=isosent.Truncate(), widths=WIDTHS, n_docs=0)
+    for cell in study.cells:
+        expected = evaluate(wordllama, stsb, transform=isosent.Truncate(cell.k)).tasks["STSB"].intervals["spearman"]
+        assert cell.interval == pytest.approx(expected, abs=1e-9)
+        assert study.interval(cell.k) == pytest.approx(expected, abs=1e-9)
+
+
+def test_the_interval_of_an_average_is_that_of_independent_tasks():
+    cells = [
+        DimsCell(task, 8, 8, 10, 0, dict.fromkeys(AGGREGATIONS, score), (score - 0.03, score + 0.04))
+        for task, score in (("A", 0.4), ("B", 0.6))
+    ]
+    study = DimsStudy("m", {}, {"transform": "whitening", "fit": "target"}, tuple(cells), tuple(cells), (), ())
+    assert study.interval(8) == pytest.approx((0.5 - 0.03 / 2**0.5, 0.5 + 0.04 / 2**0.5))
+    assert np.isnan(made({"A": {8: 0.4}}).interval(8)).all()
+
+
+def test_random_dimensions_are_those_of_the_vectors_without_the_transform(wordllama, stsb):
+    study = study_dims(wordllama, stsb, name="w", transform=isosent.Whitening(), widths=[16, 255, 256], n_docs=0)
+    assert [cell.k for cell in study.random] == [16, 255]
+    few, all_but_one = study.random
+    assert all_but_one.spearman["all"] == pytest.approx(study.untransformed[0].spearman["all"], abs=0.005)
+    assert few.interval[0] < few.spearman["all"] < few.interval[1]
+    without = study_dims(wordllama, stsb, name="w", widths=[16], n_docs=0, n_resamples=0)
+    assert (without.random, without.cells[0].interval) == ((), None)
+
+
 def test_sentences_are_encoded_once_and_decomposed_once(monkeypatch, stsb):
     encoder, decomposed, spectrum = RandomEncoder(), [], whitening_solution.spectrum
     monkeypatch.setattr(
@@ -145,6 +173,8 @@ def test_published_scores_stand_beside_the_same_model_width_and_pairs(stsb):
         ("whitening", 128): None,
         ("whitening", 256): pytest.approx(0.7143),
         ("whitening", 768): pytest.approx(0.7134),
+        ("random dimensions", 128): None,
+        ("random dimensions", 256): None,
     }
 
 

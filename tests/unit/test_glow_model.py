@@ -130,19 +130,21 @@ def test_a_saved_model_gives_bit_identical_vectors(wordllama, flowed, saved, tex
     loaded = isosent.load(saved)
     np.testing.assert_array_equal(loaded.encode(texts), flowed.encode(texts))
     assert loaded.fingerprint == flowed.fingerprint != wordllama.fingerprint
-    assert sorted(path.name for path in saved.iterdir()) == [flow_file(saved).name, "model.json"]
+    (canary,) = saved.glob("canary-*")
+    assert sorted(path.name for path in saved.iterdir()) == [canary.name, flow_file(saved).name, "model.json"]
 
 
 def test_a_flow_and_the_map_before_it_are_saved_together(wordllama, texts, tmp_path):
     model = wordllama.fitted(texts, transform=Whitening(16)).fitted(texts, transform=FLOW)
     model.save(tmp_path / "model")
     np.testing.assert_array_equal(isosent.load(tmp_path / "model").encode(texts), model.encode(texts))
-    assert len(list((tmp_path / "model").iterdir())) == 3
+    assert len(list((tmp_path / "model").iterdir())) == 4  # with model.json and canary
 
 
 def test_a_model_without_the_flow_takes_the_place_of_one_with_it(wordllama, saved):
     wordllama.save(saved)
-    assert [path.name for path in saved.iterdir()] == ["model.json"]
+    assert list(saved.glob("flow-*")) == []
+    assert len(list(saved.iterdir())) == 2  # model.json and canary
 
 
 def test_a_damaged_flow_is_refused(saved):

@@ -113,9 +113,9 @@ def test_the_folder_can_be_moved(saved, tmp_path, kind, ending):
 
 def test_what_lies_where(saved):
     folder, _ = saved("transformer", "mapped")
-    (linear_map,) = folder.glob("linear_map-*.safetensors")
-    own = ["2_Dense", "3_Normalize", "config_sentence_transformers.json", "encoder", linear_map.name, "metrics.jsonl"]
-    assert files(folder) == [*own, "model.json", "modules.json"]
+    (linear_map,), (canary,) = folder.glob("linear_map-*.safetensors"), folder.glob("canary-*.safetensors")
+    own = ["config_sentence_transformers.json", "encoder", linear_map.name, "metrics.jsonl"]
+    assert files(folder) == ["2_Dense", "3_Normalize", canary.name, *own, "model.json", "modules.json"]
     paths = [module["path"] for module in json.loads((folder / "modules.json").read_text())]
     assert paths == ["encoder", "encoder/1_Pooling", "2_Dense", "3_Normalize"]
     assert (folder / "metrics.jsonl").read_bytes() == b"{}\n"

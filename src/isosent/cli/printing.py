@@ -57,11 +57,20 @@ def write_outputs(outputs: Sequence[Path], contents: Mapping[str, Callable[[], s
             temporary.write_text(contents[path.suffix.lower()](), "utf-8")
 
 
+def shortened(text: str, longest: int = 100) -> str:
+    """A text on one line, truncated if it is long."""
+    line = " ".join(text.split())
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
 def show_tokens(n_tokens: int, n_unknown: int, languages: str | None = None) -> None:
     """Print how many tokens an encoder did not know, if it can tell."""
     if n_tokens:
         meant_for = f"; the model is for {languages} texts" if languages else ""
         show(f"tokens: {n_tokens:,}; unknown: {n_unknown:,} ({n_unknown / n_tokens:.1%}){meant_for}")
+
+
+GAIN = "Ranked: how cosines agree with word overlap (rank correlation), on texts that were held out."
 
 
 def change_table(before: Any, after: Any, title: str | None = None) -> "Table":
@@ -104,6 +113,27 @@ def erasure_table(record: Any) -> "Table":
         table.add_row(
             f"agreement with word overlap within a {name}", *(f"{each:.3f}" for each in effect["overlap"]), ""
         )
+    return table
+
+
+def pairs_table(choice: Mapping[str, Any]) -> "Table":
+    """Maps on pairs that were held out; `choice` is ``PairsChoice.to_json()``."""
+    caption = f"{choice['n_held_out']:,} held-out queries; pairs form {choice['n_groups']:,} groups that share no text"
+    table = make_table("held-out pairs", "MRR", "gain, 95% interval", "nDCG@10", "gain, 95% interval", caption=caption)
+    for each in choice["tested"]:
+        gains = [
+            "" if each[name] is None else "{:+.3f}, {:+.3f} to {:+.3f}".format(*each[name])
+            for name in ("mrr_gain", "ndcg_gain")
+        ]
+        table.add_row(each["label"], f"{each['mrr']:.3f}", gains[0], f"{each['ndcg']:.3f}", gains[1])
+    return table
+
+
+def folds_table(choice: Mapping[str, Any]) -> "Table":
+    """What the folds of pairs compared; `choice` is ``PairsChoice.to_json()``."""
+    table = make_table("candidate", "MRR", caption="on folds that it was not fitted on")
+    for each in choice["folds"]:
+        table.add_row(each["candidate"], f"{each['mrr']:.3f}")
     return table
 
 

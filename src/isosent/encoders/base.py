@@ -29,6 +29,7 @@ from isosent import _check
 from isosent.encoders.reference import LANGUAGES
 from isosent.errors import InputError, TruncationWarning, UnknownWordsWarning
 from isosent.io.texts import text_blocks
+from isosent.numeric.canary import FIXED_TEXTS, LEAST_COSINE, N_SHORT, Canary
 from isosent.transforms.base import LinearTransform
 from isosent.words.tokens import TokenIds, offsets_of
 
@@ -246,6 +247,27 @@ class Encoder(ABC):
         digest.update("\n".join(self.vocabulary()).encode("utf-8", "surrogatepass"))
         digest.update(self.tokenize(_PROBES).ids.tobytes())
         return digest.hexdigest()
+
+    def canary_now(self, *, of_first_query: bool = False) -> Canary | None:
+        """Vectors of fixed texts as they are now; None if it cannot encode them, or knows none of their words.
+
+        Those that a first query may wait for are of short texts as queries.
+        """
+        if self.needs_corpus:
+            return None
+        texts = list(FIXED_TEXTS[:N_SHORT] if of_first_query else FIXED_TEXTS)
+        with collecting_stats():  # that one is cut, or unknown, is no news
+            try:
+                queries = self.for_queries().encode(texts)
+                documents = None if of_first_query else self.for_documents().encode(texts)
+            except (InputError, LookupError):  # of a function that looks up vectors
+                return None
+        return Canary.of(documents, queries) if queries.any() else None
+
+    def has_vectors_of(self, canary: Canary | None) -> bool:
+        """Whether it makes the vectors of a canary. Never known of tables of words: most are in no fixed text."""
+        now = self.canary_now() if self.is_costly and canary is not None else None
+        return canary is not None and now is not None and canary.lowest_cosine(now) >= LEAST_COSINE
 
     def coverage(self, texts: Sequence[str]) -> tuple[int, int]:
         """Count tokens and unknown ones; dropped stop words do not count, and (0, 0) means that none can be unknown."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from isosent.encoders.base import Encoder
 from isosent.errors import InputError
 from isosent.io.space import Space
+from isosent.numeric.canary import Canary
 from isosent.numeric.moments import Moments
 
 PRECOMPUTED = "vectors"
@@ -27,23 +28,29 @@ class PrecomputedVectors(Encoder):
         dim: int,
         options: Mapping[str, str] | None = None,
         tensors: Mapping[str, NDArray[np.float64]] | None = None,
+        canary: Canary | None = None,
     ) -> None:
         super().__init__(PRECOMPUTED, options or {}, dim)
-        # vectors of known texts, and statistics, to see whether what made the vectors has changed
-        self._tensors = dict(tensors or {})
+        # vectors of fixed texts, and statistics, to see whether what made the vectors has changed
+        self._tensors, self.canary = dict(tensors or {}), canary
 
     def corpus_tensors(self) -> dict[str, NDArray[np.float64]]:
-        """Vectors of known texts, and the statistics of those that a model was fitted on."""
+        """The statistics of the vectors that a model was fitted on."""
         return self._tensors
 
-    def with_tensors(self, tensors: Mapping[str, NDArray[Any]]) -> PrecomputedVectors:
-        """The same with further tensors."""
-        return PrecomputedVectors(self.dim, self.options, self._tensors | dict(tensors))
+    def canary_now(self, *, of_first_query: bool = False) -> Canary | None:
+        """That of the folder, or what a proxy measured: nothing can be encoded here."""
+        return self.canary
+
+    def with_canary(self, canary: Canary) -> PrecomputedVectors:
+        """The same with vectors of fixed texts."""
+        return PrecomputedVectors(self.dim, self.options, self._tensors, canary)
 
     def with_statistics(self, moments: Moments) -> PrecomputedVectors:
         """The same with the statistics of vectors of this space."""
         packed = moments.packed()
-        return self.with_tensors({f"{_STATISTICS}{name}": array for name, array in packed.items()})
+        statistics = {f"{_STATISTICS}{name}": array for name, array in packed.items()}
+        return PrecomputedVectors(self.dim, self.options, self._tensors | statistics, self.canary)
 
     @property
     def statistics(self) -> Moments | None:

@@ -232,12 +232,10 @@ def _measured(
             place = {document: number for number, document in enumerate(documents)}
             own = np.array([place[answer] for _, answer in answers], np.intp)
             measure = "mean reciprocal rank of the text that answers a query"
-        all_queries, all_documents = np.arange(len(queries)), np.arange(len(documents))
-        old_queries, new_queries = (
-            _vectors(side, queries, all_queries, role="query", progress=progress) for side in (old, new)
-        )
-        old_documents, new_documents = (
-            _vectors(side, documents, all_documents, progress=progress) for side in (old, new)
+        listed: tuple[tuple[Sequence[str], Role], ...] = ((queries, "query"), (documents, "document"))
+        (old_queries, new_queries), (old_documents, new_documents) = (
+            [_vectors(side, part, np.arange(len(part)), role=role, progress=progress) for side in (old, new)]
+            for part, role in listed
         )
     else:
         old_queries, new_queries = (_vectors(side, texts, rows) for side in (old, new))

@@ -124,7 +124,7 @@ def compare_models(
     halves = halves_of(_check.text_list("compare", texts), seed=seed)
     n_texts = len(halves) // 2
     advance = None if progress is None else progress(len(models) * len(halves))
-    vectors: list[NDArray[Any]] = []
+    vectors: list[NDArray[np.float32]] = []
     facts: dict[str, dict[str, Any]] = {}
     for name, model in models.items():
         parts, times_s = [], []
@@ -229,9 +229,8 @@ def overlap_agreements(
     `rows` are pairs of vectors of the distinct texts, as queries and as documents. Shapes are (n_rows,) and
     (n_rows, n_resamples); None if the texts are too few, or share no word.
     """
-    scores: Any = 0.0
-    draws: Any = 0.0
     halves = sample_pairs(texts, seed=seed)
+    scores, draws = np.zeros(len(rows)), np.zeros((len(rows), 1))
     units = [tuple(unit_rows(side.astype(np.float64)) for side in sides) for sides in rows]
     for half in halves:
         overlap = mean_ranks(half.overlap)

@@ -19,7 +19,8 @@ from isosent.evaluation.published import published_rows
 from isosent.evaluation.run import TARGET, describe_fitting, fit_tasks
 from isosent.evaluation.sts import STSSet, read_sts, score_task, sts_task
 from isosent.model import SentenceEncoder
-from isosent.research.study import DimsCell, DimsStudy, PublishedWidth, SearchTime
+from isosent.numeric.statistics import N_RESAMPLES, bootstrap_interval, central_interval
+from isosent.research.study import ALL, DimsCell, DimsStudy, PublishedWidth, SearchTime
 from isosent.transforms.base import LinearTransform, make_linear, transform_name
 
 LEADING = ("whitening", "principal_components", "truncate")  # transforms whose first k columns are those of width k
@@ -28,6 +29,7 @@ N_DOCS, N_QUERIES, N_REPEATS = 100_000, 100, 5
 TOP = 10
 _MAX_BYTES = 1 << 29
 _BLOCK, _CHUNK = 64, 4096
+_N_DRAWS = 10  # of random dimensions
 
 
 def study_dims(
@@ -40,6 +42,7 @@ def study_dims(
     fit: str | os.PathLike[str] = TARGET,
     sickr: str = "full",
     n_docs: int = N_DOCS,
+    n_resamples: int = N_RESAMPLES,
     tasks: Sequence[str] | None = None,
     progress: Callable[[int], Progress] | None = None,
 ) -> DimsStudy:
@@ -47,7 +50,7 @@ def study_dims(
 
     Each sentence is encoded once and the transform is fitted once per task, at full width. It must be one of `LEADING`
     or a chain that ends with one; whitening where left out. `widths` defaults to `width_grid`; `n_docs=0` skips the
-    search.
+    search, and `n_resamples=0` the intervals and the scores of random dimensions.
     """
     transform = make_linear(LEADING[0]) if transform is None else transform
     _check_transform(transform, model)
@@ -59,7 +62,7 @@ def study_dims(
     else:
         widths = sorted({_check.component_count("study dims", k, dim) for k in widths})
     listed = read_sts(folder, tasks=tasks, sickr=sickr)
-    untransformed, cells = [], []
+    untransformed, cells, at_random = [], [], list[DimsCell]()
     sts_tasks = list(map(sts_task, listed))
     fitted_tasks = fit_tasks(model, sts_tasks, transforms=[transform], fit_on=fit, progress=progress)
     for task, (bare, text_vectors, (fitted,)) in zip(listed, fitted_tasks, strict=True):
@@ -67,14 +70,18 @@ def study_dims(
         row_of = {text: row for row, text in enumerate(texts)}
         vectors = text_vectors(texts)
         raw, transformed = (each.transform(vectors) for each in (bare, fitted))
-        untransformed.append(_score(task, row_of, raw, dim))
-        cells += [_score(task, row_of, transformed, k) for k in widths]
+        untransformed.append(_score(task, row_of, raw, dim, n_resamples))
+        cells += [_score(task, row_of, transformed, k, n_resamples) for k in widths]
+        if n_resamples:
+            at_random += [_score_at_random(task, row_of, raw, k) for k in widths if k < dim]
     missing = {task.name: list(task.missing_subsets) for task in listed if task.missing_subsets}
     protocol = describe_fitting(transform, fit) | {"sickr": sickr, "missing_subsets": missing}
     facts = model.record.facts()
     search = measure_search(widths, n_docs=n_docs) if n_docs else []
     published = _published(facts, protocol, [task.name for task in listed], widths, dim)
-    return DimsStudy(name, facts, protocol, tuple(untransformed), tuple(cells), tuple(search), published)
+    return DimsStudy(
+        name, facts, protocol, tuple(untransformed), tuple(cells), tuple(search), published, tuple(at_random)
+    )
 
 
 def width_grid(dim: int) -> list[int]:
@@ -104,13 +111,29 @@ def _check_transform(transform: LinearTransform, model: SentenceEncoder) -> None
         )
 
 
-def _score(task: STSSet, row_of: Mapping[str, int], vectors: NDArray[np.float32], k: int) -> DimsCell:
+def _score(
+    task: STSSet, row_of: Mapping[str, int], vectors: NDArray[np.float32], k: int, n_resamples: int = 0
+) -> DimsCell:
     def leading(texts: Sequence[str]) -> NDArray[np.float32]:
         return vectors[[row_of[text] for text in texts], :k]
 
     scores = score_task(task, leading)
     n_components = min(k, vectors.shape[1])
-    return DimsCell(task.name, k, n_components, scores.n_pairs, scores.n_zero_rows, dict(scores.spearman))
+    gold, interval = np.concatenate([subset.scores for subset in task.subsets]), None
+    if n_resamples:
+        interval = bootstrap_interval("spearman", scores.cosines, gold, n_resamples=n_resamples)
+    return DimsCell(task.name, k, n_components, scores.n_pairs, scores.n_zero_rows, dict(scores.spearman), interval)
+
+
+def _score_at_random(task: STSSet, row_of: Mapping[str, int], vectors: NDArray[np.float32], k: int) -> DimsCell:
+    """Mean over draws of k dimensions of the vectors; its interval holds 95% of draws, not of pairs."""
+    rng = np.random.default_rng(k)
+    draws = [
+        _score(task, row_of, vectors[:, rng.choice(vectors.shape[1], k, replace=False)], k) for _ in range(_N_DRAWS)
+    ]
+    means = {how: float(np.mean([cell.spearman[how] for cell in draws])) for how in draws[0].spearman}
+    interval = central_interval(np.array([cell.spearman[ALL] for cell in draws]))
+    return DimsCell(task.name, k, k, draws[0].n_pairs, draws[0].n_zero_rows, means, interval)
 
 
 def _published(

@@ -41,6 +41,7 @@ RAW, WHITENING, HALF, PROJECTION, AUTO_ROW, BEST = ROWS = (  # of the study of a
     "auto",
     "best in hindsight",
 )
+AT_RANDOM = "random dimensions"
 _MILLION, _FLOAT32_BYTES = 10**6, 4
 
 R = TypeVar("R")
@@ -204,6 +205,7 @@ class DimsCell(Record, frozen=True):
     n_pairs: Whole
     n_zero_rows: Whole  # sentences without a vector; their cosine counts as 0
     spearman: dict[str, Score]  # by aggregation
+    interval: tuple[Score, Score] | None = None  # 95%, of the first aggregation; None in files of earlier versions
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -240,6 +242,7 @@ class DimsStudy(Record, frozen=True):
     cells: Annotated[tuple[DimsCell, ...], Meta(min_length=1)]  # each task at each width
     search: tuple[SearchTime, ...]  # empty if it was not timed
     published: tuple[PublishedWidth, ...]
+    random: tuple[DimsCell, ...] = ()  # dimensions drawn at random, without the transform: means of several draws
 
     def __post_init__(self) -> None:
         if not all(isinstance(self.protocol.get(name), str) for name in ("transform", "fit")):
@@ -263,10 +266,22 @@ class DimsStudy(Record, frozen=True):
         """Dimensions without the transform."""
         return self.untransformed[0].k
 
-    def curve(self, task: str | None = None, how: str = ALL) -> dict[int, float]:
+    def curve(self, task: str | None = None, how: str = ALL, *, of_random: bool = False) -> dict[int, float]:
         """Spearman at each width; without a task, the average over the tasks."""
-        cells = (cell for cell in sorted(self.cells, key=lambda cell: cell.k) if task in (None, cell.task))
-        return pivot(cells, lambda cell: cell.k, lambda cell: cell.spearman[how])
+        cells = self.random if of_random else self.cells
+        chosen = (cell for cell in sorted(cells, key=lambda cell: cell.k) if task in (None, cell.task))
+        return pivot(chosen, lambda cell: cell.k, lambda cell: cell.spearman[how])
+
+    def interval(self, k: int) -> tuple[float, float]:
+        """95% interval of the average over the tasks at a width, as of independent tasks; NaN where it is not known."""
+        cells = [cell for cell in self.cells if cell.k == k]
+        known = [cell.interval for cell in cells if cell.interval is not None and None not in cell.interval]
+        if not known or len(known) < len(cells):
+            return math.nan, math.nan
+        mean = float(np.mean([cell.spearman[ALL] for cell in cells]))
+        below = [cell.spearman[ALL] - low for cell, (low, _) in zip(cells, known, strict=True)]
+        above = [high - cell.spearman[ALL] for cell, (_, high) in zip(cells, known, strict=True)]
+        return mean - math.hypot(*below) / len(cells), mean + math.hypot(*above) / len(cells)
 
     def whole(self, task: str | None = None, how: str = ALL) -> float:
         """Spearman without the transform; parameters as for `curve`."""
@@ -286,17 +301,21 @@ class DimsStudy(Record, frozen=True):
         """A row per task and width."""
         times = {time.k: time for time in self.search}
         rows = []
-        for transform, cells in (("none", self.untransformed), (self.protocol["transform"], self.cells)):
+        fitted = self.protocol["transform"]
+        for transform, cells in (("none", self.untransformed), (fitted, self.cells), (AT_RANDOM, self.random)):
             for cell in cells:
                 published = {
                     row.aggregation: row
                     for row in reversed(self.published)
-                    if row.k == cell.k and row.transformed == (transform != "none") and cell.task in row.scores
+                    if row.k == cell.k
+                    and (row.transformed, transform) in ((False, "none"), (True, fitted))
+                    and cell.task in row.scores
                 }
                 time = times.get(cell.k)
                 row: dict[str, Any] = {"model": self.name, "task": cell.task, "transform": transform}
                 row |= {name: getattr(cell, name) for name in ("k", "n_components", "n_pairs", "n_zero_rows")}
                 row |= {f"spearman_{how}": score for how, score in cell.spearman.items()}
+                row["interval_low"], row["interval_high"] = cell.interval or (None, None)
                 for how in AGGREGATIONS:
                     row[f"published_{how}"] = published[how].scores[cell.task] / 100 if how in published else None
                 labels = [published[how].label for how in AGGREGATIONS if how in published]

@@ -10,6 +10,7 @@ the state that they return names the new files.
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 import tempfile
@@ -563,7 +564,7 @@ def write_index(
             seed=seed,
             originals=originals,
         )
-        write_model(temporary / MODEL_FOLDER, model.record)
+        write_model(temporary / MODEL_FOLDER, dataclasses.replace(model.record, canary=model.encoder.canary_now()))
         write_state(temporary, state)
         return Snapshot(temporary, state)  # opened here: another process may be writing an index to the same place
 

@@ -13,12 +13,13 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import warnings
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
-from warnings import warn
 
 import numpy as np
 from msgspec.structs import replace
@@ -35,6 +36,7 @@ from isosent.io.system import disk_error
 from isosent.io.vector_source import VectorSource
 from isosent.loading import check_model, load_saved
 from isosent.model import SentenceEncoder
+from isosent.numeric.canary import CHANGED, CanaryCheck
 from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import MIGRATION, ModelRecord, read_model, write_model
 from isosent.search.build import (
@@ -50,10 +52,10 @@ from isosent.search.build import (
     with_rows,
     write_index,
 )
-from isosent.search.engine import Kind, Segment, Store, best
+from isosent.search.engine import K_MEASURED, Kind, Segment, Store, best
 from isosent.search.keywords import FUSED
 from isosent.search.result import IndexStats, SearchResult
-from isosent.search.rows import HAS_VECTOR, ID, MAPPED, VECTOR, id_kind_of, like, rows_table
+from isosent.search.rows import HAS_VECTOR, ID, MAPPED, TEXT, VECTOR, id_kind_of, like, rows_table
 from isosent.search.snapshot import Snapshot, copy_last_commit
 from isosent.search.storage import (
     MODEL_FOLDER,
@@ -80,6 +82,8 @@ from isosent.search.units import (
 
 _LARGEST_TAIL: Final = 1000
 _LARGEST_TAIL_SHARE: Final = 0.25
+_N_VERIFIED: Final = 8
+_VERIFIED_AMONG: Final = 64
 
 
 class Index:
@@ -116,7 +120,9 @@ class Index:
         self.folder = Path(folder)
         self._model = model
         self._static: SentenceEncoder | None = None
+        self._other_name: str | None = None  # fingerprint of a space that the model has by another name
         self._loading = Lock()
+        self._is_checked = snapshot is not None  # just made, by this model
         self._snapshot: Snapshot = self._last_commit() if snapshot is None else snapshot
 
     # -- making --------------------------------------------------------------------------------------------------
@@ -225,7 +231,7 @@ class Index:
         if query_model is not None:
             with index._writing() as snapshot:
                 measured = query_recall(snapshot, model, query_model, seed=seed)
-                write_model(index.folder / QUERY_FOLDER, query_model.record)
+                write_model(index.folder / QUERY_FOLDER, query_model.saved_record)
                 index._commit(replace(snapshot.state, queries=measured), snapshot.deleted)
         return index
 
@@ -339,10 +345,20 @@ class Index:
         return cls(folder, model)
 
     def _last_commit(self, before: Snapshot | None = None) -> Snapshot:
-        """Open the last commit; it must be of the model's space, if the model is loaded."""
+        """Open the last commit; it must be of the model's space, if the model is loaded, or have its vectors."""
         model = self._model
-        space = None if model is None else Space(model.fingerprint, model.record.name)
-        return Snapshot.open(self.folder, space=space, before=before)
+        if model is None:
+            return Snapshot.open(self.folder, space=None, before=before)
+        space = Space(model.fingerprint, model.record.name)
+        try:
+            return Snapshot.open(self.folder, space=space, before=before)
+        except InputError:
+            snapshot = Snapshot.open(self.folder, space=None, before=before)
+            here = snapshot.state.space.fingerprint
+            if here == space.fingerprint or (here != self._other_name and not model.has_vectors_of(snapshot.record)):
+                raise
+            self._other_name = here  # not encoded again at each commit
+            return snapshot
 
     # -- what it holds -------------------------------------------------------------------------------------------
 
@@ -423,6 +439,33 @@ class Index:
         """
         return self._snapshot.batches(n_rows)
 
+    @property
+    def ids_are_strings(self) -> bool:
+        """Whether ids are strings, not whole numbers."""
+        return self._snapshot.state.ids == "str"
+
+    def rows(self, ids: Sequence[str] | Sequence[int]) -> Any:
+        """Return rows by their ids.
+
+        Parameters
+        ----------
+        ids : sequence of str or int
+            Ids of the rows; those that the index has not are left out.
+
+        Returns
+        -------
+        pyarrow.Table
+            The columns of `batches`, in the order of the ids.
+
+        Raises
+        ------
+        InputError
+            If the ids are of another type than those of the index.
+        """
+        snapshot = self._snapshot
+        positions = snapshot.positions_of(ids)
+        return snapshot.take_with_vectors(positions[positions >= 0])
+
     # -- searching -----------------------------------------------------------------------------------------------
 
     def search(
@@ -434,6 +477,7 @@ class Index:
         hybrid: bool = False,
         false_alarms: float | None = None,
         rerank: bool = False,
+        unique: bool = False,
     ) -> SearchResult:
         """Find the rows nearest to each query.
 
@@ -452,6 +496,8 @@ class Index:
             hit. By default the nearest rows are returned, however far away they are.
         rerank : bool, default False
             For an index with a query model: let the model rank the best 100 rows that the query model finds.
+        unique : bool, default False
+            Whether equal texts count once: the best row of each text is a hit.
 
         Returns
         -------
@@ -465,11 +511,15 @@ class Index:
             or hold NaN.
         """
         _check.whole_number("search", "k", k, 1)
+        if unique:
+            search = partial(self.search, queries, where=where, hybrid=hybrid, false_alarms=false_alarms, rerank=rerank)
+            return _unique_hits(search, k, max(1, len(self)))
         snapshot = self._snapshot
         texts = query_texts(queries)
         if texts is None:
             units = query_units(self._record, queries)
         else:
+            self._warn_if_changed()
             units = unit_vectors(self.query_model.encode(texts, role="query", show_progress_bar=False))
         if hybrid and texts is None:
             raise InputError("search: hybrid needs the texts of the queries; got vectors.")
@@ -571,6 +621,73 @@ class Index:
         (1.0, 50)
         """
         return recall_of_originals(self._snapshot, vectors, ids, seed=seed)
+
+    def _canary_cosine(self, *, of_first_query: bool = False) -> float | None:
+        """Lowest cosine of fixed texts, when the index was made and now; None if they were not kept."""
+        pairs = []
+        if self._snapshot.state.queries is not None:
+            pairs.append((self.query_model.encoder, self.query_model.canary))
+        if not (pairs and of_first_query):
+            pairs.append((self._text_model.encoder, self._record.canary))
+        cosines = []
+        for encoder, canary in pairs:
+            now = None if canary is None else encoder.canary_now(of_first_query=of_first_query)
+            if canary is not None:
+                cosines.append(0.0 if now is None else canary.lowest_cosine(now))
+        return min(cosines, default=None)
+
+    def _warn_if_changed(self) -> None:
+        """Before the first query: whether the model still gives the vectors that it gave when the index was made."""
+        if self._is_checked:
+            return
+        self._is_checked = True
+        check = CanaryCheck(self._canary_cosine(of_first_query=True))
+        if check.has_changed:
+            advice = f"See: isosent index verify {self.folder}"
+            warnings.warn(f"{self.folder}: {CHANGED} {check}. {advice}", IsosentWarning, stacklevel=3)
+
+    def verify(self) -> CanaryCheck:
+        """Encode a few texts again, and compare them with what the index holds.
+
+        Fixed texts, as documents and as queries, show whether the model behind has changed. Eight texts of the index,
+        the longest of 64 drawn at random, show whether its neighbors have.
+
+        Returns
+        -------
+        CanaryCheck
+            The lowest cosine of the fixed texts (None for an index of an earlier version), and the share of the ten
+            nearest of the eight rows that stayed (None for an index without texts).
+
+        Raises
+        ------
+        InputError
+            If the model encodes no texts, or there is nothing to compare.
+
+        Examples
+        --------
+        >>> import isosent
+        >>> index = Index.create(isosent.demo_texts()[:100], isosent.load("wordllama"))
+        >>> index.verify().has_changed
+        False
+        """
+        model, snapshot, rows = self._text_model, self._snapshot, np.empty(0, np.intp)
+        lowest, kept = self._canary_cosine(), None
+        if TEXT in self.schema.names:
+            drawn = np.sort(np.random.default_rng(0).permutation(snapshot.live)[:_VERIFIED_AMONG])
+            drawn = drawn[nonzero_rows(snapshot.vectors(drawn))] if len(drawn) else drawn
+            texts = snapshot.take(drawn).column(TEXT).to_pylist()
+            longest = sorted(range(len(drawn)), key=lambda row: -len(texts[row] or ""))[:_N_VERIFIED]
+            rows = drawn[longest]
+        if len(rows):
+            encoded = model.encode([texts[row] for row in longest], role="document", show_progress_bar=False)
+            k = min(K_MEASURED, len(snapshot))
+            then, now = (
+                snapshot.nearest(units, k, None)[1] for units in (snapshot.vectors(rows), unit_vectors(encoded))
+            )
+            kept = float(np.mean([np.isin(old, new).mean() for old, new in zip(then, now, strict=True)]))
+        if lowest is None and kept is None:
+            raise InputError(f"{self.folder}: nothing can be compared: it has no texts. Make the index again.")
+        return CanaryCheck(lowest, kept, len(rows))
 
     # -- changing ------------------------------------------------------------------------------------------------
 
@@ -716,7 +833,9 @@ class Index:
         if self._snapshot.state.settings.kind == "hnsw":
             raise InputError(APPEND_ONLY.format("replace mapped rows"))
         if self._snapshot.state.queries is not None:
-            warn("The static model of queries is of the old model, and is left out.", IsosentWarning, stacklevel=2)
+            warnings.warn(
+                "The static model of queries is of the old model, and is left out.", IsosentWarning, stacklevel=2
+            )
         source, has_vector = [self._snapshot], []
 
         def units() -> Iterator[NDArray[np.float32]]:
@@ -803,3 +922,15 @@ class Index:
         state = replace(state, generation=generation, deleted=entry, n_deleted=len(positions))
         write_state(self.folder, state)
         self._snapshot = self._last_commit(before=self._snapshot)
+
+
+def _unique_hits(search: Callable[[int], SearchResult], k: int, n_rows: int) -> SearchResult:
+    """The k best texts of each query, from as many rows as they take."""
+    n_fetched = k
+    while True:
+        n_fetched = min(2 * n_fetched, n_rows)
+        result = search(n_fetched)
+        unique = result.without_repeats(min(k, n_rows))
+        is_enough = (unique.n_hits == min(k, n_rows)) | (result.n_hits < n_fetched)
+        if n_fetched == n_rows or is_enough.all():
+            return unique

@@ -28,7 +28,9 @@ from isosent.server.embeddings import (
 from isosent.server.http import json_response, on_model, vectors_response
 from isosent.server.registry import ModelService, Served
 from isosent.server.service import Limits, RequestError
+from isosent.transforms.calibration import RANDOM_PAIRS
 
+_MOST_PERCENTILES = 300  # in a header, of which many proxies take 4 kB
 _MOST_TOKENIZED = 1 << 18  # characters; each token is an object of its own, of 500 bytes, on the way to JSON
 _IDS = {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}}
 _TEXT = {"type": "string", "minLength": 1}
@@ -213,7 +215,10 @@ async def _similarity(
         truncate=options.truncate,
     )
     headers["X-Compute-Tokens"] = str(n_tokens)
-    return json_response(cosine_matrix(vectors[:1], vectors[1:])[0].tolist(), headers=headers)
+    cosines, calibration = cosine_matrix(vectors[:1], vectors[1:])[0], served.model.calibration
+    if calibration is not None and calibration.kind == RANDOM_PAIRS and len(cosines) <= _MOST_PERCENTILES:
+        headers["X-Isosent-Percentiles"] = ",".join(f"{share:.6g}" for share in calibration(cosines))
+    return json_response(cosines.tolist(), headers=headers)
 
 
 @on_model

@@ -1,8 +1,8 @@
 """The maps of a proxy: those in use, by name; whether the API has changed since; the moments for the next one.
 
-`Maps` are the models that were fitted on vectors of the API. `Canary` embeds a few fixed texts at the start and every
-hour, and compares their vectors with those in the model folders. `Learner` adds up the moments of the vectors that
-pass, for the next fit.
+`Maps` are the models that were fitted on vectors of the API. `CanaryWatch` embeds a few fixed texts at the start and
+every hour, and compares their vectors with those in the model folders. `Learner` adds up the moments of the vectors
+that pass, for the next fit.
 """
 
 from __future__ import annotations
@@ -13,39 +13,27 @@ import logging
 import secrets
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-from prometheus_client import CollectorRegistry, Gauge
 
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
 from isosent.io.space import Space
 from isosent.jobs.vectors import FileMoments, moments_bytes, read_moments, write_moments
 from isosent.loading import load
-from isosent.model import SentenceEncoder
+from isosent.model import Role, SentenceEncoder
+from isosent.numeric.canary import FIXED_TEXTS, LEAST_COSINE, N_SHORT, Canary
 from isosent.numeric.moments import Moments
-from isosent.numeric.similarity import nonzero_rows, pairwise_cosine
-from isosent.server.service import RequestError, reason_of
+from isosent.numeric.similarity import nonzero_rows
+from isosent.server.registry import CANARY_EVERY_S
+from isosent.server.service import Metrics, RequestError, reason_of
 from isosent.server.upstream import Upstream, upstream_facts
 
 _log = logging.getLogger("isosent.server")
-CANARY_TEXTS: Final = (
-    "The quick brown fox jumps over the lazy dog.",
-    "How do I reset my password?",
-    "El tren sale a las ocho de la mañana.",
-    "今天天气很好。",
-    "def add(a, b): return a + b",
-    "Interest rates were raised by half a point.",
-    "1234567890",
-    "A man is riding a horse on the beach at sunset.",
-)
-# The same model on other hardware, or in half precision, gives cosines above 0.999; another model, far lower ones.
-_LEAST_CANARY_COSINE: Final = 0.99
-_CANARY: Final = "canary"
-_CANARY_EVERY_S: Final = 3600.0
 _CANARY_AGAIN_S: Final = 60.0  # after a failure of the upstream
 _SAVED_EVERY_S: Final = 60.0
 _FOLDED_ROWS: Final = 256
@@ -109,10 +97,10 @@ class Maps(Mapping[str, SentenceEncoder]):
                 self._models[name] = model
                 _log.info("reloaded", extra={"facts": {"model": name, "space": model.fingerprint}})
 
-    async def store_canary(self, name: str, vectors: NDArray[np.float32]) -> None:
+    async def store_canary(self, name: str, canary: Canary) -> None:
         """Save a model with the vectors of the canary texts, unless it is replaced meanwhile."""
         model = self[name]
-        saved = await asyncio.to_thread(_with_canary, model, vectors, self._folders[name])
+        saved = await asyncio.to_thread(_with_canary, model, canary, self._folders[name])
         if saved is not None and self[name] is model:
             self._models[name] = saved
             _log.info("canary stored", extra={"facts": {"model": name}})
@@ -125,54 +113,62 @@ def _load_map(folder: Path) -> SentenceEncoder:
     return model
 
 
-def _with_canary(model: SentenceEncoder, vectors: NDArray[np.float32], folder: Path) -> SentenceEncoder | None:
+def _with_canary(model: SentenceEncoder, canary: Canary, folder: Path) -> SentenceEncoder | None:
     """The model with the vectors of the canary texts, saved; None if the folder holds another one by now."""
     if load(folder).fingerprint != model.fingerprint:
         return None
     assert isinstance(model.encoder, PrecomputedVectors)  # as `_load_map` saw
-    encoder = model.encoder.with_tensors({_CANARY: vectors.astype(np.float64)})
-    model = SentenceEncoder.from_record(encoder, model.record)
+    model = SentenceEncoder.from_record(model.encoder.with_canary(canary), replace(model.record, canary=canary))
     model.save(folder)
     return model
 
 
-class Canary:
+class CanaryWatch:
     """Fixed texts whose vectors show whether the API has changed. For the event loop alone."""
 
-    def __init__(self, upstream: Upstream, maps: Maps, registry: CollectorRegistry) -> None:
-        self.upstream, self._maps = upstream, maps
-        self._lowest = Gauge("isosent_canary_cosine", "Lowest cosine of the canary texts.", registry=registry)
-        self._lowest.set(float("nan"))  # not yet known
+    def __init__(self, upstream: Upstream, maps: Maps, metrics: Metrics) -> None:
+        self.upstream, self._maps, self._lowest = upstream, maps, metrics.canary
+        for name in maps:
+            self._lowest.labels(name).set(float("nan"))  # not yet known
         self.has_changed = False  # whether the texts have other vectors than in the model folders
 
     async def watch(self) -> None:
         """Check at the start and every hour."""
         while True:
-            wait_s = _CANARY_EVERY_S
+            wait_s = CANARY_EVERY_S
             try:
                 await self.check()
             except RequestError as error:
                 _log.warning("canary not checked", extra={"facts": upstream_facts(error)})
-                wait_s = _CANARY_AGAIN_S if error.status >= 500 else _CANARY_EVERY_S
+                wait_s = _CANARY_AGAIN_S if error.status >= 500 else CANARY_EVERY_S
             except Exception as error:
                 _log.warning("canary not stored", extra={"facts": {"error": type(error).__name__}})
             await asyncio.sleep(wait_s)
 
     async def check(self) -> None:
         """Embed the texts, and compare with the model folders; store the vectors where there are none."""
-        answer = await self.upstream.embed(CANARY_TEXTS, "text", {})
-        lowest = 1.0
+        documents = await self._embedded("document")
+        queries = await self._embedded("query") if self.upstream.dialect.has_roles else documents
+        now, lowest = Canary.of(documents, queries), 1.0
         for name, model in self._maps.items():
-            stored = model.encoder.corpus_tensors().get(_CANARY)
-            if stored is None:
-                await self._maps.store_canary(name, answer.vectors)
-            else:
-                lowest = min(lowest, float(pairwise_cosine(stored, answer.vectors).min()))
-        self._lowest.set(lowest)
-        if (has_changed := lowest < _LEAST_CANARY_COSINE) or self.has_changed:
+            if (canary := model.canary) is None:
+                await self._maps.store_canary(name, now)
+            cosine = 1.0 if canary is None else canary.lowest_cosine(now)
+            self._lowest.labels(name).set(cosine)
+            lowest = min(lowest, cosine)
+        if (has_changed := lowest < LEAST_COSINE) or self.has_changed:
             event = "the upstream model has changed" if has_changed else "the upstream model is as before"
             _log.error(event, extra={"facts": {"lowest_cosine": round(lowest, 4)}})
         self.has_changed = has_changed
+
+    async def _embedded(self, role: Role) -> NDArray[np.float32]:
+        """Vectors of the fixed texts; without the long one, if the API takes none of its length."""
+        try:
+            return (await self.upstream.embed(FIXED_TEXTS, role, {})).vectors
+        except RequestError as error:
+            if error.status not in (400, 413, 422):
+                raise
+            return (await self.upstream.embed(FIXED_TEXTS[:N_SHORT], role, {})).vectors
 
 
 class Learner:

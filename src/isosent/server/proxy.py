@@ -1,10 +1,10 @@
 """A proxy that applies a map to the answers of an embedding API.
 
 A `Proxy` is made of parts: the API (`Upstream`), the maps by name (`Maps`), the texts on their way with the cache of
-their vectors (`Fetches`), the texts that show whether the API has changed (`Canary`), and the moments for the next map
-(`Learner`). A request for embeddings chooses a map, checks whether it has what is wanted, gets the vectors of the API
-(`Fetches.vectors`), transforms them, and answers as OpenAI does. Beside the requests, the canary is watched and the
-moments are saved (`Proxy.running`).
+their vectors (`Fetches`), the texts that show whether the API has changed (`CanaryWatch`), and the moments for the next
+map (`Learner`). A request for embeddings chooses a map, checks whether it has what is wanted, gets the vectors of the
+API (`Fetches.vectors`), transforms them, and answers as OpenAI does. Beside the requests, the canary is watched and
+the moments are saved (`Proxy.running`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from isosent.server.embeddings import (
 )
 from isosent.server.fetching import Fetches, VectorCache
 from isosent.server.http import json_response
-from isosent.server.maps import Canary, Learner, Maps
+from isosent.server.maps import CanaryWatch, Learner, Maps
 from isosent.server.service import Limits, RequestError, Service
 from isosent.server.upstream import Item, Upstream
 
@@ -73,7 +73,7 @@ class Proxy(Service):
     ) -> None:
         super().__init__(limits, has_keys=has_keys)
         self.upstream, self.maps, self.learner, self.is_local = upstream, maps, learner, is_local
-        self.canary = Canary(upstream, maps, self.metrics.registry)
+        self.canary = CanaryWatch(upstream, maps, self.metrics)
         self.fetches = Fetches(upstream, cache, learner, self.metrics.registry)
         upstream.dim = maps.dim or (None if learner is None else learner.dim)
 

@@ -28,6 +28,7 @@ from isosent.encoders.load import encoder_for
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
 from isosent.model import Role, SentenceEncoder
+from isosent.numeric.canary import FIXED_TEXTS, LEAST_COSINE, Canary
 from isosent.search.index import Index
 from isosent.server.service import Limits, Metrics, RequestError, Service, reason_of
 from isosent.words.tokens import TokenIds
@@ -37,6 +38,9 @@ _PIECE_TEXTS = 256
 _SMOOTHING = 0.2
 _HEAVY_THREADS: Final = 2
 _MOST_WAITING: Final = 32
+CANARY_EVERY_S: Final = 3600.0
+_CANARY_ROLES: Final[tuple[Role, ...]] = ("document", "query")
+_LOOK_EVERY_S: Final = 5.0  # for models that a reload brought
 T = TypeVar("T")
 
 
@@ -353,6 +357,8 @@ class ModelService(Service):
         super().__init__(limits, has_keys=has_keys)
         self.registry = Registry(sources, limits=limits, metrics=self.metrics)
         self.heavy = HeavyWork()
+        self._checked: dict[str, tuple[Served, float]] = {}  # when the fixed texts were encoded again
+        self._changed: set[str] = set()
 
     def reload(self) -> None:
         """Load all models again."""
@@ -361,10 +367,48 @@ class ModelService(Service):
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """End the threads after the last request."""
+        """Check now and then whether a model has changed; end the threads after the last request."""
+        watch = asyncio.create_task(self._watch())
         yield
+        watch.cancel()
+        await asyncio.gather(watch, return_exceptions=True)
         self.heavy.close()
         await asyncio.to_thread(self.registry.close)
+
+    async def obstacle(self) -> tuple[str, Mapping[str, str]] | None:
+        """Why no request should be sent here: as any service, or because a model has changed."""
+        if (obstacle := await super().obstacle()) is None and self._changed:
+            return "a model has changed; the log says which", {}
+        return obstacle
+
+    async def _watch(self) -> None:
+        """Check each model at the start, after a reload, and every hour."""
+        while True:
+            for served in self.registry:
+                before, checked_at = self._checked.get(served.name, (None, 0.0))
+                if served is not before or time.monotonic() > checked_at + CANARY_EVERY_S:
+                    try:
+                        await self.check(served)
+                    except (RetiredError, RequestError):  # replaced, or too busy; it is checked in the next round
+                        continue
+                    except Exception as error:
+                        facts = {"model": served.name, "error": type(error).__name__, "reason": reason_of(error)}
+                        _log.warning("canary not checked", extra={"facts": facts})
+                    self._checked[served.name] = served, time.monotonic()
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+    async def check(self, served: Served) -> None:
+        """Encode fixed texts again, in the queue of the model, and compare them with what its folder holds."""
+        lowest = None
+        if (canary := served.model.canary) is not None:
+            documents, queries = [await served.worker.embed(FIXED_TEXTS, role) for role in _CANARY_ROLES]
+            lowest = canary.lowest_cosine(Canary.of(documents.raw, queries.raw))
+            self.metrics.canary.labels(served.name).set(lowest)
+        self._changed.discard(served.name)
+        if lowest is not None and lowest < LEAST_COSINE:
+            self._changed.add(served.name)
+            facts = {"model": served.name, "lowest_cosine": round(lowest, 4)}
+            _log.error("the model has changed; load the one that was saved", extra={"facts": facts})
 
 
 @dataclass(frozen=True, eq=False)

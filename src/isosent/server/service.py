@@ -197,6 +197,9 @@ class Metrics:
         self.queued_tokens = Gauge("isosent_queued_tokens", "Tokens in the queue, estimated.", model, registry=registry)
         self.texts = Counter("isosent_texts", "Texts that were embedded.", model, registry=registry)
         self.tokens = Counter("isosent_tokens", "Tokens that were embedded.", model, registry=registry)
+        self.canary = Gauge(
+            "isosent_canary_cosine", "Lowest cosine of fixed texts, stored and now.", model, registry=registry
+        )
         self.truncated = Counter("isosent_truncated_texts", "Texts that were cut.", model, registry=registry)
 
     def batch(

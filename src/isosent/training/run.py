@@ -69,7 +69,7 @@ CURVE_FILE: Final = "curve.html"
 _MODULES, _CONFIG = "modules.json", "config_sentence_transformers.json"
 _FILES: Final = re.compile(
     r"encoder|\d+_(Dense|Normalize)|(modules|config_sentence_transformers|model|training)\.json|metrics\.jsonl|curve\.html"
-    r"|linear_map-[0-9a-f]{16}\.safetensors|events\.out\.tfevents\..*"
+    r"|(linear_map|canary)-[0-9a-f]{16}\.safetensors|events\.out\.tfevents\..*"
 )
 _TRAINED: Final = Replaceable(
     "an older trained model",
@@ -408,7 +408,7 @@ def _write_encoder(model: SentenceTransformer, folder: Path) -> SentenceEncoder:
 
 def _write_model(model: SentenceEncoder, folder: Path) -> None:
     """Write the files of both libraries; the weights of the encoder stay in its folder."""
-    for name, content in model_files(folder, model.record).items():
+    for name, content in model_files(folder, model.saved_record).items():
         (folder / name).write_bytes(content)
     listed = json.loads(read_bytes(folder / ENCODER_FOLDER / _MODULES))
     for entry in listed:

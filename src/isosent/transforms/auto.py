@@ -5,7 +5,7 @@
 is beyond chance, and `AutoChoice` keeps what was compared. In a pool of languages (`separate_groups`), pairs are those
 within a group, and what keeps the groups apart is left out. Without texts, `choose_without_texts` keeps the dimensions
 as they are, or the principal components, centered or not by the neighbors that a sample of rows keeps
-(`held_out_recall`). `verdict` says in words what was chosen, and why.
+(`held_out_recall`). A recommendation says in words what was chosen, and why.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ _NEAREST = 3
 _RANDOM = 3
 _DUPLICATE = 0.8  # tf-idf cosine. Near duplicates differ in one word, which tf-idf cannot weigh.
 _BLOCK = 256
-_ALL_EQUAL = "all vectors are equal."
+_ALL_EQUAL = "All vectors are equal."
+_UNCHANGED = "Keep these vectors unchanged."
 _GROUP_ROWS = 4000
 _FEWEST_GROUPED, _FEWEST_IN_GROUP = 100, 10
 _SMALLEST_GROUP = 0.03  # share of the texts
@@ -115,7 +116,7 @@ class AutoChoice:
 
     chosen: Candidate
     candidates: tuple[ScoredCandidate, ...]  # the first is the vectors without whitening; empty if not measured
-    reason: str  # the verdict in a sentence: what was chosen, what to expect, and how certain it is
+    reason: str  # the recommendation: what to do, what to expect, and how certain it is
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values, as model folders store them."""
@@ -166,18 +167,18 @@ def choose(
     eigen = spectrum(moments.covariance, noise=moments.rounding_variance)
     first = without_whitening(wanted, eigen)
     if not eigen.rank:
-        return AutoChoice(first, (), verdict(first, _ALL_EQUAL))
+        return AutoChoice(first, (), f"{_action(first)} {_ALL_EQUAL}")
     n_pairs = [int((has_vector[half.first] & has_vector[half.second]).sum()) for half in pairs]
     if moments.weight < FEWEST_TEXTS:
-        few = f"at least {FEWEST_TEXTS} distinct texts are needed to judge whitening; got {moments.weight:.0f}."
-        return AutoChoice(first, (), verdict(first, few))
+        few = f"{moments.weight:.0f}; at least {FEWEST_TEXTS} different ones are needed"
+        return AutoChoice(first, (), _undecided(first, f"Not enough texts to decide ({few})."))
     if min(n_pairs, default=0) < FEWEST_TEXTS:  # texts without words, or most of them without a vector
-        return AutoChoice(first, (), verdict(first, "too few pairs of texts can be compared."))
+        return AutoChoice(first, (), _undecided(first, "Too few pairs of texts can be compared to decide."))
     width = first.n_components or len(eigen.values)
     whitenings = [Candidate("whitening", strength, width) for strength in STRENGTHS]
     scored = _score(vectors, has_vector, pairs, (first, *whitenings))
     if any(math.isnan(each.low) for each in scored):  # in a half or a resample, all cosines or overlaps are equal
-        return AutoChoice(first, (), verdict(first, "the effect could not be measured."))
+        return AutoChoice(first, (), _undecided(first, "The effect of whitening could not be measured."))
     certain = [each for each in scored[1:] if each.low > 0]
     apart = ""
     if groups is not None:
@@ -188,18 +189,16 @@ def choose(
             n_groups = len(np.unique(groups[groups >= 0]))
             apart = f" Strength {', '.join(dropped)} does not bring the {n_groups} groups of texts closer together."
         if dropped and not certain:
-            return AutoChoice(first, scored, verdict(first, f"whitening was rejected.{apart}"))
+            return AutoChoice(first, scored, f"{_action(first)}{apart}")
     best = max(certain or scored[1:], key=lambda each: each.gain)
     if certain and best.gain >= LEAST_GAIN:
         chosen = [each for each in certain if each.gain >= SHARE_OF_GAIN * best.gain][-1]
-        return AutoChoice(chosen.candidate, scored, verdict(chosen.candidate, f"{_change(chosen, wanted)}.{apart}"))
+        return AutoChoice(chosen.candidate, scored, f"{_whitened(chosen, wanted)}{apart}")
     mildest, evenness = scored[1], effective_rank(eigen.values[: eigen.rank]) / len(eigen.values)
     if evenness > EVEN and mildest in certain:
-        why = f"{_change(mildest, wanted)}; for vectors that are spread this evenly, a small gain is enough."
-        return AutoChoice(mildest.candidate, scored, verdict(mildest.candidate, why))
-    missed = f"; at least {LEAST_GAIN} is required" if certain else "; this may be chance" if best.gain >= 0 else ""
-    why = f"whitening was rejected. At best, {_change(best, wanted)}{missed}."
-    return AutoChoice(first, scored, verdict(first, why))
+        even = "For vectors that are spread this evenly, a small gain is enough."
+        return AutoChoice(mildest.candidate, scored, f"{_whitened(mildest, wanted)} {even}")
+    return AutoChoice(first, scored, f"{_action(first)} {_rejected(best, wanted, is_certain=bool(certain))}")
 
 
 def separate_groups(
@@ -320,8 +319,13 @@ def choose_without_texts(moments: Moments, wanted: Auto, sample: NDArray[np.floa
     """
     eigen = spectrum(moments.covariance, noise=moments.rounding_variance)
     first = without_whitening(wanted, eigen)
-    why = "without texts, nothing shows whether whitening would help." if eigen.rank else _ALL_EQUAL
-    if first.n_components is not None and eigen.rank and sample is not None:
+    if not eigen.rank:
+        return AutoChoice(first, (), f"{_action(first)} {_ALL_EQUAL}")
+    if first.n_components is None:
+        why = "No recommendation without texts. Give the texts of these vectors, or name a transform."
+        return AutoChoice(first, (), why)
+    why = "Without texts, nothing shows whether whitening would help."
+    if sample is not None:
         about_zero = replace(first, center=False)
         recalls = [held_out_recall(sample, each.transform()) for each in (first, about_zero)]
         if recalls[0] is not None and recalls[1] is not None and recalls[1][0] > recalls[0][0]:
@@ -330,7 +334,7 @@ def choose_without_texts(moments: Moments, wanted: Auto, sample: NDArray[np.floa
                 f" Of the original neighbors among {n_texts:,} vectors, {recall:.3f} are kept; with the mean "
                 f"subtracted, {recalls[0][0]:.3f}."
             )
-    return AutoChoice(first, (), verdict(first, why))
+    return AutoChoice(first, (), f"{_action(first)} {why}")
 
 
 def held_out_recall(sample: NDArray[np.floating], transform: LinearTransform | None) -> tuple[float, int] | None:
@@ -369,18 +373,36 @@ def without_whitening(wanted: Auto, eigen: Spectrum) -> Candidate:
     return Candidate("principal_components", n_components=min(width, max(eigen.rank, 1)))
 
 
-def verdict(chosen: Candidate, why: str) -> str:
-    """The sentence that every command prints."""
-    name = str(chosen)
-    return f"{name[0].upper()}{name[1:]}: {why}"
+def _action(chosen: Candidate) -> str:
+    """What to do, as the first sentence of a recommendation."""
+    if chosen.name == NO_TRANSFORM:
+        return _UNCHANGED
+    left_out = "without whitening" if chosen.center else "without whitening and without subtracting the mean"
+    return f"Reduce to {chosen.n_components} dimension{'s' * (chosen.n_components != 1)} by PCA, {left_out}."
 
 
-def _change(scored: ScoredCandidate, wanted: Auto) -> str:
-    sign, moves = (1, "rises") if scored.gain >= 0 else (-1, "falls")
-    low, high = sorted((sign * scored.low, sign * scored.high))
-    change = f"{moves} by {sign * scored.gain:.3f} (95% interval {low:z.3f} to {high:z.3f})"
-    against = "" if wanted.n_components is None else ", compared with principal components"
-    return f"agreement with word overlap {change}{against}"
+def _undecided(first: Candidate, why: str) -> str:
+    return f"{why} The vectors are unchanged." if first.name == NO_TRANSFORM else f"{_action(first)} {why}"
+
+
+def _whitened(scored: ScoredCandidate, wanted: Auto) -> str:
+    chosen = scored.candidate
+    kept, compared = "", ""
+    if wanted.n_components is not None:
+        kept, compared = f" and keep {chosen.n_components} dimensions", " than by PCA alone"
+    gain = f"{scored.gain:+.3f} (95% interval {scored.low:z.3f} to {scored.high:z.3f})"
+    return f"Whiten with strength {chosen.strength:g}{kept}. Pairs of texts are ranked better{compared}: {gain}."
+
+
+def _rejected(best: ScoredCandidate, wanted: Auto, *, is_certain: bool) -> str:
+    """Why no whitening was chosen, by the best one."""
+    measured = f"{best.gain:+.3f}, 95% interval {best.low:z.3f} to {best.high:z.3f}"
+    if best.high < 0:
+        return f"Every whitening that was tried ranks pairs of texts worse (best {measured})."
+    name = "The best whitening" if wanted.n_components is None else "Whitening on top"
+    if is_certain:
+        return f"{name} gains too little ({measured}; the limit is {LEAST_GAIN:g})."
+    return f"{name} gains nothing measurable ({measured})."
 
 
 def _score(

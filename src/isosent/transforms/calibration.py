@@ -9,9 +9,10 @@ labels of pairs, which must not fall as the cosine rises. `to_json` and `from_js
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +28,12 @@ _STEPS = 200
 _TAIL_STEPS_PER_DECADE = 4
 _ROUNDING = 1e-5
 _TIE_WIDTH = 1e-6
+_COSINE_OF: Mapping[str, Callable[[float], float]] = {  # of vectors of length 1
+    "cosine": lambda value: value,
+    "cosine_distance": lambda value: 1 - value,
+    "l2": lambda value: 1 - value**2 / 2,
+    "squared_l2": lambda value: 1 - value / 2,
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -252,6 +259,42 @@ class Calibration:
         if np.isnan(array).any():
             raise InputError("Calibration: cosines must be numbers; got NaN.")
         return np.asarray(np.interp(array, self.cosines, self.values))
+
+    def relevance_score_fn(
+        self, score: Literal["cosine", "cosine_distance", "l2", "squared_l2"] = "cosine"
+    ) -> Callable[[float], float]:
+        """Return a function from a score of a vector store to [0, 1], such as LangChain takes as `relevance_score_fn`.
+
+        Parameters
+        ----------
+        score : {"cosine", "cosine_distance", "l2", "squared_l2"}, default "cosine"
+            What the store returns: a cosine or inner product, 1 minus it, or a Euclidean distance. The vectors in the
+            store must have length 1, unless it computes cosines itself. FAISS in LangChain returns "squared_l2".
+
+        Returns
+        -------
+        callable
+            From one score to what this calibration says of its cosine: a percentile, or the expected label from 0 to 1.
+            It can be pickled. A nearer text never gets a lower value.
+
+        Raises
+        ------
+        InputError
+            If `score` is none of these; the function, if a score is NaN.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> vectors = np.random.default_rng(0).normal(size=(500, 64))
+        >>> relevance = Calibration.from_random_pairs(vectors).relevance_score_fn("squared_l2")
+        >>> round(relevance(1.4), 2)
+        0.99
+        """
+        _check.one_of("relevance_score_fn", "score", score, tuple(_COSINE_OF))
+        return partial(self._relevance, score)
+
+    def _relevance(self, score: str, value: float) -> float:
+        return float(self(_COSINE_OF[score](float(value))))
 
     def to_json(self) -> dict[str, Any]:
         """Return the calibration as JSON values, without loss.

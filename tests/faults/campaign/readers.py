@@ -128,6 +128,7 @@ READERS = (
         "index texts.txt -m ./model --store int8 -o o",
         ("model/quantization", "model/quantization"),
     ),
+    Reader("model folder, canary", "transform vectors.npy -m ./model -o o.npy", ("model/canary",)),
     Reader("exported index", "export ./model --to faiss -o o.faiss", ("model/linear_map",)),
     Reader("STS-B", f"evaluate sts --data data {SMALL}", ("data/sts-test.csv", "data/sts-dev.csv")),
     Reader(
