@@ -45,7 +45,7 @@ CHANGED: Final = "the model behind has changed:"
 class CanaryCheck(NamedTuple):
     """How the vectors that a model gives now differ from those that were stored.
 
-    Parameters
+    Attributes
     ----------
     lowest_cosine : float or None
         Lowest cosine of a fixed text's vector now with the stored one, in [-1, 1]; None if none were stored.
