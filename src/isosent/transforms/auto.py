@@ -28,7 +28,7 @@ from isosent.numeric.spectrum import Spectrum, effective_rank, resolve_width, sp
 from isosent.numeric.statistics import central_interval, resampled_counts, weighted_pearson
 from isosent.transforms.base import NO_TRANSFORM, Auto, LinearTransform, make_linear
 
-# The rule in five lines. docs/auto.md says how the three constants were chosen, and how sensitive the rule is to them.
+# The rule in five lines. docs/research/auto.md: how the constants were chosen, and how sensitive the rule is to them.
 # 1. Agreement is the rank correlation of cosines with the word overlap (tf-idf) of pairs of texts.
 # 2. Gain is the agreement under a whitening minus that without, on texts that the whitening was not fitted on.
 # 3. If the best gain is at least LEAST_GAIN, and more than chance: the strongest whitening with SHARE_OF_GAIN of it.
