@@ -58,7 +58,7 @@ _FEWEST_GROUPED, _FEWEST_IN_GROUP = 100, 10
 _SMALLEST_GROUP = 0.03  # share of the texts
 _CLUSTERS = 6
 # Cosine of the shares of texts that hold each word, between clusters: 0.00 to 0.18 for two languages, from 0.19 on for
-# the topics of one. Above the first limit, groups must also be _APART (docs/inspect.md).
+# the topics of one. Above the first limit, groups must also be _APART (docs/research/inspect.md).
 _FOREIGN, _LITTLE_SHARED, _APART = 0.15, 0.25, 6.0
 # Distances of groups in standard deviations along the line between their means, without texts: none of 54 single sets
 # is above 8 for two; for more groups, the least distance counts.
