@@ -72,9 +72,10 @@ def test_clusters_are_printed_and_written(isosent_, here):
 
 def test_bad_input_is_refused(isosent_, refuses, here):
     (here / "empty.txt").write_text("")
+    (here / "others.csv").write_text("title,body\none,two\n")
     for command in ("duplicates", "cluster"):
         refuses(isosent_(command, "empty.txt"), "empty.txt")
-        refuses(isosent_(command, "texts.csv"), "--column")
+        refuses(isosent_(command, "others.csv"), "--column")
         refuses(isosent_(command, "texts.txt", "-o", "no/d.html"), "no/d.html")
         refuses(isosent_(command, "texts.txt", "-o", "texts.txt"), "texts.txt")
     refuses(isosent_("duplicates", "texts.txt", "--false-positives", "0"), "--false-positives")

@@ -206,3 +206,31 @@ def test_drift_refuses_what_cannot_be_compared(isosent_, here, refuses):
     refuses(isosent_("drift", "a.npy", "b.npy"), "space")
     refuses(isosent_("drift", "v.npy", "nothing.npy"), "nothing.npy")
     refuses(isosent_("drift", "v.npy", "v.npy", "--json", "v.npy"), "v.npy")
+
+
+def test_drift_takes_texts_and_names_those_that_are_least_like_the_old_ones(isosent_, here, texts):
+    (here / "old.txt").write_text("\n".join(texts[:300]))
+    (here / "new.csv").write_text(
+        "text,lang\n" + "".join(f'"{text}",en\n' for text in [*texts[300:400], "Zahlungserinnerung"])
+    )
+    finished = isosent_("drift", "old.txt", "new.csv", "-m", "wordllama")
+    assert finished.code == 0, finished.err
+    assert "Zahlungserinnerung" in finished.out.partition("least like")[2]
+    document = json.loads(isosent_("drift", "old.txt", "new.csv", "-m", "wordllama", "--json").out)
+    assert len(document["unusual"]) == 20
+    [row] = [each["row"] for each in document["unusual"] if each["text"] == "Zahlungserinnerung"]
+    assert row == 100
+    distances = [each["distance"] for each in document["unusual"]]
+    assert distances == sorted(distances, reverse=True)
+
+
+def test_moments_of_texts_are_those_of_their_vectors(isosent_, here, texts, refuses):
+    (here / "old.txt").write_text("\n".join(texts[:50]))
+    isosent_("encode", "old.txt", "-o", "old.npy")
+    for source in ("old.txt", "old.npy"):
+        assert isosent_("moments", source, "-m", "wordllama", "-o", f"{source}.safetensors").code == 0
+    facts = [json.loads(isosent_("info", f"{source}.safetensors", "--json").out) for source in ("old.txt", "old.npy")]
+    assert [each.pop("files") for each in facts] == ["old.txt", "old.npy"]
+    assert facts[0] == facts[1]
+    again = ("moments", "old.txt", "-m", "wordllama", "--checkpoint", "kept", "-o", "m.safetensors")
+    refuses(isosent_(*again), "--checkpoint is for vectors")

@@ -267,7 +267,9 @@ def test_bad_vectors_are_refused_in_a_sentence(isosent_, here, refuses):
         isosent_("moments", "two.safetensors", "-o", "m.safetensors"), "Choose one: column=NAME, on the command line"
     )
     refuses(isosent_("moments", "v.npy", "-o", "m.npy"), "m.npy must end in .safetensors; got .npy")
-    refuses(isosent_("moments", "texts.txt", "-o", "m.safetensors"), "texts.txt must end in .npy, .fvecs")
+    refuses(
+        isosent_("moments", "texts.txt", "-o", "m.safetensors"), "texts.txt holds texts, not vectors. Name the model"
+    )
     refuses(isosent_("transform", "v.npy", "-o", "o.npy"), "Missing option '--model'")
     isosent_("moments", "v.npy", "-o", "of_v.safetensors")
     refuses(isosent_("transform", "of_v.safetensors", "-m", "m", "-o", "o.npy"), "must hold vectors; it holds isosent-")

@@ -67,6 +67,18 @@ def test_a_number_that_is_not_one_is_missing(vectors):
     assert index.search(vectors[0], 1, where="price is null").ids.tolist() == [[1]]
 
 
+def test_equal_texts_count_once_where_that_is_asked(wordllama):
+    texts = ["a cat sleeps", "a dog barks", *["a cat sleeps"] * 7, "shares rose today"]
+    index = Index.create(texts, wordllama)
+    assert set(index.search("a cat sleeps", 3).ids[0].tolist()) <= {0, *range(2, 9)}
+    found = index.search(["a cat sleeps", "a dog barks"], 3, unique=True)
+    assert [sorted(texts[row] for row in ids) for ids in found.ids.tolist()] == [sorted(set(texts))] * 2
+    assert index.search("a cat sleeps", 5, unique=True).n_hits.tolist() == [3]
+    assert (np.diff(found.scores, axis=1) <= 0).all()
+    two = index.search("a dog barks", 1, where="id > 1", unique=True)
+    assert two.n_hits.tolist() == [1]
+
+
 def test_a_flat_index_finds_what_numpy_finds(index, vectors):
     result = index.search(vectors[:50] + 0.1, k=7)
     assert_array_equal(result.ids, nearest(vectors, vectors[:50] + 0.1, 7))

@@ -2,11 +2,24 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path, PurePath
 
 import click
 
-from isosent.cli.options import PATH, Command, column_option, model_options, open_model, worker_options
+from isosent.cli.options import (
+    PATH,
+    Command,
+    checkpoint_option,
+    column_option,
+    either_column_option,
+    model_option,
+    model_options,
+    open_model,
+    shard_size_option,
+    worker_options,
+)
 from isosent.cli.printing import say, show, show_tokens
 from isosent.encoders.base import EncodingStats
 from isosent.encoders.reference import DEFAULT_REFERENCE
@@ -16,7 +29,7 @@ from isosent.io.shards import SHARD_FORMATS, SHARD_SIZE, Sharding, check_shard_f
 from isosent.io.texts import TEXT_ENDINGS, open_texts
 from isosent.io.vector_source import DTYPES
 from isosent.io.vectors import VECTOR_ENDINGS, check_vector_file, holds_vectors, open_vectors
-from isosent.jobs.encode import encode_file
+from isosent.jobs.encode import encode_file, texts_encoded
 from isosent.jobs.shards import Engine, encode_folder, how_resumed, transform_folder
 from isosent.jobs.vectors import (
     CODES,
@@ -34,12 +47,6 @@ dtype_option = click.option("--dtype", type=click.Choice(DTYPES), default=DTYPES
 vector_column_option = click.option("--column", metavar="NAME", help="Column or tensor with the vectors.")
 _format_option = click.option(
     "--format", "file_format", metavar="|".join(SHARD_FORMATS), help="Folder: file format.  [default: npy]"
-)
-shard_size_option = click.option(
-    "--shard-size", type=int, metavar="N", help=f"Folder: rows of a file.  [default: {SHARD_SIZE}]"
-)
-checkpoint_option = click.option(
-    "--checkpoint", type=PATH, metavar="FILE", help="Save the progress here, and resume from it."
 )
 
 
@@ -216,30 +223,36 @@ def transform(
 
 
 @click.command()
-@click.argument("vectors", nargs=-1, required=True)
+@click.argument("inputs", nargs=-1, required=True)
 @click.option("--output", "-o", type=PATH, metavar="FILE", required=True, help="A .safetensors file.")
-@vector_column_option
+@model_option
+@either_column_option
 @checkpoint_option
-def moments(vectors: tuple[str, ...], output: Path, column: str | None, checkpoint: Path | None) -> None:
-    """Compute the mean and the scatter of vectors, and merge those computed before.
+def moments(
+    inputs: tuple[str, ...], output: Path, model: str | None, column: str | None, checkpoint: Path | None
+) -> None:
+    """Compute the mean and covariance of vectors, and merge those computed before.
 
-    VECTORS are files of vectors (.npy, .fvecs, .bvecs, .safetensors or .parquet) or of moments. "isosent fit MOMENTS -o
-    FOLDER" gives the same model as a fit on all the vectors at once. Files may be larger than memory.
+    INPUTS are files of texts, which the model encodes, of vectors (.npy, .fvecs, .bvecs, .safetensors or .parquet), or
+    of moments: number, mean and covariance of vectors, which add up. "isosent fit MOMENTS -o FOLDER" gives the same
+    model as a fit on all the vectors at once. Files may be larger than memory.
 
     \b
-    isosent moments first.npy -o first.safetensors
+    isosent moments first.txt -m model -o first.safetensors
     isosent moments first.safetensors second.npy -o both.safetensors
     """  # noqa: D301
     check_moments_file(output)
-    files = open_vector_files(vectors, column=column)
-    with progress_bar("reading", "vectors") as bar:
+    opening = partial(open_model, model) if model else None
+    with progress_bar("reading", "rows") as bar, texts_encoded(inputs, opening, column=column, progress=bar) as files:
+        if checkpoint is not None and files != list(inputs):
+            raise InputError("moments: --checkpoint is for vectors. Encode the texts first: isosent encode.")
         measured = sum_of_files(
-            *files,
+            *open_vector_files(files, column=column),
             checkpoint=checkpoint,
             resumed=lambda n_rows: say(f"resuming from row {n_rows:,}, as saved in {checkpoint}"),
             progress=bar,
         )
-    write_moments(output, measured)
+    write_moments(output, replace(measured, sources=inputs))
     show(
         f"{output}: {measured.moments.weight:.0f} vectors of {measured.moments.dim} dimensions; "
         f"zero rows left out: {measured.n_zero_rows}"

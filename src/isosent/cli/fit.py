@@ -7,11 +7,13 @@ from typing import Any
 
 import click
 
-from isosent.cli.encode import checkpoint_option, shard_size_option
 from isosent.cli.options import (
     PATH,
+    checkpoint_option,
     details_option,
+    either_column_option,
     model_options,
+    shard_size_option,
     transform_options,
     vector_texts_option,
     worker_options,
@@ -72,7 +74,7 @@ def demo() -> None:
 @model_options
 @transform_options()
 @click.option("--output", "-o", type=PATH, metavar="FOLDER", required=True, help="Model folder to write.")
-@click.option("--column", metavar="NAME", help="Column of a table with the texts or the vectors.")
+@either_column_option
 @click.option("--erase", metavar="COLUMN", help="Erase what this column tells, such as the language of each text.")
 @click.option("--queries", metavar="FILE", help="Queries like those to come, if they differ from the documents.")
 @vector_texts_option

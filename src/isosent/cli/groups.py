@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from isosent.cli.options import column_option, json_option, model_option, open_model, outputs_option
-from isosent.cli.printing import check_outputs, json_text, say, show, show_json, write_outputs
+from isosent.cli.printing import check_outputs, json_text, say, shortened, show, show_json, write_outputs
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.io.texts import read_texts
@@ -133,7 +133,7 @@ def cluster(
         column_.justify = "left"
     for each in found.clusters:
         name = "no vector" if each.number == NO_VECTOR else f"{each.number}"
-        central = _brief(found.texts[each.examples[0]])
+        central = shortened(found.texts[each.examples[0]], _LONGEST_TEXT)
         table.add_row(name, f"{each.size:,}", ", ".join(each.words), central)
     show(table)
 
@@ -147,15 +147,10 @@ def _largest_groups(found: Duplicates) -> "Table":
         distinct = [group[place] for place in distinct_rows([found.texts[row] for row in group])]
         for place, row in enumerate(distinct[:_MOST_TEXTS]):
             name, size = (f"{number}", f"{len(group):,}") if place == 0 else ("", "")
-            table.add_row(name, size, f"{row}", f"{found.scores[row]:.3f}", _brief(found.texts[row]))
+            table.add_row(name, size, f"{row}", f"{found.scores[row]:.3f}", shortened(found.texts[row], _LONGEST_TEXT))
     return table
 
 
 def _share(share: float) -> str:
     """With all digits, which count near 1; empty if it is not known."""
     return "" if share != share else f"{share:.6g}"
-
-
-def _brief(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST_TEXT else f"{line[: _LONGEST_TEXT - 3]}..."

@@ -2,17 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import click
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.cli.encode import vector_column_option
 from isosent.cli.options import (
     PATH,
     column_option,
     details_option,
+    either_column_option,
     json_option,
     model_option,
     model_options,
@@ -21,7 +22,7 @@ from isosent.cli.options import (
     split_names,
     vector_texts_option,
 )
-from isosent.cli.printing import GAIN, check_outputs, json_text, show, show_json, write_outputs
+from isosent.cli.printing import GAIN, check_outputs, json_text, shortened, show, show_json, write_outputs
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.io.bounds import STANDARD_INPUT
@@ -36,6 +37,7 @@ from isosent.jobs.calibrate import (
     sample_of_texts,
     sample_of_vectors,
 )
+from isosent.jobs.encode import texts_encoded
 from isosent.jobs.inspect import Inspection, inspect_moments, inspect_texts, inspect_vectors
 from isosent.jobs.vectors import drift_of_files, fetch_moments, holds_moments, is_url, read_moments
 from isosent.model import SentenceEncoder
@@ -140,26 +142,36 @@ _MOST_AXES_SHOWN = 10
 @click.command()
 @click.argument("old", metavar="OLD")
 @click.argument("new", metavar="NEW")
-@vector_column_option
+@model_option
+@either_column_option
 @json_option
-def drift(old: str, new: str, column: str | None, as_json: bool) -> None:
+def drift(old: str, new: str, model: str | None, column: str | None, as_json: bool) -> None:
     """Test whether vectors have changed beyond chance, and whether a whitening should be fitted again.
 
-    OLD and NEW are files of vectors (.npy, .fvecs, .bvecs, .safetensors, .parquet, lists in .json or .jsonl), files of
-    moments, or URLs of proxies that learn. OLD may be a model that was fitted on vectors: it holds their statistics.
-    Tests the mean and the variances along the principal axes, and measures how well the whitening
-    of OLD fits NEW. Vectors say more than moments: the variances of single axes are tested only if OLD or NEW is a file
-    of vectors. Rows count as independent: repeated and related texts make false positives more frequent.
+    OLD and NEW are files of texts, which the model encodes, files of vectors (.npy, .fvecs, .bvecs, .safetensors,
+    .parquet, lists in .json or .jsonl) or of moments, or URLs of proxies that learn. OLD may be a model that was fitted
+    on vectors: it holds their statistics. Tests the mean and the variances along the principal axes, measures how well
+    the whitening of OLD fits NEW, and names what is least like OLD. Vectors say more than moments: the variances of
+    single axes are tested only if OLD or NEW is a file of vectors or texts. Rows count as independent: repeated and
+    related texts make false positives more frequent.
 
     \b
+    isosent drift last_month.txt this_month.txt -m model
     isosent drift last_month.npy this_month.npy
     """  # noqa: D301
-    with progress_bar("reading", "vectors") as bar:
-        found = drift_of_files(old, new, column=column, progress=bar)
+    opening = partial(open_model, model) if model else None
+    with progress_bar("drift", "rows") as bar, texts_encoded((old, new), opening, column=column, progress=bar) as files:
+        found = drift_of_files(*files, column=column, progress=bar)
+    texts = read_texts(new, column=column) if files[1] != new else None
     if as_json:
-        show_json(asdict(found))
+        unusual = [each._asdict() | ({} if texts is None else {"text": texts[each.row]}) for each in found.unusual]
+        show_json(asdict(found) | {"unusual": unusual})
         return
     _show_drift(found, old, new)
+    if texts is not None:
+        show("\nleast like the old texts, with the distance in standard deviations (about 1 for the old texts):")
+        for each in found.unusual:
+            show(f"  {each.distance:.2f}  {shortened(texts[each.row])}")
 
 
 def _show_drift(found: Drift, old: str, new: str) -> None:

@@ -11,6 +11,7 @@ from isosent._check import split_options
 from isosent.distributed import engine_for
 from isosent.encoders.reference import DEFAULT_REFERENCE, GRAMMAR, with_options
 from isosent.errors import InputError
+from isosent.io.shards import SHARD_SIZE
 from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import progress_bar
@@ -20,6 +21,13 @@ Command = Callable[..., None]
 
 PATH = click.Path(path_type=Path)
 column_option = click.option("--column", metavar="NAME", help="Column with the texts, if the file is a table.")
+either_column_option = click.option("--column", metavar="NAME", help="Column with the texts or the vectors.")
+shard_size_option = click.option(
+    "--shard-size", type=int, metavar="N", help=f"Folder: rows of a file.  [default: {SHARD_SIZE}]"
+)
+checkpoint_option = click.option(
+    "--checkpoint", type=PATH, metavar="FILE", help="Save the progress here, and resume from it."
+)
 vector_texts_option = click.option("--texts", metavar="FILE", help="Vectors: their texts, one per vector, for auto.")
 columns_option = click.option("--columns", metavar="A,B,SCORE", help="Columns of a table of pairs, in this order.")
 data_option = click.option(

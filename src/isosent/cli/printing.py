@@ -57,6 +57,12 @@ def write_outputs(outputs: Sequence[Path], contents: Mapping[str, Callable[[], s
             temporary.write_text(contents[path.suffix.lower()](), "utf-8")
 
 
+def shortened(text: str, longest: int = 100) -> str:
+    """A text on one line, truncated if it is long."""
+    line = " ".join(text.split())
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
 def show_tokens(n_tokens: int, n_unknown: int, languages: str | None = None) -> None:
     """Print how many tokens an encoder did not know, if it can tell."""
     if n_tokens:

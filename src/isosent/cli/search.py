@@ -9,7 +9,7 @@ the rest is printing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
@@ -22,7 +22,7 @@ from msgspec import to_builtins
 from isosent import _extras
 from isosent._check import brief
 from isosent.cli.options import PATH, json_option, model_options, open_model, worker_options
-from isosent.cli.printing import say, show, show_json
+from isosent.cli.printing import say, shortened, show, show_json
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError, InputFileError
@@ -50,7 +50,6 @@ from isosent.search.result import IndexStats
 from isosent.search.rows import TEXT, read_rows
 from isosent.search.storage import INDEX, is_index
 
-_LONGEST_TEXT = 100
 _DEFAULT = "create"
 _VECTOR_NAMES = ("vector", "vectors", "embedding", "embeddings")
 _LARGEST_ID = 2**63 - 1
@@ -281,6 +280,7 @@ def verify(folder: Path, *, as_json: bool) -> None:
     help="Show only results that score higher than unrelated texts would; this share of those may pass.",
 )
 @click.option("--rerank", is_flag=True, help="Index with a query model: rank the best 100 by the model itself.")
+@click.option("--unique", is_flag=True, help="Show equal texts once.")
 @click.option("--explain", is_flag=True, help="Show which words make a hit similar.")
 @click.option(
     "--against", metavar="VECTORS", help="Instead of a query: measure recall of these vectors of the same texts."
@@ -296,6 +296,7 @@ def search(
     hybrid: bool,
     false_positives: float | None,
     rerank: bool,
+    unique: bool,
     explain: bool,
     against: str | None,
     as_json: bool,
@@ -313,61 +314,60 @@ def search(
     isosent search 'postgresql://user@host/db?table=rows' "a query" -m MODEL
     isosent search lance:DIR "a query" -m MODEL
     """  # noqa: D301
+    settings: dict[str, Any] = {
+        "hybrid": hybrid,
+        "false_positives": false_positives,
+        "rerank": rerank,
+        "unique": unique,
+    }
+    chosen = {name for name, value in (settings | {"explain": explain, "like": likes}).items() if value}
     if against is not None:
-        others = (
-            queries,
-            likes,
-            conditions,
-            hybrid,
-            false_positives is not None,
-            rerank,
-            explain,
-            model,
-            k != _MOST_HITS,
-        )
-        if any(others):
+        if chosen or queries or conditions or model or k != _MOST_HITS:
             raise InputError("search: --against measures recall@10; leave out queries and all options but --json.")
         _measure_recall(folder, against, as_json=as_json)
         return
     where = conditions[0] if len(conditions) == 1 else " and ".join(f"({each})" for each in conditions) or None
     if bool(queries) == bool(likes):
         raise InputError(f"search: name queries, or rows with --like; got {'both' if queries else 'neither'}.")
-    vectors = None if likes or is_database(folder) else _query_vectors(queries)
-    asked = [f"like {name}" for name in likes] or list(queries)
-    if vectors is not None:
-        if hybrid or explain or rerank:
-            raise InputError(f"search: --hybrid, --rerank and --explain need texts; {queries[0]} holds vectors.")
-        asked = [f"row {row} of {queries[0]}" for row in range(vectors.n_rows)]
     if is_database(folder):
-        if likes or false_positives is not None or explain or rerank:
-            raise InputError("search: --like, --false-positives, --rerank and --explain need an index; got a database.")
+        _refuse(chosen - {"hybrid"}, "an index; got a database")
         if model is None:
             raise InputError("search: a database needs the model that made its vectors: -m MODEL.")
-        tables = search_database(folder, asked, load(model), k, where=where, hybrid=hybrid)
+        tables = search_database(folder, list(queries), load(model), k, where=where, hybrid=hybrid)
         hits = [[{"rank": n, **row} for n, row in enumerate(table.to_pylist(), start=1)] for table in tables]
-    elif model is not None:
+        _show_hits(queries, hits, as_json=as_json)
+        return
+    if model is not None:
         raise InputError("search: -m belongs to a database; an index holds its model.")
+    vectors = None if likes else _query_vectors(queries)
+    asked = [f"like {name}" for name in likes] or list(queries)
+    if vectors is not None:
+        _refuse(chosen & {"hybrid", "explain", "rerank"}, f"texts; {queries[0]} holds vectors")
+        asked = [f"row {row} of {queries[0]}" for row in range(vectors.n_rows)]
+    opened = Index.open(folder)
+    if explain and TEXT not in opened.schema.names:
+        raise InputError("search: --explain needs the texts of the rows; this index has none.")
+    if likes:
+        _refuse(chosen - {"like"}, "a query; got --like")
+        result = opened.more_like(_parsed_ids(likes, opened), k, where=where)
     else:
-        opened = Index.open(folder)
-        if explain and TEXT not in opened.schema.names:
-            raise InputError("search: --explain needs the texts of the rows; this index has none.")
-        if likes and (hybrid or false_positives is not None or explain or rerank):
-            raise InputError("search: --hybrid, --false-positives, --rerank and --explain need a query; got --like.")
-        if likes:
-            result = opened.more_like(_parsed_ids(likes, opened), k, where=where)
-        else:
-            searched: Any = list(queries) if vectors is None else vectors
-            result = opened.search(searched, k, where=where, hybrid=hybrid, false_alarms=false_positives, rerank=rerank)
-        hits = [[] for _ in asked]
-        for row in result.to_arrow().to_pylist():
-            hits[row.pop("query")].append(row)
+        settings["false_alarms"] = settings.pop("false_positives")
+        result = opened.search(list(queries) if vectors is None else vectors, k, where=where, **settings)
+    hits = [[] for _ in asked]
+    for row in result.to_arrow().to_pylist():
+        query = row.pop("query")
+        hits[query].append(row)
         if explain:
-            for query, rows in zip(asked, hits, strict=True):
-                for row in rows:
-                    row["words"] = opened.model.explain(
-                        query, row.get("text") or "", roles=("query", "document")
-                    ).line()
+            words = opened.model.explain(asked[query], row.get("text") or "", roles=("query", "document"))
+            row["words"] = words.line()
     _show_hits(asked, hits, as_json=as_json)
+
+
+def _refuse(options: Collection[str], needed: str) -> None:
+    """Refuse options that need something else than what is searched."""
+    if options:
+        named = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(options))
+        raise InputError(f"search: {named} needs {needed}.")
 
 
 def _query_vectors(queries: Sequence[str]) -> VectorSource | None:
@@ -607,7 +607,7 @@ def _say_if_stale(folder: Path, stats: IndexStats) -> None:
         )
 
 
-def _show_hits(asked: list[str], hits: list[list[dict[str, Any]]], *, as_json: bool) -> None:
+def _show_hits(asked: Sequence[str], hits: list[list[dict[str, Any]]], *, as_json: bool) -> None:
     if as_json:
         show_json({"results": [{"query": query, "hits": rows} for query, rows in zip(asked, hits, strict=True)]})
         return
@@ -621,8 +621,7 @@ def _show_hits(asked: list[str], hits: list[list[dict[str, Any]]], *, as_json: b
 
 
 def _show_hit(row: dict[str, Any]) -> None:
-    text = " ".join((row.get("text") or "").split())
-    text = text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1]}…"
+    text = shortened(row.get("text") or "")
     share = "" if row.get("share") is None or row["share"] != row["share"] else f"  {100 * row['share']:7.3f}%"
     known = ("rank", "id", "score", "share", "text", "words")
     others = ", ".join(f"{name} {value}" for name, value in row.items() if name not in known and value is not None)

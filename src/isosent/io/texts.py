@@ -24,6 +24,7 @@ from isosent.io.tables import Table, check_depth, ending_of, table_in
 
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
 TEXT_ENDINGS = (".txt", *_TABLES)  # of the files of a folder
+_USUAL_COLUMN = "text"
 _BLOCK_TEXTS = 1024
 _SEPARATOR = "\ud800"  # a lone surrogate is in no text
 
@@ -37,7 +38,7 @@ def read_texts(path: str | os.PathLike[str], *, column: str | None = None) -> li
         A table with a header: ``.csv``, ``.tsv`` (no quoting), ``.jsonl`` or ``.parquet``. Any other file, and ``-``
         for standard input: one text per line, an empty line is an empty text. UTF-8, with or without byte order mark.
     column : str, optional
-        Column that holds the texts. Not needed if the table has only one.
+        Column that holds the texts. Default: the one called text, else the only one.
 
     Returns
     -------
@@ -103,6 +104,8 @@ def _texts_in(
 def _text_column(table: Table, column: str | None) -> str:
     if column is not None:
         return column
+    if _USUAL_COLUMN in table.columns:
+        return _USUAL_COLUMN
     if len(table.columns) != 1:
         if all(map(_is_number, table.columns)) or all(map(_is_number, next(table.rows(*table.columns), (0, ("",)))[1])):
             raise FileFormatError(numbers_error(table.name))

@@ -5,22 +5,27 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent.encoders.base import WINDOW, EncodingStats, Progress, collecting_stats
+from isosent.errors import InputError
 from isosent.io.parquet import VECTOR_COLUMN, ColumnsBeside
+from isosent.io.remote import is_folder
 from isosent.io.space import Space
-from isosent.io.texts import TextSource, text_blocks
+from isosent.io.texts import TextSource, open_texts, text_blocks
 from isosent.io.vector_source import NUMBER_TYPES, VectorSource
-from isosent.io.vectors import check_vector_file, writing_vectors
-from isosent.jobs.vectors import narrowed
+from isosent.io.vectors import check_vector_file, holds_vectors, writing_vectors
+from isosent.jobs.vectors import is_url, narrowed
 from isosent.model import Role, SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
+from isosent.pages.progress import Start
 
 _BLOCK_BYTES = 64 << 20
 _MOST_WINDOWS = 4
@@ -46,6 +51,30 @@ def encode_file(
     encoding_stats = write_encoded(output, rows, (0, source.n_texts), encode, dim=dim, space=space, dtype=dtype)
     warn_once(model, encoding_stats)
     return dim, encoding_stats
+
+
+@contextmanager
+def texts_encoded(
+    paths: Sequence[str],
+    load_model: Callable[[], SentenceEncoder] | None,
+    *,
+    column: str | None = None,
+    progress: Start | None = None,
+) -> Iterator[list[str]]:
+    """The paths, with temporary files of vectors in place of those of texts; the model is loaded for these only."""
+    with TemporaryDirectory() as folder:
+        files, model = list(paths), None
+        for place, path in enumerate(paths):
+            if is_url(path) or is_folder(path) or holds_vectors(path, column=column):
+                continue
+            if load_model is None:
+                raise InputError(f"{path} holds texts, not vectors. Name the model that encodes them: -m MODEL.")
+            model = model or load_model()
+            files[place] = str(Path(folder, f"{place}.npy"))
+            with open_texts(path, column=column) as source:
+                advance = None if progress is None else progress(source.n_texts)
+                encode_file(model, source, files[place], progress=advance)
+        yield files
 
 
 def encoding(model: SentenceEncoder, role: Role, progress: Progress | None = None) -> tuple[BlockEncoder, int]:

@@ -43,17 +43,19 @@ from isosent.io.space import SPACE_METADATA, Space, same_space, space_in
 from isosent.io.tensors import read_tensors, safetensors_header, tensors_bytes
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import check_vector_file, open_vectors, writing_vectors
-from isosent.numeric.drift import Drift, drift, excess_kurtosis, fourth_powers, shared_axes
+from isosent.numeric.drift import Drift, UnusualRow, drift, excess_kurtosis, fourth_powers, shared_axes
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.pages.progress import Start
 from isosent.persistence import CODES_NAME, ModelRecord, check_encoder_space, encoder_space, read_model
 from isosent.transforms.quantization import INT8, UBINARY
 from isosent.transforms.quantization import Dtype as CodeDtype
+from isosent.transforms.whitening import Whitening
 
 if TYPE_CHECKING:
     from isosent.transforms.erasure import Attribute, LabelledMoments
 
+_N_UNUSUAL = 20
 MOMENTS_FORMAT, MOMENTS_VERSION = "isosent-moments", 1
 CHECKPOINT_FORMAT, CHECKPOINT_VERSION = "isosent-checkpoint", 1
 ENDING = ".safetensors"
@@ -225,7 +227,7 @@ def _model_statistics(folder: str) -> FileMoments:
 
 
 def drift_of(old: FileMoments, new: FileMoments, sources: Sequence[Sequence[VectorSource]]) -> Drift:
-    """What has changed between two sets; those with sources are read again for the kurtosis along their axes."""
+    """What has changed between two sets; those with sources are read again, for kurtosis and single rows."""
     if not any(sources):
         return drift(old.moments, new.moments)
     axes = shared_axes(old.moments, new.moments)
@@ -235,7 +237,23 @@ def drift_of(old: FileMoments, new: FileMoments, sources: Sequence[Sequence[Vect
             for block in source.blocks():
                 fourth += fourth_powers(block[nonzero_rows(block)], measured.moments.mean, axes)
         sets += [measured.moments] if files else []
-    return drift(old.moments, new.moments, kurtosis=excess_kurtosis(fourth, sets, axes))
+    found = drift(old.moments, new.moments, kurtosis=excess_kurtosis(fourth, sets, axes))
+    return replace(found, unusual=_unusual_rows(old.moments, sources[1]))
+
+
+def _unusual_rows(old: Moments, sources: Sequence[VectorSource]) -> tuple[UnusualRow, ...]:
+    """The rows that are farthest from the old vectors; zero rows are none."""
+    farthest: list[UnusualRow] = []
+    whitening = Whitening(shrinkage="oas").fit_moments(old).linear_map_
+    first_row = 0
+    for source in sources:
+        for block in source.blocks():
+            [rows] = np.nonzero(nonzero_rows(block))
+            lengths = np.linalg.norm(whitening.apply(block[rows]), axis=1) / np.sqrt(whitening.weight.shape[1])
+            found = map(UnusualRow, (first_row + rows).tolist(), lengths.tolist())
+            farthest = sorted([*farthest, *found], key=lambda each: -each.distance)[:_N_UNUSUAL]
+            first_row += len(block)
+    return tuple(farthest)
 
 
 class _State(NamedTuple):

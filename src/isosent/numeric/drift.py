@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,13 @@ class AxisDrift:
     variance_p_value: float  # the same; NaN if the kurtosis is unknown
 
 
+class UnusualRow(NamedTuple):
+    """A new vector that lies far from the old ones."""
+
+    row: int  # of the new vectors, from 0
+    distance: float  # length after a whitening of the old vectors (OAS shrinkage), over the root of the dimensions
+
+
 @dataclass(frozen=True, slots=True)
 class Drift:
     """What has changed from old to new vectors. All p-values are corrected for the number of axes."""
@@ -61,6 +68,7 @@ class Drift:
     refit: Refit
     advice: str
     axes: tuple[AxisDrift, ...]  # with a p-value below 0.05, smallest first
+    unusual: tuple[UnusualRow, ...] = ()  # the new vectors that are farthest from the old ones, farthest first
 
 
 def drift(old: Moments, new: Moments, *, kurtosis: Double | None = None) -> Drift:

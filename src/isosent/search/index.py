@@ -15,8 +15,9 @@ import shutil
 import tempfile
 import warnings
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -448,6 +449,7 @@ class Index:
         hybrid: bool = False,
         false_alarms: float | None = None,
         rerank: bool = False,
+        unique: bool = False,
     ) -> SearchResult:
         """Find the rows nearest to each query.
 
@@ -466,6 +468,8 @@ class Index:
             hit. By default the nearest rows are returned, however far away they are.
         rerank : bool, default False
             For an index with a query model: let the model rank the best 100 rows that the query model finds.
+        unique : bool, default False
+            Whether equal texts count once: the best row of each text is a hit.
 
         Returns
         -------
@@ -479,6 +483,9 @@ class Index:
             or hold NaN.
         """
         _check.whole_number("search", "k", k, 1)
+        if unique:
+            search = partial(self.search, queries, where=where, hybrid=hybrid, false_alarms=false_alarms, rerank=rerank)
+            return _unique_hits(search, k, max(1, len(self)))
         snapshot = self._snapshot
         texts = query_texts(queries)
         if texts is None:
@@ -821,3 +828,15 @@ class Index:
         state = replace(state, generation=generation, deleted=entry, n_deleted=len(positions))
         write_state(self.folder, state)
         self._snapshot = self._last_commit(before=self._snapshot)
+
+
+def _unique_hits(search: Callable[[int], SearchResult], k: int, n_rows: int) -> SearchResult:
+    """The k best texts of each query, from as many rows as they take."""
+    n_fetched = k
+    while True:
+        n_fetched = min(2 * n_fetched, n_rows)
+        result = search(n_fetched)
+        unique = result.without_repeats(min(k, n_rows))
+        is_enough = (unique.n_hits == min(k, n_rows)) | (result.n_hits < n_fetched)
+        if n_fetched == n_rows or is_enough.all():
+            return unique

@@ -62,6 +62,31 @@ class SearchResult:
         """Hits of each query, (n_queries,)."""
         return np.asarray((self.positions >= 0).sum(axis=1))
 
+    def without_repeats(self, k: int) -> SearchResult:
+        """Return the best hit of each text, at most k for each query; hits without a text are all kept.
+
+        Parameters
+        ----------
+        k : int
+            Most hits of a query.
+
+        Returns
+        -------
+        SearchResult
+            Of the same queries, with -1 at the end where fewer than k are left.
+        """
+        positions = np.full((len(self), k), -1, np.int64)
+        scores = np.full((len(self), k), -np.inf, np.float32)
+        for query, found in enumerate(self.positions):
+            found = found[found >= 0]
+            rows = self._snapshot.take(found)
+            texts = rows.column("text").to_pylist() if "text" in rows.column_names else [None] * len(found)
+            first = {text if text is not None else place: place for place, text in reversed(list(enumerate(texts)))}
+            places = sorted(first.values())[:k]
+            positions[query, : len(places)] = found[places]
+            scores[query, : len(places)] = self.scores[query, places]
+        return SearchResult(self._snapshot, self._queries, positions, scores, n_without_vector=self.n_without_vector)
+
     @cached_property
     def ids(self) -> NDArray[Any]:
         """Ids, (n_queries, k): int64 with -1, or strings with None, where there are fewer than k hits."""
