@@ -498,7 +498,6 @@ _KINDS: Mapping[str, tuple[Callable[..., list[Any]], Callable[..., Any]]] = {
 @click.option(
     "--table", metavar="NAME", multiple=True, help='Such as 1 or "figure 1"; may be repeated.  [default: all]'
 )
-@click.option("--commands", is_flag=True, help="Also print the command of every condition.")
 @outputs_option(".json", ".md")
 @json_option
 def reproduce(
@@ -506,7 +505,6 @@ def reproduce(
     data: Path,
     models: Path | None,
     table: tuple[str, ...],
-    commands: bool,
     outputs: tuple[Path, ...],
     as_json: bool,
 ) -> None:
@@ -530,7 +528,7 @@ def reproduce(
         )
     contents = {
         ".json": lambda: document_bytes(reproduction.to_json()).decode(),
-        ".md": lambda: reproduction.to_markdown(with_commands=commands),
+        ".md": lambda: reproduction.to_markdown(with_commands=True),
     }
     write_outputs(outputs, contents)
     if as_json:
@@ -543,7 +541,4 @@ def reproduce(
         for row in outcome.rows():
             printed.add_row(*row)
         show(printed)
-        if commands:
-            for label, command in outcome.commands.items():
-                show(f"{label}:\n  {command}")
     show(LEGEND)

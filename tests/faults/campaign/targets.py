@@ -367,6 +367,16 @@ TARGETS = (
         )
     ),
     Target(
+        "index migrate",
+        "index migrate out --map map",
+        "out",
+        f"index rows.csv {WORDS} --store int8 -o out",
+        ("migrate words:words.txt words:other_words.txt corpus.txt -o map",),
+        read=partial(rows_of_index, "out"),
+        may_refuse=True,
+        modules=_INDEX,
+    ),
+    Target(
         "results",
         f"evaluate sts --data data --resamples 20 {WORDS} -o out.json",
         "out.json",

@@ -28,7 +28,7 @@ async function compare() {
   const sign = (value) => `${value >= 0 ? "+" : ""}${value.toFixed(3)}`;
   at("compare-result").replaceChildren(
     element("p", { class: "verdict" }, `${b} ${SAYS[answer.verdict]} ${a} for these texts.`),
-    table(["", "found again (mean reciprocal rank)"], [[`A: ${a}`, answer.score_a.toFixed(3)], [`B: ${b}`, answer.score_b.toFixed(3)]]),
+    table("Scores", ["model", "found again (mean reciprocal rank)"], [[`A: ${a}`, answer.score_a.toFixed(3)], [`B: ${b}`, answer.score_b.toFixed(3)]]),
     element("p", {}, `Difference ${sign(answer.difference)}, 95% interval ${sign(answer.low)} to ${sign(answer.high)}, ${answer.n_texts.toLocaleString("en")} texts.`),
   );
 }
