@@ -101,7 +101,7 @@ def demo_texts() -> list[str]:
     Returns
     -------
     list of str
-        Short English sentences on everyday topics, written for this purpose.
+        Short English sentences on everyday topics, written for this purpose; they have the license of isosent.
     """
     return [row["text"] for row in _sample()]
 
@@ -166,15 +166,23 @@ def _sample() -> list[dict[str, str]]:
 def _translations(model: SentenceEncoder) -> Translations:
     fitted_on = [row for row in demo_pool() if int(row.meaning) % 2]
     texts, labels = [row.text for row in fitted_on], [row.lang for row in fitted_on]
-    whitened = model.fitted(texts, source="the pool of the demo")
-    erased = model.fitted(texts, erase={"lang": labels}, source="the pool of the demo")
+    whitening = model.fitted(texts, source="the pool of the demo")
+    erasure = model.fitted(texts, erase={"lang": labels}, source="the pool of the demo")
     held_out = [row for row in demo_pool() if not int(row.meaning) % 2]
-    original, *shares = (translated_share(_encode(each, held_out), held_out) for each in (model, whitened, erased))
+    original, whitened, erased = (_encode(each, held_out) for each in (model, whitening, erasure))
     example = next(position for position, row in enumerate(held_out) if row.text == EXAMPLE)
-    nearest = [held_out[nearest_rows(_encode(each, held_out))[0][example]].text for each in (model, erased)]
-    choice = whitened.fits[-1].choice or {}
-    n_queries = sum(row.lang != "en" for row in held_out)
-    return Translations(n_queries, len(held_out), original, *shares, EXAMPLE, *nearest, str(choice["reason"]))
+    choice = whitening.fits[-1].choice or {}
+    return Translations(
+        n_queries=sum(row.lang != "en" for row in held_out),
+        n_texts=len(held_out),
+        original=translated_share(original, held_out),
+        whitened=translated_share(whitened, held_out),
+        erased=translated_share(erased, held_out),
+        example=EXAMPLE,
+        example_original=held_out[nearest_rows(original)[0][example]].text,
+        example_erased=held_out[nearest_rows(erased)[0][example]].text,
+        recommendation=str(choice["reason"]),
+    )
 
 
 def _encode(model: SentenceEncoder, rows: Sequence[PoolRow]) -> NDArray[np.float32]:

@@ -16,14 +16,14 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check, _extras
 from isosent.encoders.base import Encoder, Progress
-from isosent.encoders.load import encoder_for
+from isosent.encoders.load import encoder_for, named_prompts, prompt_named, with_prompt
 from isosent.errors import InputError, IsosentWarning
 from isosent.explanation import Explanation, UnitSum, explain_cosine, unit_sum
 from isosent.numeric.canary import Canary
@@ -53,9 +53,26 @@ from isosent.transforms.pairs import MatchingPairs, choose_from_pairs
 from isosent.transforms.quantization import DTYPES, Quantization
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from isosent.transforms.erasure import Effect, LabelledMoments, Labels
 
 Role = Literal["text", "query", "document"]
+
+
+class _EncodeOptions(TypedDict, total=False):
+    """Arguments of `SentenceEncoder.encode` that do not change the type of its result."""
+
+    batch_size: int | None
+    show_progress_bar: bool | None
+    normalize_embeddings: bool
+    device: object
+    progress: Progress | None
+    role: Role
+    precision: Literal["float32", "int8", "ubinary"]
+    prompt: str | None
+    prompt_name: str | None
+    truncate_dim: int | None
 
 
 class SentenceEncoder:
@@ -186,6 +203,31 @@ class SentenceEncoder:
         steps = "".join(f" -> {fit.transform}" for fit in self._fits if fit.transform != "none")
         return f"<SentenceEncoder {self._encoder.reference}{steps}, {self.dim} dimensions>"
 
+    @overload
+    def encode(
+        self,
+        texts: str | Sequence[str],
+        *,
+        convert_to_numpy: Literal[True] = ...,
+        convert_to_tensor: Literal[False] = ...,
+        **options: Unpack[_EncodeOptions],
+    ) -> NDArray[Any]: ...
+
+    @overload
+    def encode(
+        self, texts: str | Sequence[str], *, convert_to_tensor: Literal[True], **options: Unpack[_EncodeOptions]
+    ) -> Tensor: ...
+
+    @overload  # tensors, or whatever flags say that are not known before it runs
+    def encode(
+        self,
+        texts: str | Sequence[str],
+        *,
+        convert_to_numpy: bool = ...,
+        convert_to_tensor: bool = ...,
+        **options: Unpack[_EncodeOptions],
+    ) -> Any: ...
+
     def encode(
         self,
         texts: str | Sequence[str],
@@ -199,6 +241,9 @@ class SentenceEncoder:
         progress: Progress | None = None,
         role: Role = "text",
         precision: Literal["float32", "int8", "ubinary"] = "float32",
+        prompt: str | None = None,
+        prompt_name: str | None = None,
+        truncate_dim: int | None = None,
     ) -> Any:
         """Encode texts. Takes the arguments that code written for sentence-transformers passes.
 
@@ -226,6 +271,12 @@ class SentenceEncoder:
         precision : {"float32", "int8", "ubinary"}, default "float32"
             Numbers, or the codes that the quantization of the model gives the vectors scaled to length 1: a byte or a
             bit per dimension. No code stands for "no vector".
+        prompt : str, optional
+            What to put before each text, in place of the prompt of the role; an empty prompt counts.
+        prompt_name : str, optional
+            Name of a prompt of the encoder: "query", "document" or "default". `prompt` wins over it.
+        truncate_dim : int, optional
+            Number of leading dimensions to keep, before vectors are scaled to length 1.
 
         Returns
         -------
@@ -239,7 +290,8 @@ class SentenceEncoder:
         InputTypeError
             If something in `texts` is not a string.
         InputError
-            If the encoder cannot compute on `device`, or the model has no quantization.
+            If the encoder cannot compute on `device`, the model has no quantization, there is no prompt of that name,
+            or `truncate_dim` is below 1 or comes with codes.
         """
         if batch_size is not None:
             _check.whole_number("encode", "batch_size", batch_size, 1)
@@ -250,12 +302,20 @@ class SentenceEncoder:
                 f"encode: precision {precision!r} needs a quantization, and the model has none. Fit one: isosent "
                 "quantize TEXTS -m MODEL, or model.with_quantization(Quantization.fit(unit_vectors))."
             )
+        if truncate_dim is not None:
+            _check.whole_number("encode", "truncate_dim", truncate_dim, 1)
+            if precision != "float32":
+                raise InputError(f"encode: truncate_dim {truncate_dim} needs float32; codes stand for all dimensions.")
         encoder = encoder_for(self._encoder if device is None else self._encoder.on_device(str(device)), role)
         is_single = isinstance(texts, str)
         listed = _check.text_list("encode", [texts] if isinstance(texts, str) else texts)
+        if prompt is None and prompt_name is not None:
+            prompt = prompt_named(named_prompts(self._encoder), prompt_name)
+        if prompt is not None:
+            encoder, listed = with_prompt(encoder, listed, prompt)
         with encoding_bar(len(listed), progress, is_wanted=show_progress_bar) as report:
             encoded = encoder.encode(listed, progress=report)
-        vectors: NDArray[Any] = self.transform(encoded, queries=role == "query")
+        vectors: NDArray[Any] = self.transform(encoded, queries=role == "query")[:, :truncate_dim]
         if normalize_embeddings or quantization is not None:
             vectors = unit_rows(vectors).astype(np.float32, copy=False)
         if quantization is not None and precision != "float32":
@@ -745,7 +805,7 @@ class SentenceEncoder:
             _check.same_dim("fitted_on_pairs", "pairs", encoded.shape[1], self._encoder.dim)
             vectors.append(self._postprocessing.apply(encoded, queries=role == "query"))
             keys.append(side if isinstance(side, list) else [row.tobytes() for row in side])
-        pairs = MatchingPairs(*vectors, *keys, kinds)
+        pairs = MatchingPairs(vectors[0], vectors[1], keys[0], keys[1], kinds)
         choice = choose_from_pairs(pairs, queries_only=queries_only)
         record = FitRecord.made_now(
             choice.chosen.name,

@@ -68,6 +68,7 @@ def test_the_sample_is_a_pool_of_languages_that_can_be_erased(client):
     )
     assert plain["n_texts"] == erased["n_texts"] == 800
     assert plain["before"] == erased["before"]
+    assert plain["languages"][:5] == ["en", "de", "es", "fr", "en"]
     assert plain["texts"][plain["query"]] == EXAMPLE
     found = [
         draw(client, made, strength=0.25, dimensions=made["rank"]).json()["translated"] for made in (plain, erased)

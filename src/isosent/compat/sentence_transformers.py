@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from isosent import _check, _extras
-from isosent.encoders.load import DEFAULT_PROMPT, named_prompts
-from isosent.encoders.transformer import TransformerEncoder
+from isosent import _extras
+from isosent.encoders.load import DEFAULT_PROMPT, named_prompts, prompt_named
 from isosent.errors import InputError
 from isosent.model import SentenceEncoder
-from isosent.numeric.similarity import unit_rows
-from isosent.pages.progress import encoding_bar
 
 
 class SentenceTransformerLike:
@@ -100,26 +95,19 @@ class SentenceTransformerLike:
                 f"encode: precision must be float32; got {precision!r}. Quantize the result: "
                 "sentence_transformers.quantize_embeddings."
             )
-        if truncate_dim is not None and truncate_dim < 1:
-            raise InputError(f"encode: truncate_dim must be 1 or more, or None for all; got {truncate_dim}.")
         if prompt is None:
-            prompt = self._prompt(self.default_prompt_name if prompt_name is None else prompt_name)
-        is_single = isinstance(sentences, str)
-        texts = _check.text_list("encode", [sentences] if isinstance(sentences, str) else sentences)
-        encoder = self.model.encoder
-        if isinstance(encoder, TransformerEncoder):  # which must know its prompt, not to pool or cut it
-            encoder = encoder.with_prompt(prompt)
-        else:
-            texts = [prompt + text for text in texts]
-        with encoding_bar(len(texts), None, is_wanted=show_progress_bar) as progress:
-            encoded = encoder.encode(texts, progress=progress)
-        vectors = self.model.transform(encoded, queries=queries)[:, :truncate_dim]
-        if normalize_embeddings:
-            vectors = unit_rows(vectors).astype(np.float32, copy=False)
-        if convert_to_numpy and not convert_to_tensor:
-            return vectors[0] if is_single else vectors
-        tensors = _extras.require("torch").from_numpy(np.ascontiguousarray(vectors))
-        return tensors[0] if is_single else tensors if convert_to_tensor else list(tensors)
+            name = self.default_prompt_name if prompt_name is None else prompt_name
+            prompt = "" if name is None else prompt_named(self.prompts, name)
+        return self.model.encode(
+            sentences,
+            role="query" if queries else "text",
+            prompt=prompt,
+            show_progress_bar=show_progress_bar,
+            normalize_embeddings=normalize_embeddings,
+            convert_to_numpy=convert_to_numpy,
+            convert_to_tensor=convert_to_tensor,
+            truncate_dim=truncate_dim,
+        )
 
     def encode_query(self, sentences: str | Sequence[str], prompt_name: str | None = None, **options: Any) -> Any:
         """Encode queries.
@@ -161,14 +149,6 @@ class SentenceTransformerLike:
 
     def _role_prompt(self, role: str, prompt_name: str | None) -> str | None:
         return role if prompt_name is None and role in self.prompts else prompt_name
-
-    def _prompt(self, name: str | None) -> str:
-        if name is None:
-            return ""
-        if name not in self.prompts:
-            names = ", ".join(self.prompts) or "none"
-            raise InputError(f"encode: prompt_name must be the name of a prompt; got {name!r}. There are: {names}.")
-        return self.prompts[name]
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
         """Compare each vector with each other one.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from isosent.encoders.base import Encoder, Progress
 from isosent.encoders.hub import download
 from isosent.encoders.reference import PERMISSIONS, SCHEMES, WEIGHTING_OPTIONS, Reference, folder_kind
 from isosent.encoders.static import SplitFunction, load_static, load_token_embeddings, load_wordllama, load_words
-from isosent.encoders.transformer import PROMPT_OF, load_transformer
+from isosent.encoders.transformer import PROMPT_OF, TransformerEncoder, load_transformer
 from isosent.encoders.word_average import Corpus
 from isosent.errors import InputError, InputFileError
 
@@ -70,3 +70,18 @@ def encoder_for(encoder: Encoder, role: str) -> Encoder:
     """The encoder of texts of a role: "text", "query" or "document"."""
     roles = {"query": encoder.for_queries, "document": encoder.for_documents}
     return roles[role]() if role in roles else encoder
+
+
+def with_prompt(encoder: Encoder, texts: list[str], prompt: str) -> tuple[Encoder, list[str]]:
+    """The encoder and the texts that give the vectors of these texts after a prompt, in place of the encoder's own."""
+    if isinstance(encoder, TransformerEncoder):  # which must know its prompt, not to pool or cut it
+        return encoder.with_prompt(prompt), texts
+    return encoder, [prompt + text for text in texts]
+
+
+def prompt_named(prompts: Mapping[str, str], name: str) -> str:
+    """One of the prompts; an `InputError` lists the names if there is none of this name."""
+    if name not in prompts:
+        names = ", ".join(prompts) or "none"
+        raise InputError(f"encode: prompt_name must be the name of a prompt; got {name!r}. There are: {names}.")
+    return prompts[name]

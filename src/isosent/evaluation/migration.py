@@ -9,7 +9,7 @@ into one sentence.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -43,7 +43,7 @@ _MOST_IN_FOLD = 1_000  # rows whose ranks are compared
 _KEPT_SHARE = 0.5  # of what embedding again gains, from which on a map is advised
 _FOUND = 0.1  # the least reciprocal rank among the first ten
 
-CANDIDATES = {
+CANDIDATES: dict[str, Callable[[JointMoments], LinearMap]] = {
     **{f"ridge, {penalty:g}": partial(JointMoments.ridge, penalty=penalty) for penalty in (0.03, 0.1, 0.3, 1.0)},
     "Procrustes": JointMoments.procrustes,
     **{f"canonical, {penalty:g}": partial(JointMoments.canonical, penalty=penalty) for penalty in (0.1, 0.3, 1.0, 3.0)},
@@ -130,7 +130,8 @@ def migrate(
     -----
     Documents are mapped by ridge, :math:`(S_{xx} + l I)^{-1} S_{xy}`, by Procrustes, or by shrunk canonical
     correlation; queries by Procrustes. Moments are about zero, and vectors are scaled to length 1. The map of documents
-    is the one that, on folds, ranks the vector of a text highest for the new model's vector of the same text.
+    is the one that, on folds, ranks the vector of a text highest for the new model's vector of the same text, among
+    mapped vectors and among a mixture of mapped and real ones.
     """
     texts = _check.some_texts("migrate", texts)
     has_models = isinstance(old, SentenceEncoder) and isinstance(new, SentenceEncoder)
@@ -188,7 +189,8 @@ def _vectors(
 def _fitted_maps(x: Vectors, y: Vectors, seed: int) -> tuple[str, LinearMap, LinearMap, float]:
     """How documents are mapped best, that map, the map of queries, and how much of y a linear map finds in x.
 
-    The best map of documents ranks the own text of a new vector highest, on folds that it was not fitted on.
+    The best map of documents ranks the own text of a new vector highest, on folds that it was not fitted on: among
+    mapped vectors, and where half of the others are real ones, as in an index whose rows are replaced one by one.
     """
     fold = np.random.default_rng(seed).integers(_FOLDS, size=len(x))
     folds = JointFolds.from_rows(x, y, fold, n_folds=_FOLDS)
@@ -196,7 +198,10 @@ def _fitted_maps(x: Vectors, y: Vectors, seed: int) -> tuple[str, LinearMap, Lin
     for number in range(_FOLDS):
         joint, rows = folds.without(number).about_zero(), np.flatnonzero(fold == number)[:_MOST_IN_FOLD]
         for name, fit in CANDIDATES.items():
-            scores[name] += float(reciprocal_ranks(y[rows], fit(joint).apply(x[rows])).mean())
+            mapped, is_real = unit_rows(fit(joint).apply(x[rows])), np.arange(len(rows)) % 2 == 0
+            mixed = np.where(is_real[:, None], y[rows], mapped)
+            scores[name] += float(reciprocal_ranks(y[rows], mapped).mean())
+            scores[name] += float(reciprocal_ranks(y[rows], mixed)[~is_real].mean())
     method, total = max(scores, key=scores.__getitem__), folds.total.about_zero()
     turn = total.procrustes().weight.T
     return method, CANDIDATES[method](total), LinearMap(turn, np.zeros(turn.shape[1])), folds.best_r2()
@@ -227,11 +232,11 @@ def _measured(
             place = {document: number for number, document in enumerate(documents)}
             own = np.array([place[answer] for _, answer in answers], np.intp)
             measure = "mean reciprocal rank of the text that answers a query"
-        sides = [
-            [_vectors(side, listed, np.arange(len(listed)), role=role, progress=progress) for side in (old, new)]
-            for listed, role in ((queries, "query"), (documents, "document"))
-        ]
-        (old_queries, new_queries), (old_documents, new_documents) = sides
+        listed: tuple[tuple[Sequence[str], Role], ...] = ((queries, "query"), (documents, "document"))
+        (old_queries, new_queries), (old_documents, new_documents) = (
+            [_vectors(side, part, np.arange(len(part)), role=role, progress=progress) for side in (old, new)]
+            for part, role in listed
+        )
     else:
         old_queries, new_queries = (_vectors(side, texts, rows) for side in (old, new))
         old_documents, new_documents = old_queries, new_queries
@@ -245,7 +250,7 @@ def _measured(
     if isinstance(old, SentenceEncoder) and isinstance(new, SentenceEncoder):
         ranks = np.stack([reciprocal_ranks(*pair, own) for pair in pairs])
         scores, draws = ranks.mean(axis=1), mean_draws(ranks, seed=seed)
-        found = [float(share) for share in (ranks >= _FOUND).mean(axis=1)]
+        found: list[float | None] = [float(share) for share in (ranks >= _FOUND).mean(axis=1)]
         n_held_out = ranks.shape[1]
     else:
         agreements = overlap_agreements([texts[row] for row in rows], pairs, seed=seed)

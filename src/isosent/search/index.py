@@ -30,6 +30,7 @@ from isosent._locks import Lock
 from isosent.encoders.base import Progress
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError, IsosentWarning, OutputError
+from isosent.io.atomic import sweep
 from isosent.io.space import Space, same_space
 from isosent.io.system import disk_error
 from isosent.io.vector_source import VectorSource
@@ -438,6 +439,33 @@ class Index:
         """
         return self._snapshot.batches(n_rows)
 
+    @property
+    def ids_are_strings(self) -> bool:
+        """Whether ids are strings, not whole numbers."""
+        return self._snapshot.state.ids == "str"
+
+    def rows(self, ids: Sequence[str] | Sequence[int]) -> Any:
+        """Return rows by their ids.
+
+        Parameters
+        ----------
+        ids : sequence of str or int
+            Ids of the rows; those that the index has not are left out.
+
+        Returns
+        -------
+        pyarrow.Table
+            The columns of `batches`, in the order of the ids.
+
+        Raises
+        ------
+        InputError
+            If the ids are of another type than those of the index.
+        """
+        snapshot = self._snapshot
+        positions = snapshot.positions_of(ids)
+        return snapshot.take_with_vectors(positions[positions >= 0])
+
     # -- searching -----------------------------------------------------------------------------------------------
 
     def search(
@@ -800,6 +828,7 @@ class Index:
         old, new = (Space(each.fingerprint, each.record.name) for each in (SentenceEncoder(mapping.encoder), model))
         same_space("the new model", new, "the map", Space(target["fingerprint"], target["to"]))
         if self.space.fingerprint == new.fingerprint and MAPPED in self.schema.names:
+            sweep(self.folder.resolve().parent)  # what a run that was killed after its commit left
             return
         if self._snapshot.state.settings.kind == "hnsw":
             raise InputError(APPEND_ONLY.format("replace mapped rows"))

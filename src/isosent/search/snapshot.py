@@ -270,15 +270,18 @@ class Snapshot:
 
     def batches(self, n_rows: int) -> Iterator[Any]:
         """Yield rows and vectors as record batches."""
-        import pyarrow as pa
-
         live = self.live
         for start in range(0, len(live), n_rows):
-            positions = live[start : start + n_rows]
-            vectors = self.vectors(positions)
-            mask = pa.array(~nonzero_rows(vectors))
-            lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), self.state.dim, mask=mask)
-            yield self.take(positions).append_column(VECTOR, lists).combine_chunks().to_batches()[0]
+            yield self.take_with_vectors(live[start : start + n_rows]).combine_chunks().to_batches()[0]
+
+    def take_with_vectors(self, positions: NDArray[np.intp]) -> Any:
+        """Rows of the table at these positions, and their vectors: null for a row without one."""
+        import pyarrow as pa
+
+        vectors = self.vectors(positions)
+        mask = pa.array(~nonzero_rows(vectors))
+        lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), self.state.dim, mask=mask)
+        return self.take(positions).append_column(VECTOR, lists)
 
     # -- searching -----------------------------------------------------------------------------------------------
 

@@ -42,6 +42,7 @@ from isosent.server.registry import ModelService, Served
 from isosent.server.service import RequestError
 from isosent.transforms.auto import AutoChoice, choose_from_texts
 from isosent.transforms.base import Auto
+from isosent.transforms.erasure import Erasure
 from isosent.transforms.whitening import Whitening
 
 MOST_TEXTS: Final = 20_000
@@ -197,6 +198,11 @@ class Sample(NamedTuple):
     rows: list[PoolRow]
     erase_language: bool
 
+    @property
+    def languages(self) -> list[str]:
+        """The language of each row."""
+        return [row.lang for row in self.rows]
+
 
 @dataclass(frozen=True, eq=False)
 class TextSet:
@@ -206,7 +212,7 @@ class TextSet:
     """
 
     texts: list[str]
-    model: SentenceEncoder  # without the language, if that is erased
+    model: SentenceEncoder
     raw: NDArray[np.float32]  # of the bare encoder
     units: NDArray[np.float32]  # original vectors, scaled to length 1
     rotated: NDArray[np.float32]  # along the principal axes, (n_texts, rank)
@@ -220,14 +226,13 @@ class TextSet:
         cls, texts: list[str], model: SentenceEncoder, raw: NDArray[np.float32], sample: Sample | None = None
     ) -> TextSet:
         """Rotate the vectors of texts to their principal axes."""
-        units = unit_rows(model.transform(raw)).astype(np.float32)
+        vectors = model.transform(raw)
+        units = unit_rows(vectors).astype(np.float32)
+        has_vector = nonzero_rows(vectors)
         groups = None
         if sample is not None and sample.erase_language:
-            labels = [row.lang for row in sample.rows]
-            model = model.fitted(texts, "none", erase={"lang": labels}, encoded=raw, source=_SOURCE)
-            groups = np.array(labels)
-        vectors = model.transform(raw)
-        has_vector = nonzero_rows(vectors)
+            groups = np.array(sample.languages)
+            vectors = Erasure().fit(vectors[has_vector], groups[has_vector]).transform(vectors).astype(np.float32)
         moments = Moments.from_rows(vectors[has_vector])
         eigen = spectrum(moments.covariance, noise=moments.rounding_variance)
         if has_vector.sum() < 2 or not eigen.rank:
@@ -254,6 +259,7 @@ class TextSet:
             "dimensions": chosen.n_components or self.rotated.shape[1],
             "changes": chosen.name != "none",
             "before": self._drawn(self.units),
+            "languages": None if self.sample is None else self.sample.languages,
             "query": 0 if self.sample is None else self.texts.index(EXAMPLE),
         }
 
@@ -294,7 +300,11 @@ class TextSet:
 
     def zip_of_model(self, strength: float, dimensions: int) -> bytes:
         """A model folder with the map that the sliders show."""
-        fitted = self.model.fitted_on_vectors(
+        model = self.model
+        if self.sample is not None and self.sample.erase_language:
+            labels = {"lang": self.sample.languages}
+            model = model.fitted(self.texts, "none", erase=labels, encoded=self.raw, source=_SOURCE)
+        fitted = model.fitted_on_vectors(
             self.raw, Whitening(n_components=dimensions, strength=strength), source=_SOURCE
         )
         content = io.BytesIO()

@@ -408,9 +408,9 @@ TARGETS = (
     ),
     Target(
         "study",
-        f"research study dims --data data {WORDS} --widths 2,4 --docs 0 -o out.csv -o out.json -o out.svg",
+        f"research study dims?widths=2,4&docs=0 --data data {WORDS} -o out.csv -o out.json -o out.svg",
         "out.json",
-        f"research study dims --data data {OTHER} --widths 2,6 --docs 0 -o out.csv -o out.json -o out.svg",
+        f"research study dims?widths=2,6&docs=0 --data data {OTHER} -o out.csv -o out.json -o out.svg",
         read=partial(study, "out.json"),
     ),
     Target(

@@ -11,7 +11,8 @@ export function start() {
     during(event.submitter ?? at("compare-texts"), compare);
   });
   at("compare-sample").addEventListener("click", (event) => during(event.target, async () => {
-    at("compare-texts").value = (await post("/try", {})).texts.join("\n");
+    const { texts, languages } = await post("/try", {});
+    at("compare-texts").value = texts.filter((_, row) => languages[row] === "en").join("\n");
   }));
 }
 

@@ -16,7 +16,7 @@ export function start() {
     else load(event.submitter, () => post("/try", { texts: lines, model: at("try-model").value }));
   });
   at("try-sample").addEventListener("click", (event) => load(event.target, askSample));
-  at("erase").addEventListener("change", () => load(null, askSample, Number(at("query").value)));
+  at("erase").addEventListener("change", erase);
   at("try-file").addEventListener("change", (event) => loadFile(event.target.files[0]));
   const form = at("try-form");
   for (const [name, isOver] of [["dragover", true], ["dragleave", false], ["drop", false]]) {
@@ -47,22 +47,25 @@ function loadFile(file) {
   load(at("try-file"), () => postFile(`/try/file?${query}`, file));
 }
 
-// What was asked for last is shown, even if an earlier answer comes later. The switch keeps the focus, and is not
-// disabled.
-async function load(control, ask, query) {
-  const action = async () => {
-    await take(ask, query);
-    if (control) at("verdict").focus({ preventScroll: true });
-  };
-  if (control) return during(control, action);
+function load(control, ask) {
+  during(control, async () => {
+    await take(ask);
+    at("verdict").focus({ preventScroll: true });
+  });
+}
+
+// The switch is not disabled meanwhile, because it would lose the focus.
+async function erase() {
   say(null);
   try {
-    await action();
+    await take(askSample, Number(at("query").value));
   } catch (error) {
+    at("erase").checked = !at("erase").checked;
     say(error.message);
   }
 }
 
+// What was asked for last is shown, even if an earlier answer comes later.
 async function take(ask, query) {
   const number = ++asked;
   const answer = await ask();
