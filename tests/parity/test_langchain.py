@@ -9,12 +9,12 @@ from isosent.search import Index
 
 pytest.importorskip("langchain_tests")
 
-from langchain_core.documents import Document  # noqa: E402
-from langchain_core.embeddings import DeterministicFakeEmbedding  # noqa: E402
-from langchain_tests.integration_tests import EmbeddingsIntegrationTests, VectorStoreIntegrationTests  # noqa: E402
-from langchain_tests.unit_tests import EmbeddingsUnitTests  # noqa: E402
+from langchain_core.documents import Document
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_tests.integration_tests import EmbeddingsIntegrationTests, VectorStoreIntegrationTests
+from langchain_tests.unit_tests import EmbeddingsUnitTests
 
-from isosent.compat.langchain import IsosentEmbeddings, IsosentVectorStore  # noqa: E402
+from isosent.compat.langchain import IsosentEmbeddings, IsosentVectorStore
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -10,10 +10,10 @@ from isosent.errors import InputTypeError
 
 pytest.importorskip("llama_index.core")
 
-from llama_index.core import VectorStoreIndex  # noqa: E402
-from llama_index.core.schema import TextNode  # noqa: E402
+from llama_index.core import VectorStoreIndex
+from llama_index.core.schema import TextNode
 
-from isosent.compat.llama_index import IsosentEmbedding  # noqa: E402
+from isosent.compat.llama_index import IsosentEmbedding
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

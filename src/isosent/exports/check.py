@@ -220,7 +220,7 @@ def compare_on_texts(
     texts = sample_texts(encoder_for(model.encoder, role))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IsosentWarning)
-        roles = {"text": model.encode, "query": model.encode_query, "document": model.encode_document}
+        roles: dict[str, Any] = {"text": model.encode, "query": model.encode_query, "document": model.encode_document}
         expected = roles[role](texts, show_progress_bar=False)
     rows = np.flatnonzero(expected.any(axis=1) | has_zero_rows)
     # the first text is long: alone, it does not pad the others
