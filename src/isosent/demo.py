@@ -1,52 +1,97 @@
-"""The demo: encode the sample that comes with isosent, shorten its vectors, save, load, and compare."""
+"""The demo: four steps on bundled sentences, each with the commands that do it, and the files that these commands read.
+
+The sentences were written for isosent and have its license: 480 in English, most of them with a paraphrase, and a pool
+of 200 in English, German, Spanish and French. The steps of the pool are fitted on one half and measured on the other.
+"""
 
 from __future__ import annotations
 
 import csv
+import io
 import os
 import time
 from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from isosent.errors import OutputError
+from isosent.io.atomic import replacing
 from isosent.loading import load
-from isosent.numeric.similarity import nearest_rows
-from isosent.numeric.spectrum import SpaceReport, describe_space
+from isosent.model import SentenceEncoder
+from isosent.numeric.similarity import cosine_matrix, nearest_rows, neighbour_recall
+from isosent.search.index import Index
+from isosent.search.smaller import sizes
+from isosent.transforms.quantization import Quantization
 
-DEMO_COMPONENTS = 64
-_N_QUERIES = 5
+QUERIES = ("I can't remember my password.", "Who painted the Mona Lisa?")
+FALSE_POSITIVES = 0.01
+N_BYTES = 64
+_N_NEAREST = 10
+EXAMPLE = "Sie ist gegen Erdnüsse allergisch."
+
+ERASE = "isosent fit pool.csv --column text --erase lang -o erased"
+WHITEN = "isosent fit pool.csv --column text -o whitened"
+SHORTEN = "isosent quantize texts.txt -m wordllama -o int8"
+SEARCH = (
+    f"isosent fit texts.txt --bytes {N_BYTES} -o small",
+    "isosent index texts.txt -m small -o index",
+    *(f'isosent search index "{query}" -k 1 --false-positives {FALSE_POSITIVES}' for query in QUERIES),
+)
 
 
-class Neighbour(NamedTuple):
-    """The text nearest to a query."""
+class PoolRow(NamedTuple):
+    """One sentence of the pool; translations have the same meaning."""
 
     text: str
-    score: float  # cosine with the query
-    same_meaning: bool
+    lang: str
+    meaning: str
 
 
-class DemoStage(NamedTuple):
-    """The sample in one vector space."""
+class Translations(NamedTuple):
+    """How many sentences of the pool find their English translation among the ten nearest, as a share."""
 
-    space: SpaceReport
-    n_found: int  # texts whose nearest neighbour is their paraphrase
-    neighbours: tuple[Neighbour, ...]  # of each query
+    n_queries: int  # in German, Spanish and French
+    n_texts: int  # that were searched
+    original: float
+    whitened: float  # without a label, as auto chooses
+    erased: float  # without the language, as auto chooses
+    example: str
+    example_original: str  # its nearest text
+    example_erased: str
+    recommendation: str  # of auto, for the pool without labels
+
+
+class Shortened(NamedTuple):
+    """The English sentences at full size, and as int8."""
+
+    n_texts: int
+    recommendation: str  # of auto
+    n_bytes: tuple[int, int]  # per vector, before and after
+    recall: float  # share of the ten nearest that stay
+    n_paraphrased: int
+    n_found: tuple[int, int]  # sentences whose nearest is their paraphrase, before and after
+
+
+class Searched(NamedTuple):
+    """An index of the English sentences: bytes per vector in memory, its recall, and the best match of each query."""
+
+    n_bytes: float
+    recall: float
+    matches: tuple[str | None, ...]
 
 
 class DemoReport(NamedTuple):
     """Results of the demo."""
 
-    n_texts: int
-    n_paraphrased: int  # texts that have a paraphrase
-    queries: tuple[str, ...]
-    before: DemoStage  # vectors of the encoder
-    after: DemoStage  # vectors of the model that was saved and loaded
-    verdict: str  # of auto
-    n_found_at_full_strength: int  # under whitening of strength 1 and the same width
-    reloaded_identical: bool  # whether the loaded model gave bit-identical vectors
+    translations: Translations
+    shortened: Shortened
+    searched: Searched | None  # without faiss
     elapsed_s: float
 
 
@@ -56,51 +101,131 @@ def demo_texts() -> list[str]:
     Returns
     -------
     list of str
-        Short English sentences on everyday topics, written for this purpose.
+        Short English sentences on everyday topics, written for this purpose; they have the license of isosent.
     """
     return [row["text"] for row in _sample()]
 
 
-def run_demo(folder: str | os.PathLike[str]) -> DemoReport:
-    """Encode the sample, let auto choose a transform to fewer dimensions, save, load, and compare."""
+def demo_pool() -> list[PoolRow]:
+    """The sentences in four languages, those of one meaning next to each other."""
+    english: dict[str, PoolRow] = {}
+    for row in _sample():
+        english.setdefault(row["meaning"], PoolRow(row["text"], "en", row["meaning"]))
+    pool: list[PoolRow] = []
+    for row in _table("languages.tsv"):
+        if not pool or pool[-1].meaning != row["meaning"]:
+            pool.append(english[row["meaning"]])
+        pool.append(PoolRow(row["text"], row["lang"], row["meaning"]))
+    return pool
+
+
+def write_texts(folder: str | os.PathLike[str]) -> list[Path]:
+    """Write the files that the commands of the demo read: texts.txt and pool.csv."""
+    pool = io.StringIO()
+    writer = csv.writer(pool, lineterminator="\n")
+    writer.writerows([PoolRow._fields, *demo_pool()])
+    contents = {"texts.txt": "\n".join(demo_texts()) + "\n", "pool.csv": pool.getvalue()}
+    paths = {Path(folder) / name: content.encode() for name, content in contents.items()}
+    if Path(folder).is_file():
+        raise OutputError(f"{folder}: not a folder. Name another one.")
+    for path, content in paths.items():
+        if path.exists() and path.read_bytes() != content:
+            raise OutputError(f"{path} exists and holds something else. Name another folder.")
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{folder}: {error.strerror}. Name another folder.") from None
+    for path, content in paths.items():
+        with replacing(path) as temporary:
+            temporary.write_bytes(content)
+    return list(paths)
+
+
+def run_demo() -> DemoReport:
+    """Erase a language, whiten, shorten and search, with wordllama."""
     start = time.perf_counter()
-    texts, meanings = demo_texts(), np.array([int(row["meaning"]) for row in _sample()])
-    encoder = load()
-    settings = {"n_components": DEMO_COMPONENTS}
-    model = encoder.fitted(texts, settings=settings, source="the sample of the demo")
-    model.save(folder)
-    choice = model.fits[-1].choice or {}
-    at_full_strength = encoder.fitted(texts, "whitening", settings=settings).encode(texts)
-    vectors = model.encode(texts)
-    reloaded = load(folder).encode(texts)
-    _, first_rows, counts = np.unique(meanings, return_index=True, return_counts=True)
-    paired = first_rows[counts > 1]
-    queries = paired[np.linspace(0, len(paired) - 1, _N_QUERIES).astype(int)]
+    model = load()
     return DemoReport(
-        n_texts=len(texts),
-        n_paraphrased=int(counts[counts > 1].sum()),
-        queries=tuple(texts[query] for query in queries),
-        before=_stage(encoder.encode(texts), texts, meanings, queries),
-        after=_stage(reloaded, texts, meanings, queries),
-        verdict=str(choice["reason"]),
-        n_found_at_full_strength=_stage(at_full_strength, texts, meanings, queries).n_found,
-        reloaded_identical=bool(np.array_equal(vectors, reloaded)),
+        translations=_translations(model),
+        shortened=_shortened(model),
+        searched=_searched(model) if find_spec("faiss") else None,
         elapsed_s=time.perf_counter() - start,
     )
 
 
-def _sample() -> list[dict[str, str]]:
-    content = (files("isosent") / "data" / "sample.tsv").read_text("utf-8")
+@cache
+def _table(name: str) -> list[dict[str, str]]:
+    content = (files("isosent") / "data" / name).read_text("utf-8")
     return list(csv.DictReader(content.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE))
 
 
-def _stage(
-    vectors: NDArray[np.float32], texts: Sequence[str], meanings: NDArray[np.int64], queries: NDArray[np.intp]
-) -> DemoStage:
-    nearest, score = nearest_rows(vectors)
-    same = meanings[nearest] == meanings
-    return DemoStage(
-        space=describe_space(vectors),
-        n_found=int(same.sum()),
-        neighbours=tuple(Neighbour(texts[nearest[q]], float(score[q]), bool(same[q])) for q in queries),
+def _sample() -> list[dict[str, str]]:
+    return _table("sample.tsv")
+
+
+def _translations(model: SentenceEncoder) -> Translations:
+    fitted_on = [row for row in demo_pool() if int(row.meaning) % 2]
+    texts, labels = [row.text for row in fitted_on], [row.lang for row in fitted_on]
+    whitening = model.fitted(texts, source="the pool of the demo")
+    erasure = model.fitted(texts, erase={"lang": labels}, source="the pool of the demo")
+    held_out = [row for row in demo_pool() if not int(row.meaning) % 2]
+    original, whitened, erased = (_encode(each, held_out) for each in (model, whitening, erasure))
+    example = next(position for position, row in enumerate(held_out) if row.text == EXAMPLE)
+    choice = whitening.fits[-1].choice or {}
+    return Translations(
+        n_queries=sum(row.lang != "en" for row in held_out),
+        n_texts=len(held_out),
+        original=translated_share(original, held_out),
+        whitened=translated_share(whitened, held_out),
+        erased=translated_share(erased, held_out),
+        example=EXAMPLE,
+        example_original=held_out[nearest_rows(original)[0][example]].text,
+        example_erased=held_out[nearest_rows(erased)[0][example]].text,
+        recommendation=str(choice["reason"]),
     )
+
+
+def _encode(model: SentenceEncoder, rows: Sequence[PoolRow]) -> NDArray[np.float32]:
+    return model.encode([row.text for row in rows])
+
+
+def translated_share(vectors: NDArray[np.floating], rows: Sequence[PoolRow]) -> float:
+    """Share of the sentences in other languages whose English translation is among their ten nearest of all rows."""
+    english = {row.meaning: position for position, row in enumerate(rows) if row.lang == "en"}
+    queries = np.array([position for position, row in enumerate(rows) if row.lang != "en"])
+    targets = np.array([english[rows[query].meaning] for query in queries])
+    cosines = cosine_matrix(vectors[queries], vectors)
+    cosines[np.arange(len(queries)), queries] = -np.inf
+    n_nearer = (cosines > cosines[np.arange(len(queries)), targets][:, None]).sum(axis=1)
+    return float((n_nearer < _N_NEAREST).mean())
+
+
+def _shortened(model: SentenceEncoder) -> Shortened:
+    texts, meanings = demo_texts(), np.array([int(row["meaning"]) for row in _sample()])
+    fitted = model.fitted(texts, source="the sample of the demo")
+    choice = fitted.fits[-1].choice or {}
+    vectors = model.encode(texts)
+    quantization = Quantization.fit(vectors)
+    codes = quantization.encode(vectors, "int8")
+    decoded = quantization.decode(codes, "int8")
+    n_found = [int((meanings[nearest_rows(rows)[0]] == meanings).sum()) for rows in (vectors, decoded)]
+    counts = np.unique(meanings, return_counts=True)[1]
+    return Shortened(
+        n_texts=len(texts),
+        recommendation=str(choice["reason"]),
+        n_bytes=(vectors[0].nbytes, codes[0].nbytes),
+        recall=neighbour_recall(vectors, decoded, len(texts) // 2),
+        n_paraphrased=int(counts[counts > 1].sum()),
+        n_found=(n_found[0], n_found[1]),
+    )
+
+
+def _searched(model: SentenceEncoder) -> Searched:
+    texts = demo_texts()
+    vectors = model.encode(texts)
+    measured = sizes(vectors, n_bytes=N_BYTES)
+    size = measured.within(N_BYTES)
+    index = Index.create(texts, measured.model(size, vectors, model=model, source="the sample of the demo"))
+    found = index.search(list(QUERIES), k=1, false_alarms=FALSE_POSITIVES)
+    matches = tuple(texts[row] if row >= 0 else None for row in found.positions[:, 0].tolist())
+    return Searched(size.n_bytes, size.recall, matches)

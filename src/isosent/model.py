@@ -3,9 +3,9 @@
 A model is values that never change: an `Encoder` (texts to raw vectors), a `Postprocessing` (a map for documents, one
 for queries, a flow, scaling), the record of what was fitted, and what cosines and codes mean. `encode` is the encoder
 followed by `transform`. Each method that fits gives a new model: `fitted` encodes texts and fits on their vectors,
-`fitted_on_moments` needs the statistics alone, and ``with_...`` add a calibration or a quantization. For "auto" they
-ask `transforms.auto`, which compares candidates on the texts. `record` is what `save` writes and `load` reads back;
-`fingerprint` names the space.
+`fitted_on_moments` needs the statistics alone, `fitted_on_pairs` matching texts or vectors, and ``with_...`` add a
+calibration or a quantization. For "auto" they ask `transforms.auto`, which compares candidates on the texts. `record`
+is what `save` writes and `load` reads back; `fingerprint` names the space.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ from isosent.transforms.base import (
     transform_name,
 )
 from isosent.transforms.calibration import Calibration
+from isosent.transforms.pairs import MatchingPairs, choose_from_pairs
 from isosent.transforms.quantization import DTYPES, Quantization
 
 if TYPE_CHECKING:
@@ -743,6 +744,82 @@ class SentenceEncoder:
             vectors = self._postprocessing.apply(self._encoder.encode(texts) if encoded is None else encoded)
             choice = choose_from_texts(vectors, texts, chosen, groups=groups)
         return self._fitted_linear(choice, moments, query_moments, n_zero_rows, source)
+
+    def fitted_on_pairs(
+        self,
+        queries: Sequence[str] | NDArray[np.floating],
+        documents: Sequence[str] | NDArray[np.floating],
+        *,
+        queries_only: bool = False,
+        kinds: Sequence[Any] | None = None,
+        source: str = "pairs in memory",
+        progress: Progress | None = None,
+    ) -> SentenceEncoder:
+        r"""Return this model with a map fitted on matching pairs, or unchanged if none ranks held-out pairs better.
+
+        Parameters
+        ----------
+        queries, documents : sequence of str, or array of shape (n_pairs, encoder.dim)
+            Texts that match, row by row, or what the bare encoder returned for them. A text may occur in several pairs.
+        queries_only : bool, default False
+            Whether only queries are transformed, so that stored vectors of documents stay as they are.
+        kinds : sequence, optional
+            The kind of each pair, such as its source. The map must then serve kinds that it was not fitted on.
+        source : str, optional
+            Where the pairs come from, for the record.
+        progress : callable, optional
+            Called with the number of texts finished since the last call.
+
+        Returns
+        -------
+        SentenceEncoder
+            A new model. The ``choice`` of its last fit says what was compared. If its ``transform`` is ``"none"``, the
+            vectors are those of this model.
+
+        Raises
+        ------
+        InputError
+            If the numbers of queries and documents differ, pairs form fewer than 30 groups that share no text, vectors
+            are NaN or infinite, or vectors of this model end with length 1 or a flow.
+
+        Notes
+        -----
+        With x and y the vectors of a pair, both sides are transformed by :math:`(x - \mu) D_g^{-s/2} V`, with D the
+        covariance of x - y, shrunk by g, V principal axes, and a strength s; or by plain whitening. Queries alone are
+        transformed by :math:`(S_{xx} + l I)^{-1} (S_{xy} + l I)`, ridge regression towards the identity. A fifth of the
+        pairs is held out, whole groups that share no text. Folds of the others choose s, g and l by the mean reciprocal
+        rank of the document. The map is used if the 95% interval of its gain on the fifth is above zero, and is then
+        fitted on all pairs.
+        """
+        self._encoder.require_fitted("fitted_on_pairs")
+        self._postprocessing.check_fit(Auto())
+        sides = [_check.texts_or_vectors("fitted_on_pairs", "pairs", side) for side in (queries, documents)]
+        _check.same_count("fitted_on_pairs", "documents", len(sides[1]), len(sides[0]))
+        if kinds is not None:
+            _check.same_count("fitted_on_pairs", "kinds", len(kinds), len(sides[0]))
+        vectors, keys = [], []
+        for role, side in zip(("query", "document"), sides, strict=True):
+            encoded = (
+                encoder_for(self._encoder, role).encode(side, progress=progress) if isinstance(side, list) else side
+            )
+            _check.same_dim("fitted_on_pairs", "pairs", encoded.shape[1], self._encoder.dim)
+            vectors.append(self._postprocessing.apply(encoded, queries=role == "query"))
+            keys.append(side if isinstance(side, list) else [row.tobytes() for row in side])
+        pairs = MatchingPairs(*vectors, *keys, kinds)
+        choice = choose_from_pairs(pairs, queries_only=queries_only)
+        record = FitRecord.made_now(
+            choice.chosen.name,
+            dict(choice.chosen.settings),
+            len(pairs),
+            pairs.n_zero_rows,
+            source,
+            choice=choice.to_json(),
+        )
+        fits = (*self._fits, record)
+        if choice.linear_map is None:
+            return SentenceEncoder.from_record(self._encoder, replace(self.record, fits=fits))
+        postprocessing = self._postprocessing.followed_by(choice.linear_map, queries_only=queries_only)
+        return SentenceEncoder(self._encoder, postprocessing, fits)
 
     def _fitted_linear(
         self,

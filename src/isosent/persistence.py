@@ -48,6 +48,7 @@ from isosent.transforms.quantization import DTYPES, Quantization
 FORMAT = "isosent-model"
 FORMAT_VERSION = 1
 RECORD_FILE = "training.json"  # of a trained folder: what it was trained on, and the checksums of its files
+MIGRATION = "migration"  # transform of a fit: a map from vectors of one model to those of another
 CODES_NAME = " codes"  # ends the name of the space of codes
 
 _HASH = "[0-9a-f]{16}"
@@ -457,6 +458,8 @@ def _map_bytes(postprocessing: Postprocessing) -> bytes:
     arrays = {"weight": postprocessing.linear_map.weight, "bias": postprocessing.linear_map.bias}
     if postprocessing.query_map is not None:
         arrays["query_bias"] = postprocessing.query_map.bias
+        if not np.array_equal(postprocessing.query_map.weight, postprocessing.linear_map.weight):
+            arrays["query_weight"] = postprocessing.query_map.weight
     return _tensor_bytes(arrays)
 
 
@@ -466,8 +469,11 @@ def _maps(content: bytes) -> tuple[LinearMap, LinearMap | None]:
     if outside := next((name for name, array in tensors.items() if (np.abs(array) > largest).any()), None):
         raise InputError(f"{outside} holds numbers beyond float32.")
     linear_map = LinearMap(tensors["weight"], tensors["bias"])
-    query_bias = tensors.get("query_bias")
-    return linear_map, None if query_bias is None else LinearMap(linear_map.weight, query_bias)
+    query_bias, query_weight = tensors.get("query_bias"), tensors.get("query_weight", linear_map.weight)
+    query_map = None if query_bias is None else LinearMap(query_weight, query_bias)
+    if query_weight.shape != linear_map.weight.shape:
+        raise InputError(f"query_weight has the shape {query_weight.shape}, and weight {linear_map.weight.shape}.")
+    return linear_map, query_map
 
 
 def _flow_bytes(postprocessing: Postprocessing) -> bytes:

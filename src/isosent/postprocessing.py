@@ -22,7 +22,7 @@ class Postprocessing:
     """What follows an encoder: map, flow, scaling to length 1."""
 
     linear_map: LinearMap | None = None
-    query_map: LinearMap | None = None  # for queries in place of `linear_map`; it differs in the bias only
+    query_map: LinearMap | None = None  # for queries in place of `linear_map`; often only the bias differs
     normalize: bool = False  # scale to length 1 in the end
     flow: Glow | None = None  # after the map
 
@@ -108,6 +108,17 @@ class Postprocessing:
             query_map = shifted if before is None else before.then(shifted)
         linear_map = new if self.linear_map is None else self.linear_map.then(new)
         return Postprocessing(linear_map, query_map, transform.normalize_)
+
+    def followed_by(self, linear_map: LinearMap, *, queries_only: bool) -> Postprocessing:
+        """Add a map of documents and queries, or of queries alone."""
+        documents, queries = self.map_of(False), self.map_of(True)
+        query_map = linear_map if queries is None else queries.then(linear_map)
+        if queries_only:
+            dim = linear_map.dim
+            identity = LinearMap(np.eye(dim), np.zeros(dim))
+            return Postprocessing(identity if documents is None else documents, query_map)
+        new = linear_map if documents is None else documents.then(linear_map)
+        return Postprocessing(new, None if self.query_map is None else query_map)
 
     def map_of(self, queries: bool) -> LinearMap | None:
         """The map of queries or of documents."""

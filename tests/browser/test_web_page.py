@@ -1,8 +1,10 @@
 """The web page of the server in headless Chromium: every control, errors, keyboard, phone, dark."""
 
 import json
+import re
 import time
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 import isosent
+from isosent.demo import EXAMPLE, demo_pool
 from isosent.numeric.similarity import cosine_matrix
 from isosent.search import Index
 from isosent.server import Limits, create_app
@@ -19,6 +22,7 @@ from isosent.server import Limits, create_app
 pytestmark = pytest.mark.slow  # a browser takes ten seconds
 
 KEY = "the-key-of-this-page"
+AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
 NASTY = "<img src=x onerror='window.hacked = 1'> and some more words of this text"
 SLIDE = """
 const slider = document.getElementById(arguments[0]);
@@ -83,9 +87,19 @@ def drawing(page):
     return page.execute_script(f"return [{line}, document.getElementById('near').innerText]")
 
 
-def try_sample(page):
-    at(page, "try-sample").click()
+def wait_for_sample(page):
     until(page, lambda: at(page, "near").text)
+
+
+def open_own(page):
+    """Open the form for one's own texts, when the sample is there."""
+    wait_for_sample(page)
+    page.find_element(By.CSS_SELECTOR, "#own > summary").click()
+
+
+def shares(page):
+    """Translations found before and now, in percent."""
+    return [int(share) for share in re.findall(r"(\d+)%", at(page, "translated").text)]
 
 
 def slide(page, name, value):
@@ -94,20 +108,59 @@ def slide(page, name, value):
     until(page, lambda: drawing(page) != before)
 
 
-def test_the_sample_is_shown_before_and_after(page):
-    try_sample(page)
-    assert "480 texts" in at(page, "verdict").text
-    assert "hitening" in at(page, "verdict").text
-    assert page.switch_to.active_element == at(page, "verdict")
+def test_it_opens_on_the_sample_before_and_after(page):
+    wait_for_sample(page)
+    assert "800 texts" in at(page, "verdict").text
+    assert "Whiten with strength" in at(page, "verdict").text
+    before, now = shares(page)
+    assert before < 10 < now
+    assert page.switch_to.active_element.tag_name == "body"
     for name in ("matrix-before", "matrix-after", "histogram", "spectrum"):
         assert at(page, name).get_attribute("aria-label")
     assert "mean" in at(page, "histogram").get_attribute("aria-label")
 
 
+def test_the_language_of_the_sample_is_erased_by_a_switch(page):
+    wait_for_sample(page)
+    whitened = shares(page)[1]
+    at(page, "erase").send_keys(Keys.SPACE)
+    until(page, lambda: shares(page)[1] > whitened)
+    assert page.switch_to.active_element == at(page, "erase")
+    chosen = Select(at(page, "query")).first_selected_option.text
+    at(page, "erase").send_keys(Keys.SPACE)
+    until(page, lambda: shares(page)[1] == whitened)
+    assert Select(at(page, "query")).first_selected_option.text == chosen == EXAMPLE
+    open_own(page)
+    at(page, "try-texts").send_keys("A dog runs.\nA puppy runs.\nInterest rates rose.")
+    submit(page, "try-form")
+    until(page, lambda: page.switch_to.active_element == at(page, "verdict"))
+    assert "3 texts" in at(page, "verdict").text
+    assert not at(page, "erase").is_displayed()
+    at(page, "try-sample").click()
+    until(page, lambda: at(page, "erase").is_displayed())
+
+
+def test_links_and_the_buttons_of_the_browser_change_the_page(page, address):
+    open_tab(page, "server")
+    open_tab(page, "search")
+    page.back()
+    until(page, lambda: at(page, "server").is_displayed())
+    assert at(page, "tab-server").get_attribute("aria-selected") == "true"
+    page.back()
+    until(page, lambda: at(page, "try").is_displayed())
+    page.forward()
+    until(page, lambda: at(page, "server").is_displayed())
+    page.execute_script("location.hash = 'compare'")
+    until(page, lambda: at(page, "compare").is_displayed())
+    page.get("about:blank")
+    page.get(f"{address}#search")
+    until(page, lambda: at(page, "search").is_displayed())
+
+
 def test_sliders_and_the_chosen_text_change_what_is_shown(page):
-    try_sample(page)
-    slide(page, "strength", 0.5)
-    assert at(page, "strength-value").text == "0.50"
+    wait_for_sample(page)
+    slide(page, "strength", 0.75)
+    assert at(page, "strength-value").text == "0.75"
     slide(page, "dimensions", 16)
     assert at(page, "dimensions-value").text == "16"
     assert "16 are kept" in at(page, "spectrum").get_attribute("aria-label")
@@ -115,10 +168,11 @@ def test_sliders_and_the_chosen_text_change_what_is_shown(page):
     Select(at(page, "query")).select_by_index(7)
     until(page, lambda: drawing(page) != before)
     at(page, "strength").send_keys(Keys.ARROW_RIGHT)
-    until(page, lambda: at(page, "strength-value").text == "0.55")
+    until(page, lambda: at(page, "strength-value").text == "0.80")
 
 
 def test_pasted_texts_are_shown_as_texts(page):
+    open_own(page)
     at(page, "try-texts").send_keys(f"{NASTY}\nA dog runs.\nA puppy runs.\nInterest rates rose.")
     Select(at(page, "try-model")).select_by_value("small")
     submit(page, "try-form")
@@ -129,6 +183,7 @@ def test_pasted_texts_are_shown_as_texts(page):
 
 @pytest.mark.parametrize(("pasted", "word"), [("", "three"), ("one\ntwo", "three"), ("same\n" * 9, "three")])
 def test_too_few_texts_are_refused(page, pasted, word):
+    open_own(page)
     page.execute_script("document.getElementById('try-texts').value = arguments[0]", pasted)
     submit(page, "try-form")
     assert word in message(page)
@@ -137,6 +192,7 @@ def test_too_few_texts_are_refused(page, pasted, word):
 def test_files_are_chosen_or_dropped(page, tmp_path, texts):
     table = tmp_path / "table.csv"
     table.write_text("text,year\n" + "".join(f'"{text}",1\n' for text in texts[:50]))
+    open_own(page)
     at(page, "try-file").send_keys(str(table))
     until(page, lambda: "50 texts" in at(page, "verdict").text or at(page, "message").text)
     assert at(page, "message").text == ""
@@ -149,6 +205,7 @@ def test_files_are_chosen_or_dropped(page, tmp_path, texts):
 
 
 def test_files_that_are_no_texts_are_refused(page, tmp_path):
+    open_own(page)
     for name, content, word in (
         ("image.txt", b"\x89PNG\0\0\0" * 100, "zero bytes"),
         ("broken.parquet", b"PAR1 and nothing", "the file"),
@@ -161,8 +218,10 @@ def test_files_that_are_no_texts_are_refused(page, tmp_path):
         assert str(tmp_path) not in at(page, "message").text
 
 
-def test_a_saved_model_gives_the_vectors_that_are_shown(page, downloads, wordllama, texts, tmp_path):
-    try_sample(page)
+def test_a_saved_model_gives_the_vectors_that_are_shown(page, downloads, tmp_path):
+    wait_for_sample(page)
+    at(page, "erase").click()
+    until(page, lambda: shares(page)[1] > 30)
     slide(page, "dimensions", 32)
     at(page, "save").click()
     file = downloads / "isosent-model.zip"
@@ -171,10 +230,12 @@ def test_a_saved_model_gives_the_vectors_that_are_shown(page, downloads, wordlla
         archive.extractall(tmp_path)
     model = isosent.load(tmp_path / "isosent-model")
     assert model.dim == 32
+    texts = [row.text for row in demo_pool()]
     vectors = model.encode(texts)
-    cosines = cosine_matrix(vectors[:1], vectors[1:])[0]
+    cosines = cosine_matrix(vectors, vectors)[texts.index(EXAMPLE)]
+    cosines[texts.index(EXAMPLE)] = -1
     nearest = at(page, "near").find_element(By.TAG_NAME, "tr").find_elements(By.TAG_NAME, "td")
-    assert nearest[0].text == texts[1 + int(np.argmax(cosines))]
+    assert nearest[0].text == texts[int(np.argmax(cosines))]
     assert float(nearest[4].text) == pytest.approx(cosines.max(), abs=0.006)
 
 
@@ -182,6 +243,7 @@ def test_five_thousand_texts_do_not_freeze_the_page(page):
     many = [
         f"Text number {number} is about {number * 7 % 1000} things and {number % 13} others." for number in range(5000)
     ]
+    open_own(page)
     page.execute_script("document.getElementById('try-texts').value = arguments[0]", "\n".join(many))
     page.execute_script("window.frames_seen = 0; (function count() { frames_seen++; requestAnimationFrame(count); })()")
     submit(page, "try-form")
@@ -214,8 +276,12 @@ def test_one_query_searches_two_indexes(page, texts):
     assert len(hits(page)) == 20
     first = hits(page)[0]
     assert texts[3] in first
-    assert "100" in first
     assert "cosine 1.000" in first
+    result = at(page, "search-result").text
+    assert result.count("of random pairs") == 2
+    assert "closer than 99.99% of random pairs" in result
+    widths = page.execute_script("return [...document.querySelectorAll('.bar span')].map(e => e.offsetWidth)")
+    assert widths[0] > widths[9] > 0
 
 
 def test_a_search_can_be_filtered_and_explained(page, texts):
@@ -261,6 +327,10 @@ def test_the_state_of_the_server_is_shown(page):
     until(page, lambda: "--max-texts" in at(page, "server-result").text)
     for word in ("wordllama", "small", "notes", "short", "Running for"):
         assert word in at(page, "server-result").text
+    assert " 0 minutes" not in at(page, "server-result").text
+    classes = "return [...document.querySelectorAll('#server-result table')].map(table => [...table.rows].map(row =>"
+    for rows in page.execute_script(classes + " [...row.cells].map(cell => cell.className)))"):
+        assert all(row == rows[0] for row in rows)  # numbers stand under their heading
     at(page, "refresh").click()
     until(page, lambda: at(page, "refresh").is_enabled())
 
@@ -281,6 +351,11 @@ def test_tabs_are_used_with_the_keyboard(page):
     for _ in range(8):
         ActionChains(page).send_keys(Keys.TAB).perform()
         reached.add(page.switch_to.active_element.get_attribute("id"))
+    assert {"erase", "strength", "dimensions", "save"} <= reached
+    page.find_element(By.CSS_SELECTOR, "#own > summary").send_keys(Keys.ENTER)
+    for _ in range(6):
+        ActionChains(page).send_keys(Keys.TAB).perform()
+        reached.add(page.switch_to.active_element.get_attribute("id"))
     assert {"try-texts", "try-model", "try-sample", "try-file"} <= reached
 
 
@@ -294,10 +369,28 @@ def test_every_control_has_a_name(page):
 
 def test_a_phone_scrolls_down_only(page, look):
     look(width=360)
-    try_sample(page)
+    wait_for_sample(page)
     for name in ("try", "search", "compare", "server"):
         open_tab(page, name)
         assert page.execute_script("return document.documentElement.scrollWidth") <= 360
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
+def test_axe_finds_nothing(page, look, scheme, width):
+    if not AXE.exists():
+        pytest.skip("needs axe: npm install --no-save axe-core")
+    look(scheme=scheme, width=width)
+    open_own(page)
+    for name in ("try", "search", "compare", "server"):
+        open_tab(page, name)
+        if name == "search":
+            search(page, "a man")
+        page.execute_script(AXE.read_text())
+        found = page.execute_async_script(
+            "const done = arguments[0]; axe.run().then(({ violations }) => done(violations.map(({ id, nodes }) =>"
+            " `${id}: ${nodes[0].html}`)))"
+        )
+        assert found == []
 
 
 def test_dark_rooms_have_a_dark_page(page, look):
@@ -313,7 +406,7 @@ def test_dark_rooms_have_a_dark_page(page, look):
 def test_nothing_comes_from_the_network(page, address):
     page.get_log("performance")
     page.refresh()
-    until(page, lambda: at(page, "try-model").text)
+    wait_for_sample(page)
     events = (json.loads(entry["message"])["message"] for entry in page.get_log("performance"))
     asked = {event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"}
     assert asked
@@ -329,8 +422,8 @@ def test_a_key_is_asked_for_and_kept_in_memory_alone(browser, look, running, wor
         assert "not right" in message(browser)
         until(browser, lambda: at(browser, "key").is_displayed())
         at(browser, "key-input").send_keys(KEY, Keys.ENTER)
-        until(browser, lambda: "wordllama" in at(browser, "try-model").text)
-        try_sample(browser)
+        open_own(browser)
+        assert "wordllama" in at(browser, "try-model").text
         kept = browser.execute_script(
             "return JSON.stringify([{...localStorage}, {...sessionStorage}, document.cookie])"
         )

@@ -1,5 +1,6 @@
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -37,16 +38,65 @@ def fit(*more, texts="texts.txt", model="words:glove.txt", output="model"):
     return ("fit", texts, "-m", model, "-o", output, *more)
 
 
-def test_the_demo_runs_and_reports(isosent_, here):
+@pytest.fixture(scope="module")
+def demo_report():
+    return run_demo()
+
+
+@pytest.fixture
+def demo(isosent_, monkeypatch, demo_report):
+    """The demo, measured once."""
+
+    def demo(*arguments, **changed):
+        monkeypatch.setattr("isosent.cli.fit.run_demo", lambda: demo_report._replace(**changed))
+        return isosent_("demo", *arguments)
+
+    return demo
+
+
+def test_the_demo_shows_four_steps_and_writes_nothing(demo, here):
     before = set(here.iterdir())
-    finished = isosent_("demo")
+    finished = demo()
     assert (finished.code, finished.err) == (0, "")
-    reason = run_demo(here / "kept").verdict
-    for word in ("480 sentences, --dims 64", "mean cosine of random pairs", "bytes per vector", "nearest to: ", reason):
-        assert word in finished.out
-    assert "Saved and loaded: bit-identical vectors." in finished.out
-    assert isosent.load(here / "kept").dim == 64
-    assert set(here.iterdir()) == {*before, here / "kept"}
+    for words in ("1. One pool", "2. The same pool", "Whiten with", "3. A good model", "Keep these", "4. Search"):
+        assert words in finished.out
+    assert len(finished.out.splitlines()) <= 40
+    assert set(here.iterdir()) == before
+
+
+def test_every_command_of_the_demo_runs_as_printed_on_the_texts_that_it_writes(demo, isosent_, here, monkeypatch):
+    finished = demo("--texts", "try")
+    commands = [line.strip() for line in finished.out.splitlines() if line.startswith("     isosent ")]
+    assert len(commands) == 8
+    monkeypatch.chdir(here / "try")
+    outputs = []
+    for command in commands:
+        _, *arguments = shlex.split(command)
+        ran = isosent_(*arguments)
+        assert ran.code == 0, (command, ran.err)
+        outputs.append(ran.out)
+    assert "lang erased" in outputs[0]
+    assert "Whiten with strength" in outputs[1]
+    assert "Keep these vectors unchanged" in outputs[2]
+    assert "remember my password" in outputs[6]
+    assert "no match" in outputs[7]
+
+
+def test_the_demo_replaces_its_own_texts_only(isosent_, here):
+    (here / "try").mkdir()
+    (here / "try" / "pool.csv").write_text("text\nmine\n")
+    refused = isosent_("demo", "--texts", "try")
+    assert (refused.code, refused.out) == (2, "")
+    assert "pool.csv exists" in refused.err
+    assert not (here / "try" / "texts.txt").exists()
+    assert "texts.txt: not a folder" in isosent_("demo", "--texts", "texts.txt").err
+
+
+def test_the_demo_shows_how_to_search_where_faiss_is_missing(demo):
+    finished = demo(searched=None)
+    assert "pip install 'isosent[search]'" in finished.out
+    assert "isosent search index" in finished.out
+    assert "no match" not in finished.out.partition("Needs")[2]
 
 
 def test_the_package_can_be_run_as_a_module(here):

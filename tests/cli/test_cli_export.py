@@ -46,7 +46,7 @@ def test_every_target_is_written_and_the_check_reported(isosent_, here, target, 
 
 
 def test_an_index_has_the_fingerprint_beside_it(isosent_, here):
-    assert isosent_("export", "model", "--to", "faiss", "--index", "HNSW4", "-o", "map.faiss").code == 0
+    assert isosent_("export", "model", "--to", "faiss?index=HNSW4", "-o", "map.faiss").code == 0
     note = json.loads((here / "map.faiss.isosent.json").read_text())
     assert (note["fingerprint"], note["index"]) == (isosent.load("./model").fingerprint, "HNSW4")
 
@@ -54,9 +54,9 @@ def test_an_index_has_the_fingerprint_beside_it(isosent_, here):
 def test_a_file_of_vectors_fills_an_index(isosent_, here, wordllama, texts):
     table = {"n": np.arange(480) * 3, "v": list(wordllama.encode(texts)), "w": list(wordllama.encode(texts)[::-1])}
     pq.write_table(pa.table(table), here / "v.parquet")
-    export = ("export", "model", "--to", "faiss", "-o", "a.faiss", "--vectors", "v.parquet")
+    export = ("export", "model", "--to", "faiss?map=false", "-o", "a.faiss", "--vectors", "v.parquet")
     assert "--column" in isosent_(*export).err
-    finished = isosent_(*export, "--column", "v", "--ids", "n", "--no-map")
+    finished = isosent_(*export, "--column", "v", "--ids", "n")
     assert (finished.code, finished.err) == (0, "")
     assert "480 vectors" in finished.out
     assert "64 of 64" in finished.out
@@ -76,10 +76,12 @@ def test_scores_go_into_the_card(isosent_, here, write_stsb):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--to", "torchscript", "-o", "out"], "'torchscript' is not one of"),
+        (["--to", "torchscript", "-o", "out"], "--to torchscript: the formats are"),
+        (["--to", "faiss?indx=Flat", "-o", "out"], "the options are tei, index and map; got indx"),
+        (["--to", "faiss?map=no", "-o", "out"], "map must be true or false; got no"),
         (["--to", "numpy", "-o", "nowhere/out"], "must lie in an existing folder"),
         (["--to", "sentence-transformers", "-o", "."], "must be a new or empty folder or an older export"),
-        (["--to", "sentence-transformers", "--tei", "-o", "out"], "the encoder must be a transformer; got wordllama"),
+        (["--to", "sentence-transformers?tei=true", "-o", "out"], "the encoder must be a transformer; got wordllama"),
         (["--to", "sentence-transformers", "--results", "none.json", "-o", "out"], "none.json: no such file"),
         (
             ["--to", "sentence-transformers", "--results", "model/model.json", "-o", "out"],
@@ -135,9 +137,9 @@ def small_models(tmp_path_factory, tiny_model, texts):
         ("words", "onnx", (100, 800), ()),
         ("words", "sentence-transformers", (50, 200, 600), ()),
         ("tiny", "numpy", (200,), ()),
-        ("tiny", "faiss", (50,), ("--index", "HNSW8")),
+        ("tiny", "faiss?index=HNSW8", (50,), ()),
         ("tiny", "sentence-transformers", (100, 3000, 30000), ()),
-        ("tiny", "sentence-transformers", (100, 30000), ("--tei",)),
+        ("tiny", "sentence-transformers?tei=true", (100, 30000), ()),
     ],
 )
 def test_a_full_disk_ends_in_a_sentence(isosent_, refuses, small_models, tmp_path, model, target, limits, more):

@@ -82,8 +82,8 @@ def test_a_study_compares_the_flow_with_whitening(isosent_, write_stsb, here):
     write_stsb(here / "data", n_pairs=40)
     sentences = (f'{{"premise": "a dog runs {i}", "hypothesis": "{i} cats sleep"}}\n' for i in range(60))
     (here / "nli.jsonl").write_text("".join(sentences))
-    settings = ("--nli", "nli.jsonl", "--seeds", "0,1", "--transform", "glow_flow?depth=1", "-o", "flow.json")
-    finished = isosent_("research", "study", "flow", "--data", "data", *settings)
+    settings = ("--transform", "glow_flow?depth=1", "-o", "flow.json")
+    finished = isosent_("research", "study", "flow?nli=nli.jsonl&seeds=0,1", "--data", "data", *settings)
     assert finished.code == 0, finished.err
     cells = {cell["row"]: cell for cell in json.loads((here / "flow.json").read_text())["results"]}
     assert list(cells) == [
@@ -97,7 +97,7 @@ def test_a_study_compares_the_flow_with_whitening(isosent_, write_stsb, here):
 
 def test_the_study_repeats_what_evaluate_finds(isosent_, write_stsb, here):
     write_stsb(here / "data", n_pairs=40)
-    isosent_("research", "study", "flow", "--data", "data", "--seeds", "3", "-o", "flow.json")
+    isosent_("research", "study", "flow?seeds=3", "--data", "data", "-o", "flow.json")
     seeded = ("--transform", "glow_flow?seed=3", "-o", "scores.json")
     isosent_("evaluate", "sts", "--data", "data", *seeded)
     cells = {cell["row"]: cell for cell in json.loads((here / "flow.json").read_text())["results"]}
@@ -108,12 +108,12 @@ def test_the_study_repeats_what_evaluate_finds(isosent_, write_stsb, here):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("-m", "wordllama?weighting=gem"), "learns from texts"),
-        (("--seeds", "a"), "--seeds must be whole numbers"),
-        (("--transform", "glow_flow?depth=x"), "depth must be a whole number >= 1; got 'x'"),
-        (("--nli", "texts.txt", "--nli", "no.jsonl"), "no.jsonl: no such file"),
+        (("flow", "-m", "wordllama?weighting=gem"), "learns from texts"),
+        (("flow?seeds=a",), "seeds must be whole numbers"),
+        (("flow", "--transform", "glow_flow?depth=x"), "depth must be a whole number >= 1; got 'x'"),
+        (("flow?nli=texts.txt,no.jsonl",), "no.jsonl: no such file"),
     ],
 )
 def test_a_study_that_cannot_be_made_is_refused(isosent_, refuses, write_stsb, here, arguments, words):
     write_stsb(here / "data", n_pairs=40)
-    refuses(isosent_("research", "study", "flow", "--data", "data", *arguments), words)
+    refuses(isosent_("research", "study", *arguments, "--data", "data"), words)

@@ -46,6 +46,14 @@ def test_a_table_gives_the_same_groups(isosent_):
     assert json.loads(table.out) == json.loads(lines.out)
 
 
+def test_recall_is_printed_for_many_texts(isosent_, monkeypatch):
+    assert "recall" not in isosent_("duplicates", "texts.txt").err
+    monkeypatch.setattr("isosent.search.duplicates.MOST_EXACT", 100)
+    finished = isosent_("duplicates", "texts.txt", "--json")
+    recall = json.loads(finished.out)["recall"]
+    assert f"recall: {recall:.1%}" in finished.err
+
+
 def test_few_texts_are_said_to_be_few(isosent_, here):
     finished = isosent_("duplicates", "-", "-o", "o.csv", stdin=b"one\ntwo\none\n")
     assert finished.code == 0, finished.err

@@ -42,12 +42,11 @@ def test_measured_stands_beside_published(isosent_, here):
     assert "done: isosent evaluate STSB --data data -m wordllama" in finished.err
 
 
-def test_commands_are_printed_where_they_are_asked_for(isosent_, here):
+def test_commands_are_written_beside_the_tables(isosent_, here):
     arguments = ("research", "reproduce", "paper.yaml", "--data", "data", "--models", "map.yaml")
     command = "isosent evaluate STSB --data data -m 'hf:bert-base-uncased?layers=-1'"
     assert command not in isosent_(*arguments).out
-    assert command in isosent_(*arguments, "--commands").out
-    isosent_(*arguments, "--commands", "-o", "t.md")
+    isosent_(*arguments, "-o", "t.md")
     assert f"{command}  # elsewhere" in (here / "t.md").read_text()
 
 

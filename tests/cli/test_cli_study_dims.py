@@ -20,7 +20,7 @@ def line_of(printed, label):
 
 def test_a_study_is_printed_and_written(isosent_, here):
     outputs = ("-o", "dims.csv", "-o", "dims.json", "-o", "dims.svg")
-    finished = isosent_("research", "study", "dims", "--data", "data", "--widths", "4,16,8", "--docs", "50", *outputs)
+    finished = isosent_("research", "study", "dims?widths=4,16,8&docs=50", "--data", "data", *outputs)
     assert finished.code == 0, finished.err
     (study,) = json.loads((here / "dims.json").read_text())["results"]
     scores = {cell["k"]: cell["spearman"]["all"] for cell in study["cells"]}
@@ -49,21 +49,25 @@ def test_a_study_is_printed_and_written(isosent_, here):
 
 
 def test_another_transform_without_a_search(isosent_):
-    arguments = ("--transform", "truncate", "--widths", "4", "--docs", "0", "--aggregation", "wmean")
-    finished = isosent_("research", "study", "dims", "--data", "data", *arguments)
+    arguments = ("--transform", "truncate", "--aggregation", "wmean")
+    finished = isosent_("research", "study", "dims?widths=4&docs=0", "--data", "data", *arguments)
     assert "truncate() fitted on target" in finished.out
     assert "Spearman x100, wmean" in finished.out
     assert "ms a query" not in finished.out
 
 
 def test_what_cannot_be_studied_is_refused(isosent_, refuses):
-    def study(*arguments):
-        return isosent_("research", "study", "dims", "--data", "data", *arguments)
+    def study(*arguments, what="dims"):
+        return isosent_("research", "study", what, "--data", "data", *arguments)
 
     refuses(study("-o", "dims.gif"), "dims.gif")
     refuses(study("-o", "no/dims.csv"), "must lie in an existing folder")
-    refuses(study("--widths", "8,wide"), "--widths must be whole numbers separated by commas; got '8,wide'")
-    refuses(study("--widths", "8,300"), "n_components must lie in 1 ... 256")
+    refuses(study(what="dims?widths=8,wide"), "widths must be whole numbers separated by commas; got '8,wide'")
+    refuses(study(what="dims?widths=8,300"), "n_components must lie in 1 ... 256")
+    refuses(study(what="dims?docs=-1"), "docs")
+    refuses(study(what="dims?seeds=1"), "no setting seeds. It has: widths, docs")
+    refuses(study(what="gem?docs=1"), "no setting docs. It has: none")
+    refuses(study(what="widths"), "the kinds are layers, pooling")
     refuses(
         study("--transform", "auto"), "transform must end with whitening, principal_components, truncate; got 'auto'"
     )

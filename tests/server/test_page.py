@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from isosent.demo import EXAMPLE
 from isosent.evaluation.unlabelled import compare_on_texts
 from isosent.numeric.similarity import cosine_matrix
 from isosent.server import page
@@ -59,6 +60,30 @@ def test_old_sets_are_forgotten(client, texts):
     response = draw(client, first)
     assert response.status_code == 404
     assert "Load them again" in response.json()["error"]["message"]
+
+
+def test_the_sample_is_a_pool_of_languages_that_can_be_erased(client):
+    plain, erased = (
+        client.post("/try", json={"model": "wordllama", "erase_language": erase}).json() for erase in (False, True)
+    )
+    assert plain["n_texts"] == erased["n_texts"] == 800
+    assert plain["before"] == erased["before"]
+    assert plain["languages"][:5] == ["en", "de", "es", "fr", "en"]
+    assert plain["texts"][plain["query"]] == EXAMPLE
+    found = [
+        draw(client, made, strength=0.25, dimensions=made["rank"]).json()["translated"] for made in (plain, erased)
+    ]
+    assert plain["before"]["translated"] < 0.1 < found[0] < found[1]
+    assert client.post("/try", json={"erase_language": True, "model": "small"}).status_code == 200
+
+
+def test_the_language_of_other_texts_is_not_known(client, texts):
+    refused = client.post("/try", json={"texts": texts[:100], "erase_language": True})
+    assert refused.status_code == 422
+    assert "erase_language" in refused.json()["error"]["message"]
+    made = tried(client, texts[:100])
+    assert made["before"]["translated"] is None
+    assert draw(client, made).json()["translated"] is None
 
 
 def test_a_model_is_a_folder_in_a_zip(client, texts):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from isosent.errors import InputError
 from isosent.model import SentenceEncoder
@@ -141,6 +142,67 @@ def test_neighbours_are_the_nearest_other_rows(n_rows):
     expected[np.arange(50), some] = -2
     np.testing.assert_array_equal(places[some], np.argsort(-expected, axis=1)[:, :3])
     np.testing.assert_allclose(cosines[some], np.take_along_axis(expected, places[some], 1), atol=1e-6)
+
+
+def test_neighbours_of_some_rows_among_many():
+    rows = np.random.default_rng(0).normal(size=(70_000, 4)).astype(np.float32)
+    rows[40_000:40_005] = rows[3]
+    some = np.array([3, 40_001, 69_999])
+    cosines, places = neighbours(rows, 3, rows=some)
+    expected = rows[some] @ rows.T
+    expected[np.arange(3), some] = -np.inf
+    np.testing.assert_allclose(cosines, -np.sort(-expected, axis=1)[:, :3], rtol=1e-5)
+    np.testing.assert_allclose(np.take_along_axis(expected, places, axis=1), cosines, rtol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def many():
+    """A model, more texts than are compared with all others in `in_lists`, and groups."""
+    model, texts, groups = planted(n_texts=4000, sizes=(2, 3, 4) * 20 + (400,))
+    return model, texts, sorted(map(tuple, groups))
+
+
+@pytest.fixture
+def in_lists(monkeypatch):
+    monkeypatch.setattr("isosent.search.duplicates.MOST_EXACT", 2000)
+
+
+def test_small_sets_are_compared_exactly(many):
+    model, texts, groups = many
+    found = find_duplicates(texts, model, false_alarms=0.001)
+    assert found.recall is None
+    assert sorted(found.groups) == groups
+
+
+@pytest.mark.usefixtures("in_lists")
+def test_large_sets_are_grouped_in_lists_and_say_with_which_recall(many, monkeypatch):
+    model, texts, groups = many
+    found = find_duplicates(texts, model, false_alarms=0.001)
+    assert sorted(found.groups) == groups
+    assert found.recall == found.to_json()["recall"] == 1
+    monkeypatch.setattr("isosent.search.duplicates._FEWEST_PROBED", 1)
+    monkeypatch.setattr("isosent.search.duplicates._MOST_PROBED", 1)
+    assert 0.3 < find_duplicates(texts, model, false_alarms=0.2).recall < 0.99
+
+
+@pytest.mark.usefixtures("in_lists")
+def test_groups_do_not_depend_on_the_number_of_threads(many):
+    model, texts, _ = many
+    found = []
+    for n_threads in (1, 3):
+        with threadpool_limits(n_threads, user_api="blas"):
+            found.append(find_duplicates(texts, model, false_alarms=0.2))
+    assert found[0].groups == found[1].groups
+    assert found[0].recall == found[1].recall
+
+
+@pytest.mark.usefixtures("in_lists")
+def test_recall_is_unknown_without_a_pair():
+    model, texts, _ = planted(n_texts=2500, sizes=())
+    found = find_duplicates(texts, model, false_alarms=0.001)
+    assert found.groups == ()
+    assert np.isnan(found.recall)
+    assert found.to_json()["recall"] is None
 
 
 def test_bad_arguments_are_refused(wordllama):

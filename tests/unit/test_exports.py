@@ -338,7 +338,7 @@ def test_a_model_without_a_map_fills_an_index(wordllama, encoded, tmp_path):
 def test_two_means_and_the_encoder_go_without_the_map(wordllama, texts, tmp_path):
     model = wordllama.fitted(texts, transform=isosent.Whitening(8), queries=texts[:100])
     np.save(tmp_path / "v.npy", model.encoder.encode(texts))
-    with pytest.raises(InputError, match="--no-map"):
+    with pytest.raises(InputError, match="map=false"):
         export(model, "faiss", tmp_path / "a.faiss", vectors=tmp_path / "v.npy")
     export(model, "faiss", tmp_path / "a.faiss", vectors=tmp_path / "v.npy", with_map=False)
     index = faiss_export.read_index(tmp_path / "a.faiss", model)
@@ -395,8 +395,8 @@ def test_a_model_without_a_map_has_nothing_to_put_there(wordllama, target, tmp_p
     ("target", "options", "message"),
     [
         ("tensorflow", {}, "must be one of sentence-transformers, onnx, faiss, numpy, sql; got 'tensorflow'"),
-        ("onnx", {"tei": True}, "--tei and --results belong to sentence-transformers; got onnx"),
-        ("numpy", {"index": "Flat"}, "--index.* belong to faiss; got numpy"),
+        ("onnx", {"tei": True}, "tei and --results belong to sentence-transformers; got onnx"),
+        ("numpy", {"index": "Flat"}, "index.* belong to faiss; got numpy"),
     ],
 )
 def test_options_of_other_targets_are_refused(fitted, target, options, message, tmp_path):

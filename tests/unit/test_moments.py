@@ -237,6 +237,25 @@ def test_ridge_and_its_error_follow_from_the_blocks(towards):
     assert JointMoments.from_rows(other_x, other_y).residual(found) == pytest.approx(error, rel=1e-9)
 
 
+@pytest.mark.parametrize("about_zero", [False, True])
+def test_maps_between_two_models_are_those_of_the_rows(about_zero):
+    x, y = joint_rows()
+    parts = sum(JointMoments.from_rows(x[part], y[part]) for part in np.array_split(np.arange(200)[::-1], 3))
+    joint = parts.about_zero() if about_zero else parts
+    a, b = (x, y) if about_zero else (x - x.mean(0), y - y.mean(0))
+    left, _, right = np.linalg.svd(a.T @ b, full_matrices=False)
+    shrunk = [each.T @ each + 0.3 * np.trace(each.T @ each) / each.shape[1] * np.eye(each.shape[1]) for each in (a, b)]
+    roots = [np.linalg.inv(np.linalg.cholesky(each)) for each in shrunk]
+    u, r, v = np.linalg.svd(roots[0] @ a.T @ b @ roots[1].T, full_matrices=False)
+    both = (a @ roots[0].T @ u * np.sqrt(r)) @ (b @ roots[1].T @ v.T * np.sqrt(r)).T  # both sides are mapped
+    found = joint.canonical(0.3)
+    scores = (found.apply(x) - (0 if about_zero else y.mean(0))) @ b.T
+    np.testing.assert_allclose(joint.procrustes().weight, left @ right, atol=1e-9)
+    np.testing.assert_allclose(scores / np.linalg.norm(scores), both / np.linalg.norm(both), atol=1e-10)
+    assert np.square(a @ found.weight).sum(axis=1).mean() == pytest.approx(1)
+    assert about_zero == (not found.bias.any() and not joint.ridge(0.3).bias.any())
+
+
 def test_mapped_joint_moments_are_those_of_mapped_rows():
     x, y = joint_rows()
     half = LinearMap(np.random.default_rng(2).normal(size=(5, 2)), np.array([1.0, 2.0]))

@@ -21,6 +21,7 @@ from isosent.jobs.vectors import holds_moments, read_moments
 from isosent.loading import read_record
 from isosent.pages.progress import progress_bar
 from isosent.pages.tables import make_table
+from isosent.persistence import MIGRATION
 from isosent.search.index import Index
 from isosent.search.storage import is_index
 from isosent.transforms.calibration import RANDOM_PAIRS
@@ -127,17 +128,19 @@ def _model_lines(facts: Mapping[str, Any]) -> list[tuple[str, object]]:
         lines.append(
             (
                 f"fit {step}",
-                ("none, chosen by auto" if record.get("choice") else "none")
+                ("none, chosen by auto" if "candidates" in (record.get("choice") or {}) else "none")
                 if record["transform"] == "none"
                 else calls[0],
             )
         )
         lines += [("", f"then {call}") for call in calls[1:]]
-        lines.append(("", f"on {record['n_texts']} {unit} of {record['source']}, {record['fitted_at']}"))
-        counted = "zero rows left out" if unit == "vectors" else "texts without a vector"
-        lines.append(("", f"{counted}: {record['n_zero_rows']}"))
+        is_of_pairs = "tested" in (record.get("choice") or {})
+        counted = "pairs" if is_of_pairs else unit
+        lines.append(("", f"on {record['n_texts']} {counted} of {record['source']}, {record['fitted_at']}"))
+        zero = "zero rows left out" if counted == "vectors" else f"{counted} without a vector"
+        lines.append(("", f"{zero}: {record['n_zero_rows']}"))
         if record.get("choice"):
-            by = "held out" if record["transform"] == "erasure" else "auto"
+            by = "held out" if is_of_pairs or record["transform"] in ("erasure", MIGRATION) else "auto"
             lines.append(("", f"{by}: {record['choice']['reason']}"))
         if record.get("history"):
             lines.append(("", likelihood_change(record["history"])))

@@ -1,19 +1,21 @@
-"""The commands ``evaluate``, ``compare`` and ``report``.
+"""The commands ``evaluate``, ``compare``, ``migrate`` and ``report``.
 
 `evaluate` reads options and calls `evaluation.run`; `_table` prints one transform, `_variants_table` several side by
-side. `compare` prints the test of each task of two result files, and `report` writes the page of many. Files to write
-are named by ``-o``, and their extension says what they get.
+side. `compare` prints the test of each task of two result files, `migrate` whether a change of the model is worth it,
+and `report` writes the page of many. Files to write are named by ``-o``, and their extension says what they get.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from isosent.cli.options import (
     PATH,
+    column_option,
     columns_option,
     json_option,
     model_options,
@@ -28,15 +30,24 @@ from isosent.cli.printing import check_outputs, json_text, say, show, show_json,
 from isosent.errors import InputError
 from isosent.evaluation.compare import CORRELATIONS, N_RESAMPLES, Comparison, Difference, compare_results
 from isosent.evaluation.cqa import TEXT_PARTS
+from isosent.evaluation.migration import Answers
+from isosent.evaluation.migration import migrate as migrate_models
 from isosent.evaluation.result import EvaluationResult, read_result
 from isosent.evaluation.run import TARGET
 from isosent.evaluation.run import evaluate as evaluate_model
 from isosent.evaluation.sts import SICKR_PARTS
 from isosent.evaluation.tables import model_lines, rte_table, sts_table, task_table, x100
+from isosent.evaluation.unlabelled import compare_models
+from isosent.io.tables import open_table
+from isosent.io.texts import is_table, read_texts
+from isosent.io.vector_source import VectorSource
+from isosent.io.vectors import holds_vectors, open_vectors
+from isosent.model import SentenceEncoder
 from isosent.numeric.statistics import LEVEL
 from isosent.pages.figures import FORMATS
 from isosent.pages.progress import progress_bar
 from isosent.pages.tables import csv_table, latex_table, make_table
+from isosent.persistence import check_model_folder
 from isosent.report.figures import check_figures, write_figures
 from isosent.report.leaderboard import make_leaderboard, read_report
 from isosent.report.results_page import html_report, report_title
@@ -48,6 +59,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _SMALLEST_P = 0.0001
+_INTERVALS = (("low", "high"), ("overlap_low", "overlap_high"))  # of two models on texts
 resamples_option = click.option(
     "--resamples", type=click.IntRange(1), default=N_RESAMPLES, metavar="N", help="Bootstrap resamples."
 )
@@ -170,8 +182,9 @@ def _variants_table(results: Mapping[str, EvaluationResult]) -> "Table":
 
 
 @click.command()
-@click.argument("first", metavar="A.json", type=PATH)
-@click.argument("second", metavar="B.json", type=PATH)
+@click.argument("inputs", nargs=-1, required=True, metavar="A.json B.json | TEXTS")
+@click.option("--model", "-m", "models", metavar="REFERENCE", multiple=True, help="TEXTS: a model; repeat it.")
+@column_option
 @tasks_option
 @click.option(
     "--correlation", type=click.Choice(CORRELATIONS), help="Compare correlations by this.  [default: the main metric]"
@@ -183,8 +196,9 @@ def _variants_table(results: Mapping[str, EvaluationResult]) -> "Table":
 @outputs_option(".json", ".csv", ".tex")
 @json_option
 def compare(
-    first: Path,
-    second: Path,
+    inputs: tuple[str, ...],
+    models: tuple[str, ...],
+    column: str | None,
     tasks: str | None,
     correlation: str | None,
     level: float,
@@ -200,10 +214,20 @@ def compare(
     correlations by Williams's test, accuracies by the exact McNemar test, all others by the paired bootstrap.
     P-values are corrected for the number of tasks (Holm).
 
+    With -m, models are compared on TEXTS, without labels: which finds the second half of a text by the first one, and
+    whose cosines agree with word overlap. A model is better only if it is better at both.
+
     \b
     isosent compare first.json second.json
+    isosent compare corpus.txt -m wordllama -m model
     """  # noqa: D301
-    check_outputs(outputs, reads=(first, second))
+    check_outputs(outputs, reads=inputs)
+    if models:
+        _compare_models(inputs, models, column, seed, outputs, as_json)
+        return
+    if len(inputs) != 2 or column is not None:
+        raise InputError("compare: name two results, or one file of texts and its models: -m MODEL -m MODEL.")
+    first, second = map(Path, inputs)
     results = read_result(first), read_result(second)
     with progress_bar("comparing", "items") as bar:
         comparison = compare_results(
@@ -232,6 +256,48 @@ def compare(
     table.add_section()
     for kind, mean in comparison.averages.items():
         table.add_row(f"average, {kind}", *_difference_cells(mean))
+    show(table)
+
+
+def _compare_models(
+    inputs: Sequence[str], names: Sequence[str], column: str | None, seed: int, outputs: Sequence[Path], as_json: bool
+) -> None:
+    """Compare models on texts: which is better, what each costs, and how much of it the others contain."""
+    if len(inputs) != 1:
+        raise InputError(f"compare: models are compared on one file of texts; got {len(inputs)} files.")
+    context = click.get_current_context()
+    for name in ("tasks", "correlation", "level", "resamples", "tests"):
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise InputError(f"compare: --{name} is for two results, not for models. Leave it out.")
+    if unused := [path for path in outputs if path.suffix.lower() != ".json"]:
+        raise InputError(f"compare: {unused[0]}: a comparison of models is written as .json.")
+    texts = read_texts(inputs[0], column=column)
+    models = {name: open_model(name) for name in dict.fromkeys(names)}
+    with progress_bar("encoding") as bar:
+        report = compare_models(models, texts, seed=seed, progress=bar)
+    write_outputs(outputs, {".json": lambda: json_text(report)})
+    if as_json:
+        show_json(report)
+        return
+    number = {name: str(place) for place, name in enumerate(report["models"], 1)}
+    caption = f"score: mean reciprocal rank of the second half of a text for the first, {report['n_texts']:,} texts"
+    table = make_table("", "model", "better than", "score", "dimensions", "bytes", "ms a text", left=3, caption=caption)
+    for name, fact in sorted(report["models"].items(), key=lambda item: -item[1]["score"]):
+        cost = (f"{fact['dimensions']:,}", f"{fact['bytes']:,}", f"{fact['ms']:.2f}")
+        better_than = ", ".join(sorted(number[other] for other in fact["better_than"]))
+        table.add_row(number[name], name, better_than, f"{fact['score']:.3f}", *cost)
+    show(table)
+    caption = (
+        'B is "better" or "worse" if both intervals are on one side of zero; "cannot tell" does not mean equal.\n'
+        "of B in A: R2 of a linear map from A to B, on texts that it is not fitted on"
+    )
+    header = ("A", "B", "B is", "score, B - A", "word overlap, B - A", "of B in A", "of A in B")
+    table = make_table(*header, left=3, caption=caption)
+    shares = {(each["of"], each["within"]): f"{max(each['r2'], 0):.0%}" for each in report["contains"]}
+    for pair in report["pairs"]:
+        intervals = (f"{pair[low]:+.3f} to {pair[high]:+.3f}" for low, high in _INTERVALS)
+        a, b = pair["a"], pair["b"]
+        table.add_row(number[a], number[b], pair["verdict"], *intervals, shares[b, a], shares[a, b])
     show(table)
 
 
@@ -278,6 +344,115 @@ def _comparison_notes(comparison: Comparison) -> Iterator[str]:
         if side.only:
             yield f"only in {side.name}: {', '.join(side.only)}"
     yield from comparison.notes
+
+
+@click.command()
+@click.argument("old")
+@click.argument("new")
+@click.argument("texts")
+@click.option(
+    "--queries", metavar="FILE", help="Table of queries, each with the text that answers it: the first two columns."
+)
+@click.option("--output", "-o", type=PATH, metavar="FOLDER", help="Save the map of stored vectors as a model.")
+@json_option
+def migrate(old: str, new: str, texts: str, queries: str | None, output: Path | None, as_json: bool) -> None:
+    """Say whether to stay with the model OLD, to map its stored vectors to NEW, or to embed the texts again.
+
+    OLD and NEW are models, or files with the vectors that they gave TEXTS, in the same order. Four ways of searching
+    are compared on a fifth of TEXTS that no map is fitted on. Use 5,000 texts like the stored ones, or more; in a table
+    of several columns, they are in the column "text".
+
+    \b
+    isosent migrate wordllama sentence-transformers/all-MiniLM-L6-v2 texts.txt -o map
+    """  # noqa: D301
+    if output is not None:
+        check_model_folder(output)
+    listed = _texts(texts)
+    _require_same_ids(texts, old, new)
+    answers = None if queries is None else _answers(queries)
+    sides = [_opened(side) for side in (old, new)]
+    with progress_bar("encoding", "texts") as bar:
+        n_models = sum(isinstance(side, SentenceEncoder) for side in sides)
+        result = migrate_models(
+            sides[0],
+            sides[1],
+            listed,
+            answers=answers,
+            reference=str(Path(new).absolute()) if Path(new).is_dir() else new,
+            source=texts,
+            progress=bar(n_models * len(listed)),
+        )
+    if output is not None:
+        result.model.save(output)
+    if as_json:
+        show_json(result.report)
+        return
+    show(_ways_table(result.report))
+    show(result.report["reason"])
+    if output is not None:
+        show(f"{output}: a map of vectors of {old}, for queries of {new}")
+
+
+def _texts(path: str) -> list[str]:
+    """Texts of a file; in a table of several columns, those of the column "text"."""
+    if not is_table(path):
+        return read_texts(path)
+    with open_table(path) as table:
+        has_others = len(table.columns) > 1
+        if has_others:
+            table.require("text")
+    return read_texts(path, column="text" if has_others else None)
+
+
+def _opened(side: str) -> SentenceEncoder | VectorSource:
+    return open_vectors(side) if holds_vectors(side) else open_model(side)
+
+
+def _require_same_ids(*paths: str) -> None:
+    """Refuse tables whose columns "id" differ."""
+    ids = {}
+    for path in paths:
+        if is_table(path):
+            with open_table(path) as table:
+                if "id" in table.columns:
+                    ids[path] = [value for _, (value,) in table.rows("id")]
+    for path, listed in list(ids.items())[1:]:
+        first = next(iter(ids))
+        if listed != ids[first]:
+            raise InputError(f"{path}: its ids are not those of {first}, in this order. Write both in one order.")
+
+
+def _answers(path: str) -> Answers:
+    """Queries and the texts that answer them: the first two columns of a table."""
+    if not is_table(path):
+        raise InputError(f"{path}: each query needs the text that answers it. Give a table of two columns, or no file.")
+    with open_table(path) as table:
+        if len(table.columns) < 2:
+            raise InputError(f"{path} has one column; the queries and the texts that answer them need two.")
+        columns = table.columns[:2]
+        answers = [
+            (table.text(number, columns[0], query), table.text(number, columns[1], answer))
+            for number, (query, answer) in table.rows(*columns)
+        ]
+    if not answers:
+        raise InputError(f"{path} holds no queries.")
+    return answers
+
+
+def _ways_table(report: Mapping[str, Any]) -> "Table":
+    caption = (
+        f"score: {report['measure']}, over {report['n_held_out']:,}\n"
+        f"maps are fitted on {report['n_fitted']:,} other texts"
+    )
+    header = ("", "score", "95% interval", "among ten", "over the old model", "95% interval")
+    table = make_table(*header, caption=caption)
+    methods = {"documents mapped": f" ({report['method']})", "queries mapped": " (Procrustes)"}
+    for way, row in report["rows"].items():
+        found = "" if row["found"] is None else f"{row['found']:.1%}"
+        low, high = row["interval"]
+        gain = ("", "") if way == "old model" else (f"{row['gain']:+.3f}", f"{row['low']:+.3f} to {row['high']:+.3f}")
+        table.add_row(way + methods.get(way, ""), f"{row['score']:.3f}", f"{low:.3f} to {high:.3f}", found, *gain)
+    return table
 
 
 @click.command()

@@ -1,16 +1,17 @@
 """The command ``export``."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
+from isosent._check import split_options
 from isosent.cli.options import PATH
 from isosent.cli.printing import show
 from isosent.errors import InputError
 from isosent.evaluation.result import read_result
 from isosent.exports import TARGETS
 from isosent.exports import export as export_model
-from isosent.exports.faiss import DEFAULT_INDEX
 from isosent.io.vectors import open_vectors
 from isosent.loading import load
 from isosent.pages.progress import progress_bar
@@ -18,7 +19,13 @@ from isosent.pages.progress import progress_bar
 
 @click.command()
 @click.argument("model")
-@click.option("--to", "target", type=click.Choice(list(TARGETS)), required=True, help="Format.")
+@click.option(
+    "--to",
+    metavar="FORMAT",
+    required=True,
+    help=f"{', '.join(TARGETS)}; with options as in 'faiss?index=IVF256,Flat&map=false' or "
+    "'sentence-transformers?tei=true'.",
+)
 @click.option(
     "--output",
     "-o",
@@ -27,38 +34,37 @@ from isosent.pages.progress import progress_bar
     required=True,
     help="Folder (sentence-transformers, onnx) or file (faiss, numpy, sql).",
 )
-@click.option("--tei", is_flag=True, help="sentence-transformers: for Text Embeddings Inference.")
 @click.option(
     "--results",
     type=PATH,
     metavar="FILE",
     help="sentence-transformers: scores for the model card, from evaluate -o.",
 )
-@click.option("--index", metavar="FACTORY", help=f"faiss: the index, such as IVF256,Flat.  [default: {DEFAULT_INDEX}]")
 @click.option("--vectors", metavar="FILE", help="faiss: fill the index with vectors of the encoder or the model.")
 @click.option("--column", metavar="NAME", help="Column with the vectors, if the file has several.")
 @click.option("--ids", metavar="COLUMN", help="faiss: column with an integer per vector.  [default: number of the row]")
-@click.option("--no-map", is_flag=True, help="faiss: without the map; the index then takes vectors of the model.")
 def export(
     model: str,
-    target: str,
+    to: str,
     output: Path,
-    tei: bool,
     results: Path | None,
-    index: str | None,
     vectors: str | None,
     column: str | None,
     ids: str | None,
-    no_map: bool,
 ) -> None:
     """Write MODEL in the format of another library.
 
     The result is loaded in that library first, and its vectors are compared with those of the model on sample texts. If
     they differ, nothing is written. (sql is read back and computed in float32.)
 
+    sentence-transformers?tei=true is for Text Embeddings Inference. faiss?index=NAME names an index of FAISS, Flat by
+    default; with map=false it has no transform, and takes vectors of the model.
+
     \b
     isosent export model --to sentence-transformers -o folder
+    isosent export model --to 'faiss?index=IVF256,Flat' --vectors vectors.npy -o index.faiss
     """  # noqa: D301
+    target, options = _target(to)
     scores = None if results is None else read_result(results)
     if column is not None and vectors is None:
         raise InputError("export: --column names vectors of --vectors FILE; there is none.")
@@ -70,12 +76,10 @@ def export(
             loaded,
             target,
             output,
-            tei=tei,
             results=scores,
-            index=index,
             vectors=source,
             ids=ids,
-            with_map=not no_map,
+            **options,
             progress=None if source is None else bar(source.n_rows),
         )
     agreement = note.agreement
@@ -85,3 +89,18 @@ def export(
     )
     if note.contents:
         show(f"{output}: {note.contents}")
+
+
+def _target(to: str) -> tuple[str, dict[str, Any]]:
+    """The format, and its options as the library calls them."""
+    target, texts = split_options(to)
+    if target not in TARGETS:
+        raise InputError(f"--to {target}: the formats are {', '.join(TARGETS)}.")
+    options: dict[str, Any] = {}
+    for name, value in texts.items():
+        if name not in ("tei", "index", "map"):
+            raise InputError(f"--to {to}: the options are tei, index and map; got {name}.")
+        if name != "index" and value not in ("true", "false"):
+            raise InputError(f"--to {to}: {name} must be true or false; got {value}.")
+        options["with_map" if name == "map" else name] = value if name == "index" else value == "true"
+    return target, options

@@ -1,6 +1,10 @@
-"""The commands ``demo`` and ``fit``."""
+"""The commands ``demo`` and ``fit``.
 
-import tempfile
+``fit`` checks which options go together, and calls `fit_pairs` for ``--pairs``, else `fit_files`, which looks at what
+the files hold. `_show_fit` prints the result: the recommendation, what was measured, and what was saved.
+"""
+
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,60 +27,121 @@ from isosent.cli.printing import (
     change_table,
     choice_table,
     erasure_table,
+    folds_table,
     likelihood_change,
+    pairs_table,
     say,
     show,
     show_tokens,
 )
-from isosent.demo import DEMO_COMPONENTS, run_demo
+from isosent.demo import (
+    ERASE,
+    FALSE_POSITIVES,
+    QUERIES,
+    SEARCH,
+    SHORTEN,
+    WHITEN,
+    DemoReport,
+    run_demo,
+    write_texts,
+)
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
-from isosent.jobs.fit import FitResult, Goal, fit_files
+from isosent.jobs.fit import FitResult, Goal, fit_files, fit_pairs
 from isosent.jobs.inspect import groups_warning
 from isosent.jobs.shards import Engine
 from isosent.pages.progress import progress_bar
 from isosent.persistence import check_model_folder
 from isosent.report.inspect_page import sizes_table
-from isosent.transforms.base import resolve_transform
+from isosent.transforms.base import Auto, resolve_transform
 
 # how a fit is called for people; a fit that changes nothing has no name
 _FIT_NAMES = {"none": "", "principal_components": "PCA", "mean_centering": "centering", "erasure": "erasure"}
 
 
 @click.command()
-def demo() -> None:
-    """Encode a bundled sample, shorten its vectors, save and reload, offline, and show what changed. Takes seconds.
+@click.option(
+    "--texts", type=PATH, metavar="DIR", help="Folder to write the texts to, for the commands that it prints."
+)
+def demo(texts: Path | None) -> None:
+    """Show what isosent does in four steps on bundled sentences, offline: erase a language, whiten, shorten, search.
+
+    Each step ends with the commands that do it. With --texts, they run as printed in that folder.
 
     \b
     isosent demo
+    isosent demo --texts try
     """  # noqa: D301
-    with tempfile.TemporaryDirectory() as temporary:
-        report = run_demo(Path(temporary) / "model")
-    before, after = report.before, report.after
-    title = f"wordllama, {report.n_texts} sentences, --dims {DEMO_COMPONENTS}"
-    table = change_table(before.space, after.space, title)
-    table.add_row(f"paraphrases found, of {report.n_paraphrased}", f"{before.n_found}", f"{after.n_found}")
-    show(table)
-    for query, *neighbours in zip(report.queries, before.neighbours, after.neighbours, strict=True):
-        show(f"\nnearest to: {query}")
-        for label, neighbour in zip(("before", "after"), neighbours, strict=True):
-            note = "  (same meaning)" if neighbour.same_meaning else ""
-            show(f"  {label:<6} {neighbour.score:5.2f}  {neighbour.text}{note}")
-    show(f"\n{report.verdict}")
-    show(f"Full whitening (strength 1) to the same dimensions finds {report.n_found_at_full_strength} paraphrases.")
-    identical = "bit-identical vectors" if report.reloaded_identical else "DIFFERENT vectors"
-    show(f"Saved and loaded: {identical}. {report.elapsed_s:.1f} s in total.")
-    show("Do the same with your texts: isosent fit TEXTS -o my-model")
+    written = write_texts(texts) if texts else []
+    show("On bundled sentences: erase a language, whiten, leave a good model alone, and search with an honest no.")
+    report = run_demo()
+    for number, lines in enumerate(_demo_steps(report), 1):
+        show(f"\n{number}. " + "\n   ".join(lines))
+    show(f"\nAll of this took {report.elapsed_s:.1f} s, offline.")
+    if written:
+        show(f"The commands above run in this folder: {texts} (with {' and '.join(path.name for path in written)}).")
+    else:
+        show("To run the commands above: isosent demo --texts try, then: cd try")
+    show("Your own texts, one per line, begin with: isosent inspect YOUR.txt")
+
+
+def _demo_steps(report: DemoReport) -> Iterator[list[str]]:
+    """Lines of each step: a title, results, what they mean, and the commands."""
+    pool, sample, searched = report.translations, report.shortened, report.searched
+    yield [
+        "One pool in four languages: most texts find only their own language. Erase it.",
+        f"With their English translation among the 10 nearest: {pool.original:.0%} before, {pool.erased:.0%} after "
+        f"({pool.n_queries} sentences held out of the fit, among {pool.n_texts}).",
+        f"{pool.example}  before: {pool.example_original}",
+        f"{'':{len(pool.example)}}  after:  {pool.example_erased}",
+        "Even with wordllama, made for English. Erase what you know of your texts and do not search for.",
+        f"  {ERASE}",
+    ]
+    yield [
+        "The same pool without a label: is whitening worth it?",
+        f"{pool.recommendation}",
+        f"With their English translation among the 10 nearest: {pool.original:.0%} before, {pool.whitened:.0%} after.",
+        "Whitening evens out a space in which texts look alike for the wrong reason, such as their language.",
+        f"  {WHITEN}",
+    ]
+    before, after = sample.n_bytes
+    yield [
+        f"A good model: wordllama on {sample.n_texts} English sentences.",
+        sample.recommendation,
+        f"As int8, {after} instead of {before:,} bytes per vector: {sample.recall:.0%} of the 10 nearest stay, and "
+        f"{sample.n_found[1]} of {sample.n_paraphrased} sentences find their paraphrase (before: {sample.n_found[0]}).",
+        "Leave a good model alone, and store its vectors in fewer bytes.",
+        "  isosent inspect texts.txt",
+        f"  {SHORTEN}",
+    ]
+    title = "Search that says no when nothing matches"
+    if searched is None:
+        yield [f"{title}. Needs: pip install 'isosent[search]'", *(f"  {command}" for command in SEARCH)]
+        return
+    width = max(map(len, QUERIES))
+    yield [
+        f"{title}, in {searched.n_bytes:.0f} bytes of memory per vector ({searched.recall:.0%} of the 10 nearest stay)",
+        *(f"{query:<{width}}  {match or 'no match'}" for query, match in zip(QUERIES, searched.matches, strict=True)),
+        f"Of the queries that nothing matches, about {FALSE_POSITIVES:.0%} get a result all the same.",
+        *(f"  {command}" for command in SEARCH),
+    ]
 
 
 @click.command()
-@click.argument("inputs", nargs=-1, required=True)
+@click.argument("inputs", nargs=-1)
 @model_options
 @transform_options()
 @click.option("--output", "-o", type=PATH, metavar="FOLDER", required=True, help="Model folder to write.")
 @either_column_option
 @click.option("--erase", metavar="COLUMN", help="Erase what this column tells, such as the language of each text.")
-@click.option("--queries", metavar="FILE", help="Queries like those to come, if they differ from the documents.")
+@click.option("--pairs", metavar="FILE", help="Fit on pairs: two columns of matching texts; or the queries of vectors.")
+@click.option(
+    "--queries",
+    metavar="[FILE]",
+    is_flag=False,
+    flag_value="",
+    help="Queries like those to come, if they differ from the documents; with --pairs, transform queries only.",
+)
 @vector_texts_option
 @click.option("--space", metavar="NAME", help="Vectors: what made them, such as text-embedding-3-small.")
 @checkpoint_option
@@ -104,6 +169,7 @@ def fit(
     output: Path,
     column: str | None,
     erase: str | None,
+    pairs: str | None,
     queries: str | None,
     texts: str | None,
     space: str | None,
@@ -125,6 +191,10 @@ def fit(
     learns from texts (sif, usif, p_mean, gem) is fitted first. A model of vectors is used with "isosent transform".
     With --transform none, it leaves vectors as they are: for int8 codes and bits, and to see drift.
 
+    With --pairs, the transform is fitted on matching texts, such as questions and answers. For vectors, --pairs holds
+    the query of each vector of INPUTS. A fifth of the pairs is held out; unless these are ranked better beyond chance,
+    the model is saved unchanged.
+
     With --bytes or --loss, dimensions and dtype are chosen by measuring how many of the nearest neighbors are kept. The
     model holds both, and "isosent index -m FOLDER" stores vectors so.
 
@@ -132,28 +202,58 @@ def fit(
     isosent fit texts.txt -m wordllama --dims 128 -o model
     isosent fit vectors.npy --texts texts.txt --bytes 200 -o model
     isosent fit pool.csv --column text --erase lang -o model
+    isosent fit --pairs pairs.csv -o model
     """  # noqa: D301
     check_model_folder(output)
     if None not in (n_bytes, loss):
         raise InputError("fit: --bytes and --loss both set the size. Leave one out.")
-    result = fit_files(
-        inputs,
-        output,
-        model,
-        resolve_transform(transform, settings),
-        column=column,
-        erase=erase,
-        queries=queries,
-        texts=texts,
-        space=space,
-        checkpoint=checkpoint,
-        engine=engine,
-        shard_size=shard_size,
-        goal=None if n_bytes is loss is None else Goal(n_bytes, loss),
-        codecs=details,
-        bars=progress_bar,
-        say=say,
-    )
+    chosen = resolve_transform(transform, settings)
+    if pairs is None and not inputs:
+        raise click.UsageError("Missing argument 'INPUTS...'.")
+    if pairs is None and queries == "":
+        raise InputError("fit: --queries names no file. Name one; without a file it goes with --pairs.")
+    if pairs is not None:
+        others = {
+            "--transform, --dims and --strength": transform if chosen != Auto() else None,
+            "--erase": erase,
+            "a file of --queries": queries,
+            "--texts": texts,
+            "--checkpoint": checkpoint,
+            "--bytes": n_bytes,
+            "--loss": loss,
+            "--workers": engine or shard_size,
+        }
+        if named := [option for option, value in others.items() if value is not None and value != ""]:
+            raise InputError(f"fit: --pairs does not go with {' and '.join(named)}. Leave one out.")
+        result = fit_pairs(
+            pairs,
+            output,
+            model,
+            inputs=inputs,
+            queries_only=queries is not None,
+            column=column,
+            space=space,
+            bars=progress_bar,
+        )
+    else:
+        result = fit_files(
+            inputs,
+            output,
+            model,
+            chosen,
+            column=column,
+            erase=erase,
+            queries=queries,
+            texts=texts,
+            space=space,
+            checkpoint=checkpoint,
+            engine=engine,
+            shard_size=shard_size,
+            goal=None if n_bytes is loss is None else Goal(n_bytes, loss),
+            codecs=details,
+            bars=progress_bar,
+            say=say,
+        )
     _show_fit(result, output, details=details)
     if result.follows_fit:
         show(f"{model or DEFAULT_REFERENCE} was fitted before; the new transform follows the old one.")
@@ -165,7 +265,7 @@ def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:
     choices = [fit.choice for fit in result.model.fits if fit.choice and fit.transform != "erasure"]
     if choices and (result.size is not None or (record is not None and record.choice)):
         show(choices[-1]["reason"])
-        if choices[-1]["candidates"]:
+        if choices[-1].get("candidates"):
             show(GAIN)
     for erased in [fit for fit in result.model.fits[-2:] if fit.transform == "erasure"]:
         show(erasure_table(erased))
@@ -173,6 +273,10 @@ def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:
         _show_size(result, details=details)
     elif details and record is not None and record.choice and record.choice.get("candidates"):
         show(choice_table(record.choice))
+    if result.unit == "pairs" and record is not None and record.choice:
+        show(pairs_table(record.choice))
+        if details:
+            show(folds_table(record.choice))
     if record is not None and record.history:
         show(likelihood_change(record.history))
     if result.spaces is not None and (result.size is not None or result.spaces[0] != result.spaces[1]):
@@ -205,7 +309,8 @@ def _saved(result: FitResult) -> str:
         f"fitted on {record.n_texts:,} {result.unit.removesuffix('s') if record.n_texts == 1 else result.unit}"
     )
     if record.n_zero_rows:
-        zero = "zero rows left out" if result.unit == "vectors" else "texts without a vector"
+        counted = "pairs" if result.unit == "pairs" else "texts"
+        zero = "zero rows left out" if result.unit == "vectors" else f"{counted} without a vector"
         parts.append(f"{zero}: {record.n_zero_rows}")
     return ", ".join(parts)
 

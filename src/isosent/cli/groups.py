@@ -15,7 +15,7 @@ from isosent.pages.tables import csv_table, make_table
 from isosent.report.groups_page import clusters_page, duplicates_page
 from isosent.search.clusters import AUTO, NO_VECTOR
 from isosent.search.clusters import cluster as cluster_texts
-from isosent.search.duplicates import FEWEST_TEXTS, LEAST_RATE, MOST_RATE, Duplicates, find_duplicates
+from isosent.search.duplicates import FEWEST_TEXTS, LEAST_RATE, MOST_EXACT, MOST_RATE, Duplicates, find_duplicates
 from isosent.transforms.auto import distinct_rows
 
 if TYPE_CHECKING:
@@ -63,6 +63,9 @@ def duplicates(
         found = find_duplicates(listed, loaded, false_alarms=false_positives, progress=bar(len(set(listed))))
     if found.false_alarms is None and len(listed) > 1:
         say(f"fewer than {FEWEST_TEXTS} distinct texts: only equal texts are grouped")
+    if found.recall is not None:
+        share = "unknown" if found.recall != found.recall else f"{found.recall:.1%} of pairs"
+        say(f"more than {MOST_EXACT:,} distinct texts: each was compared with those around it; recall: {share}")
     rows = [
         (f"{group}", f"{row}", text, f"{score:.4f}", _share(share)) for group, row, text, score, share in found.rows()
     ]

@@ -52,6 +52,7 @@ COMMANDS = {
     "Evaluation": {
         "evaluate": ("evaluate", "Score a model on STS, transfer, retrieval and other tasks."),
         "compare": ("evaluate", "Test whether one model is better than another."),
+        "migrate": ("evaluate", "Change the model: stay, map the vectors, or embed again?"),
         "report": ("evaluate", "Write an HTML page of results."),
         "drift": ("inspect", "Have vectors changed significantly? Is a refit worthwhile?"),
         "data": ("data", "List, download and look for evaluation data."),

@@ -116,6 +116,27 @@ def erasure_table(record: Any) -> "Table":
     return table
 
 
+def pairs_table(choice: Mapping[str, Any]) -> "Table":
+    """Maps on pairs that were held out; `choice` is ``PairsChoice.to_json()``."""
+    caption = f"{choice['n_held_out']:,} held-out queries; pairs form {choice['n_groups']:,} groups that share no text"
+    table = make_table("held-out pairs", "MRR", "gain, 95% interval", "nDCG@10", "gain, 95% interval", caption=caption)
+    for each in choice["tested"]:
+        gains = [
+            "" if each[name] is None else "{:+.3f}, {:+.3f} to {:+.3f}".format(*each[name])
+            for name in ("mrr_gain", "ndcg_gain")
+        ]
+        table.add_row(each["label"], f"{each['mrr']:.3f}", gains[0], f"{each['ndcg']:.3f}", gains[1])
+    return table
+
+
+def folds_table(choice: Mapping[str, Any]) -> "Table":
+    """What the folds of pairs compared; `choice` is ``PairsChoice.to_json()``."""
+    table = make_table("candidate", "MRR", caption="on folds that it was not fitted on")
+    for each in choice["folds"]:
+        table.add_row(each["candidate"], f"{each['mrr']:.3f}")
+    return table
+
+
 def likelihood_change(history: Sequence[Mapping[str, Any]]) -> str:
     """How much likelier a flow makes held-out vectors; `history` is that of a `FitRecord`."""
     ends = (history[place]["held_out_bits"] for place in (0, -1))

@@ -1,10 +1,10 @@
 """The commands ``index`` and ``search``.
 
-`index` is a group: ``create`` is meant where no subcommand is named (`_IndexCommands`); ``add``, ``remove`` and
-``compact`` change a folder, ``verify`` checks its model, ``push`` and ``pull`` copy between it and the table of a
-database. `_read_inputs` turns the files of a command into texts, vectors, ids and metadata; with workers, `_encoded`
-encodes them into a folder first. `search` asks an index or a table. The work is done by `Index` and `search.database`;
-the rest is printing.
+`index` is a group: ``create`` is meant where no subcommand is named (`_IndexCommands`); ``add``, ``remove``,
+``compact`` and ``migrate`` change a folder, ``verify`` checks its model, ``push`` and ``pull`` copy between it and the
+table of a database. `_read_inputs` turns the files of a command into texts, vectors, ids and metadata; with workers,
+`_encoded` encodes them into a folder first. `search` asks an index or a table. The work is done by `Index` and
+`search.database`; the rest is printing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from isosent.io.parquet import table_schema, vector_columns
 from isosent.io.remote import local_copies
 from isosent.io.remote import remove as remove_shards
 from isosent.io.shards import input_paths
-from isosent.io.space import space_in
+from isosent.io.space import Space, space_in
 from isosent.io.texts import TEXT_ENDINGS
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors, open_vectors
@@ -40,6 +40,7 @@ from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.numeric.canary import CHANGED, LEAST_KEPT
 from isosent.pages.progress import progress_bar
+from isosent.persistence import MIGRATION
 from isosent.search.build import MIN_RECALL
 from isosent.search.database import is_database, search_database
 from isosent.search.database import pull as pull_index
@@ -257,6 +258,28 @@ def verify(folder: Path, *, as_json: bool) -> None:
         say(
             "warning: the vectors of INDEX are not those of its texts. If they were made of longer texts, that is fine."
         )
+
+
+@index.command()
+@click.argument("folder", metavar="INDEX", type=PATH)
+@click.option("--map", "mapping", metavar="FOLDER", required=True, help="What isosent migrate -o saved.")
+def migrate(folder: Path, mapping: str) -> None:
+    """Map the vectors of INDEX to those of a new model, which encodes queries from then on.
+
+    The rows are marked as mapped. Replace them when you can: "isosent index add" with the same ids.
+
+    \b
+    isosent index migrate INDEX --map map
+    """  # noqa: D301
+    opened, loaded = Index.open(folder), open_model(mapping)
+    target = next((fit.parameters for fit in loaded.fits if fit.transform == MIGRATION), {})
+    if target.get("reference"):
+        model = open_model(target["reference"])
+    else:  # of an API
+        space = Space(target["fingerprint"], target["to"]) if target else None
+        model = SentenceEncoder(PrecomputedVectors.of_space(loaded.dim, space))
+    opened.migrate(loaded, model)
+    show_stats(folder, opened.stats())
 
 
 @click.command()
@@ -577,6 +600,8 @@ def show_stats(folder: Path, stats: IndexStats) -> None:
         )
     if stats.n_added or stats.n_deleted:
         show(f"since it was built: {stats.n_added} rows added, {stats.n_deleted} deleted")
+    if stats.n_mapped:
+        show(f"rows mapped from another model: {stats.n_mapped}; replace them by isosent index add, with the same ids")
     if stats.n_zero_rows:
         show(f"rows without a vector: {stats.n_zero_rows}")
     _say_if_stale(folder, stats)

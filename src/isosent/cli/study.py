@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from isosent._check import split_options
 from isosent.cli.options import (
     PATH,
     data_option,
@@ -88,14 +89,11 @@ _FIGURES: Mapping[str, Callable[..., Any]] = {"layers": layer_figure, "pooling":
 # options that only some kinds have
 _OWN_OPTIONS = {
     "pooling": ("layers", "pooling"),
-    "widths": ("dims",),
     "transform": ("dims", "flow"),
     "fit_on": ("dims",),
-    "docs": ("dims",),
-    "nli": ("flow",),
-    "columns": ("flow",),
-    "seeds": ("flow",),
 }
+# settings after the question mark
+_SETTINGS = dict.fromkeys(KINDS, ()) | {"dims": ("widths", "docs"), "flow": ("nli", "columns", "seeds")}
 _TITLES = {NONE: "as they are", WHITENING: "whitening", AUTO: "auto"}
 
 
@@ -105,28 +103,21 @@ def research() -> None:
 
 
 @research.command()
-@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("what", metavar="KIND[?NAME=VALUE]")
 @data_option
 @models_option
 @tasks_option
 @click.option("--sickr", type=click.Choice(SICKR_PARTS), default=SICKR_PARTS[0], help="All of SICK-R, or its test set.")
 @click.option("--aggregation", type=click.Choice(AGGREGATIONS), default=AGGREGATIONS[0], help="How to combine subsets.")
 @click.option("--pooling", metavar="NAMES", help="layers: the pooling.  [default: mean]  pooling: those to compare.")
-@click.option("--widths", metavar="K,K", help="dims: dimensions to measure.  [default: a grid]")
 @click.option(
     "--transform", metavar="NAME", help="dims: [default: whitening]  flow: settings, as in glow_flow?depth=2."
 )
 @click.option("--fit-on", metavar="target|FILE", help="dims: fit on the texts of each task, or on a file.")
-@click.option(
-    "--docs", type=click.IntRange(0), metavar="N", help=f"dims: vectors to search, 0 for none.  [default: {N_DOCS}]"
-)
-@click.option("--nli", metavar="FILE", multiple=True, help="flow: sentences for further fits; may be repeated.")
-@click.option("--columns", metavar="NAMES", help="flow: columns of --nli.  [default: premise,hypothesis]")
-@click.option("--seeds", metavar="N,N", help="flow: one fit with each.  [default: 0,1,2]")
 @outputs_option(".json", ".csv", *FORMATS)
 @json_option
 def study(
-    kind: str,
+    what: str,
     data: Path,
     models: tuple[str, ...],
     tasks: str | None,
@@ -149,9 +140,18 @@ def study(
 
     \b
     isosent research study layers --data DIR -m hf:DIR -o layers.json -o layers.svg
+    isosent research study 'dims?widths=64,128,256&docs=0' --data DIR
+    isosent research study 'flow?nli=snli.jsonl,mnli.jsonl&columns=premise,hypothesis&seeds=0,1,2' --data DIR
     """  # noqa: D301 - click keeps the lines of a paragraph that begins with a backspace
+    kind, settings = split_options(what)
+    if kind not in KINDS:
+        raise InputError(f"study {kind}: the kinds are {', '.join(KINDS)}.")
+    if unknown := settings.keys() - set(_SETTINGS[kind]):
+        listed = ", ".join(_SETTINGS[kind]) or "none"
+        raise InputError(f"study {kind}: no setting {', '.join(sorted(unknown))}. It has: {listed}.")
+    own |= settings
     for name, kinds in _OWN_OPTIONS.items():
-        if own[name] not in (None, ()) and kind not in kinds:
+        if own[name] is not None and kind not in kinds:
             raise InputError(f"study {kind}: --{name.replace('_', '-')} is for study {' and study '.join(kinds)}.")
     check_outputs(outputs)
     figures = [path for path in outputs if path.suffix.lower() in FORMATS]
@@ -198,8 +198,10 @@ def _run_dims(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **comm
     transform = resolve_transform(own["transform"] or LEADING[0], dim=model.dim)
     if transform is None or isinstance(transform, Auto) or is_flow(transform):
         raise InputError(f"study dims: the transform must end with {', '.join(LEADING)}; got {own['transform']!r}.")
-    widths = None if own["widths"] is None else whole_numbers("--widths", own["widths"])
-    n_docs = N_DOCS if own["docs"] is None else own["docs"]
+    widths = whole_numbers("widths", own["widths"]) if "widths" in own else None
+    n_docs, *others = whole_numbers("docs", own.get("docs", f"{N_DOCS}"))
+    if others or n_docs < 0:
+        raise InputError(f"study dims: docs must be a whole number, 0 or more; got {own['docs']}.")
     fit = own["fit_on"] or TARGET
     return [study_dims(model, data, transform=transform, widths=widths, fit=fit, n_docs=n_docs, **common)]
 
@@ -213,14 +215,14 @@ def _run_gem(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **commo
 
 
 def _run_flow(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **common: Any) -> list[FlowCell]:
-    seeds = whole_numbers("--seeds", own["seeds"] or "0,1,2")
+    seeds = whole_numbers("seeds", own.get("seeds", "0,1,2"))
     flow = resolve_transform(own["transform"] or "glow_flow", dim=model.dim)
     if not is_flow(flow):
         raise InputError(f"study flow: --transform must be glow_flow; got {own['transform']!r}.")
     settings = {name: value for name, value in settings_of(flow).items() if name != "seed"}
     nli = []
-    for path in own["nli"]:
-        columns: Sequence[str | None] = split_names(own["columns"] or "premise,hypothesis") or []
+    for path in split_names(own.get("nli")) or []:
+        columns: Sequence[str | None] = split_names(own.get("columns", "premise,hypothesis")) or []
         nli += [text for column in (columns if is_table(path) else [None]) for text in read_texts(path, column=column)]
     return study_flow(model, data, nli=nli, seeds=seeds, settings=settings, **common)
 
@@ -498,7 +500,6 @@ _KINDS: Mapping[str, tuple[Callable[..., list[Any]], Callable[..., Any]]] = {
 @click.option(
     "--table", metavar="NAME", multiple=True, help='Such as 1 or "figure 1"; may be repeated.  [default: all]'
 )
-@click.option("--commands", is_flag=True, help="Also print the command of every condition.")
 @outputs_option(".json", ".md")
 @json_option
 def reproduce(
@@ -506,7 +507,6 @@ def reproduce(
     data: Path,
     models: Path | None,
     table: tuple[str, ...],
-    commands: bool,
     outputs: tuple[Path, ...],
     as_json: bool,
 ) -> None:
@@ -530,7 +530,7 @@ def reproduce(
         )
     contents = {
         ".json": lambda: document_bytes(reproduction.to_json()).decode(),
-        ".md": lambda: reproduction.to_markdown(with_commands=commands),
+        ".md": lambda: reproduction.to_markdown(with_commands=True),
     }
     write_outputs(outputs, contents)
     if as_json:
@@ -543,7 +543,4 @@ def reproduce(
         for row in outcome.rows():
             printed.add_row(*row)
         show(printed)
-        if commands:
-            for label, command in outcome.commands.items():
-                show(f"{label}:\n  {command}")
     show(LEGEND)

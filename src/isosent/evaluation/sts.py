@@ -13,8 +13,7 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,8 +27,16 @@ from isosent.errors import EvaluationWarning, FileFormatError, InputError, TaskN
 from isosent.evaluation.result import Items, Measured
 from isosent.evaluation.task import Task, TaskEncoder, task_names
 from isosent.io.bounds import folders_below, read_lines, split_fields
-from isosent.io.pairs import NO_SCORE, PAIR, SCORED_GROUPS, ScoredPairs, read_pairs, read_sick, read_stsb
-from isosent.io.tables import TEXT_COLUMNS, Group, Table, columns_missing, find_columns, open_table, parse_columns
+from isosent.io.pairs import (
+    NO_SCORE,
+    PARAPHRASES,
+    SCORED_GROUPS,
+    ScoredPairs,
+    open_pairs,
+    read_pairs,
+    read_sick,
+    read_stsb,
+)
 from isosent.numeric.similarity import nonzero_rows, pairwise_cosine, pearson, spearman
 
 YEAR_SUBSETS = {
@@ -311,8 +318,7 @@ def _sentences(subsets: Iterable[ScoredPairs]) -> tuple[str, ...]:
 
 # -- tables of pairs ---------------------------------------------------------------------------------------------------
 
-_PARAPHRASES = (Group(PAIR, (*TEXT_COLUMNS, ("anchor", "positive"))),)
-_SCORED = (*_PARAPHRASES, SCORED_GROUPS[1])
+_SCORED = (*PARAPHRASES, SCORED_GROUPS[1])
 
 
 def pairs_task(file: str | os.PathLike[str], *, columns: str | Sequence[str] | None = None) -> Task:
@@ -350,13 +356,13 @@ def _measure_pairs(pairs: ScoredPairs, encode: TaskEncoder, seed: int) -> Measur
 
 def read_scored_pairs(file: str | os.PathLike[str], *, columns: str | Sequence[str] | None = None) -> ScoredPairs:
     """Read pairs with a human score."""
-    with _open_pairs(file, columns, _SCORED) as (table, chosen):
+    with open_pairs(file, columns, _SCORED) as (table, chosen):
         return read_pairs(table, chosen, name=Path(file).stem).require_variance(file)
 
 
 def read_paraphrases(file: str | os.PathLike[str], *, columns: str | Sequence[str] | None = None) -> ScoredPairs:
     """Read pairs of texts that mean the same; they have no scores."""
-    with _open_pairs(file, columns, _PARAPHRASES) as (table, chosen):
+    with open_pairs(file, columns, PARAPHRASES) as (table, chosen):
         names = tuple(chosen.values())
         pairs = [
             (table.text(number, names[0], one), table.text(number, names[1], other))
@@ -366,22 +372,3 @@ def read_paraphrases(file: str | os.PathLike[str], *, columns: str | Sequence[st
         raise FileFormatError(f"{file} must hold at least one pair; got none.")
     first, second = zip(*pairs, strict=True)
     return ScoredPairs(Path(file).stem, first, second, np.zeros(0), columns=names)
-
-
-@contextmanager
-def _open_pairs(
-    file: str | os.PathLike[str], columns: str | Sequence[str] | None, groups: Sequence[Group]
-) -> Iterator[tuple[Table, dict[str, str]]]:
-    """Open a table, and choose its columns by name, by number, or by their usual names."""
-    roles = [role for group in groups for role in group.roles]
-    named = parse_columns(columns, roles)
-    by_number = bool(named) and all(map(str.isdecimal, named.values()))
-    with open_table(file, header=False if by_number else None) as table:
-        if not named and table.columns == ("1", "2", "3"):
-            named = dict(zip(roles, table.columns, strict=False))
-        for name in named.values():
-            table.require(name)
-        chosen = find_columns(table, groups, named)
-        if chosen is None:
-            raise columns_missing(table, "pairs", groups, named)
-        yield table, chosen

@@ -1,30 +1,36 @@
-"""Compare two models on texts without labels."""
+"""Compare models on texts without labels: which is better, what each costs, and what it contains of the others."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
+from isosent.encoders.base import Progress
 from isosent.errors import InputError
 from isosent.model import SentenceEncoder
-from isosent.numeric.similarity import unit_rows
-from isosent.numeric.statistics import central_interval, resampled_counts
-from isosent.transforms.auto import distinct_rows
+from isosent.numeric.moments import JointFolds, JointMoments
+from isosent.numeric.similarity import mean_ranks, unit_rows
+from isosent.numeric.statistics import central_interval, resampled_counts, weighted_pearson
+from isosent.numeric.threads import one_thread_products
+from isosent.transforms.auto import distinct_rows, sample_pairs
 
 FEWEST_TEXTS = 30
 _FEWEST_WORDS = 6
 _MOST_TEXTS = 2000
 _BLOCK = 256
+_FOLDS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class UnlabelledComparison:
-    """Which of two models ranks related texts higher."""
+    """Which of two models ranks related texts higher, by the halves of texts and by word overlap."""
 
     n_texts: int  # that were long enough to be cut in halves
     score_a: float  # mean reciprocal rank of the other half, in [0, 1]
@@ -32,11 +38,17 @@ class UnlabelledComparison:
     difference: float  # of model B over model A
     low: float  # ends of its 95% bootstrap interval
     high: float
+    overlap: float  # difference in the agreement of cosines with word overlap; NaN if too few texts share words
+    overlap_low: float
+    overlap_high: float
 
     @property
     def verdict(self) -> str:
-        """Whether B is "better" than A, "worse", or "cannot tell"."""
-        return "better" if self.low > 0 else "worse" if self.high < 0 else "cannot tell"
+        """Whether B is "better" than A, "worse", or "cannot tell": clear only if both intervals lie on one side."""
+        # Either measure alone is wrong too often: halves share what a writer repeats, and overlap sees words only.
+        if self.low > 0 and self.overlap_low > 0:
+            return "better"
+        return "worse" if self.high < 0 and self.overlap_high < 0 else "cannot tell"
 
 
 def compare_on_texts(
@@ -45,7 +57,8 @@ def compare_on_texts(
     """Compare two models on texts, without labels.
 
     Each text is cut in the middle. The halves of a text are about the same: the better model ranks the second half
-    higher among the second halves of all texts. The score is the mean reciprocal rank.
+    higher among the second halves of all texts. The score is the mean reciprocal rank. The cosines of the better model
+    also agree better with word overlap; otherwise the verdict is "cannot tell".
 
     Parameters
     ----------
@@ -60,7 +73,7 @@ def compare_on_texts(
     Returns
     -------
     UnlabelledComparison
-        Both scores, and the difference with its interval over texts.
+        Both scores, and the differences with their intervals over texts.
 
     Raises
     ------
@@ -68,8 +81,84 @@ def compare_on_texts(
         If fewer than 30 distinct texts are long enough.
     """
     halves = halves_of(_check.text_list("compare_on_texts", texts), seed=seed)
-    vectors = [model.encode(halves, show_progress_bar=False) for model in (a, b)]
-    return compare_vectors(vectors[0], vectors[1], seed=seed)
+    return compare_vectors([model.encode(halves, show_progress_bar=False) for model in (a, b)], halves, seed=seed)[0, 1]
+
+
+def compare_models(
+    models: Mapping[str, SentenceEncoder],
+    texts: Sequence[str],
+    *,
+    seed: int = 0,
+    progress: Callable[[int], Progress] | None = None,
+) -> dict[str, Any]:
+    """Compare models in pairs on texts, without labels; say what each costs and how much of it the others contain.
+
+    Parameters
+    ----------
+    models : mapping of str to SentenceEncoder
+        Two models or more, by name.
+    texts : sequence of str
+        As for `compare_on_texts`.
+    seed : int, default 0
+        Seed of the sample, the folds and the intervals.
+    progress : callable, optional
+        Called with the number of texts to encode; what it returns is called with the number encoded since the last
+        call.
+
+    Returns
+    -------
+    dict
+        JSON values. ``models``, by name: ``score``, ``better_than`` (names; what is missing in both lists of two models
+        is not known), ``dimensions``, ``bytes`` of a float32 vector, and ``ms``, the time to encode a text. ``pairs``:
+        ``a``, ``b``, the ``verdict`` on B, and its ``difference`` to A with ``low`` and ``high``; ``overlap``,
+        ``overlap_low`` and ``overlap_high`` are those by word overlap. ``contains``: how much of the model ``of`` a
+        linear map finds in the model ``within``, as ``r2`` on folds. ``n_texts``.
+
+    Raises
+    ------
+    InputError
+        If there are fewer than two models, or fewer than 30 distinct texts are long enough.
+    """
+    if len(models) < 2:
+        raise InputError(f"compare: {len(models)} model. Give two different models or more: -m MODEL -m MODEL.")
+    halves = halves_of(_check.text_list("compare", texts), seed=seed)
+    n_texts = len(halves) // 2
+    advance = None if progress is None else progress(len(models) * len(halves))
+    vectors, facts = [], {}
+    for name, model in models.items():
+        parts, times_s = [], []
+        for part in (halves[:n_texts], halves[n_texts:]):
+            start_s = time.perf_counter()
+            parts.append(model.encode(part, show_progress_bar=False, progress=advance))
+            times_s.append(time.perf_counter() - start_s)
+        vectors.append(np.concatenate(parts))
+        ms = 2 * 1000 * min(times_s) / n_texts  # the first call also pays for what is made once
+        facts[name] = {"better_than": [], "dimensions": model.dim, "bytes": 4 * model.dim, "ms": ms}
+    pairs, names = [], list(models)
+    for (first, second), compared in compare_vectors(vectors, halves, seed=seed).items():
+        a, b = names[first], names[second]
+        facts[a]["score"], facts[b]["score"] = compared.score_a, compared.score_b
+        if compared.verdict != "cannot tell":
+            better, worse = (a, b) if compared.verdict == "worse" else (b, a)
+            facts[better]["better_than"].append(worse)
+        ends = ("difference", "low", "high", "overlap", "overlap_low", "overlap_high")
+        pairs.append({"a": a, "b": b, "verdict": compared.verdict} | {end: getattr(compared, end) for end in ends})
+    contains = _contained(dict(zip(names, vectors, strict=True)), seed=seed)
+    return {"n_texts": n_texts, "models": facts, "pairs": pairs, "contains": contains}
+
+
+@one_thread_products()
+def _contained(vectors: Mapping[str, NDArray[Any]], *, seed: int) -> list[dict[str, Any]]:
+    """How much of each model a linear map finds in each other one, by their vectors of `halves_of`."""
+    n_texts = len(next(iter(vectors.values()))) // 2
+    fold = np.tile(np.random.default_rng(seed).integers(_FOLDS, size=n_texts), 2)  # both halves of a text in one
+    units = {name: unit_rows(rows.astype(np.float64)) for name, rows in vectors.items()}
+    contained = []
+    for a, b in combinations(units, 2):
+        folds = JointFolds.from_rows(units[a], units[b], fold, n_folds=_FOLDS)
+        contained.append({"of": b, "within": a, "r2": folds.best_r2()})
+        contained.append({"of": a, "within": b, "r2": JointFolds(map(JointMoments.swapped, folds.folds)).best_r2()})
+    return contained
 
 
 def halves_of(texts: Sequence[str], *, seed: int = 0) -> list[str]:
@@ -86,22 +175,69 @@ def halves_of(texts: Sequence[str], *, seed: int = 0) -> list[str]:
     return [" ".join(first) for first, _ in halves] + [" ".join(second) for _, second in halves]
 
 
-def compare_vectors(a: NDArray[Any], b: NDArray[Any], *, seed: int = 0) -> UnlabelledComparison:
-    """Compare two models by their vectors of `halves_of`."""
-    ranks = np.stack([_reciprocal_ranks(vectors) for vectors in (a, b)])
-    gains = ranks[1] - ranks[0]
-    draws = [counts @ gains / len(gains) for counts in resampled_counts(len(gains), seed=seed)]
-    low, high = central_interval(np.concatenate(draws))
-    score_a, score_b = ranks.mean(axis=1).tolist()
-    return UnlabelledComparison(len(gains), score_a, score_b, score_b - score_a, float(low), float(high))
+def compare_vectors(
+    vectors: Sequence[NDArray[Any]], halves: Sequence[str], *, seed: int = 0
+) -> dict[tuple[int, int], UnlabelledComparison]:
+    """Compare models in pairs by their vectors of `halves_of`; the keys are their places."""
+    ranks = np.stack([reciprocal_ranks(*np.split(rows, 2)) for rows in vectors])
+    draws, scores = mean_draws(ranks, seed=seed), ranks.mean(axis=1).tolist()
+    distinct = distinct_rows(halves)
+    sides = [(rows[distinct], rows[distinct]) for rows in vectors]
+    agreements, drawn = overlap_agreements([halves[row] for row in distinct], sides, seed=seed) or (None, None)
+    comparisons = {}
+    for a, b in combinations(range(len(vectors)), 2):
+        overlap = (float("nan"),) * 3
+        if agreements is not None and drawn is not None:
+            overlap = (float(agreements[b] - agreements[a]), *central_interval(drawn[b] - drawn[a]))
+        ends = central_interval(draws[b] - draws[a])
+        comparisons[a, b] = UnlabelledComparison(
+            ranks.shape[1], scores[a], scores[b], scores[b] - scores[a], *ends, *overlap
+        )
+    return comparisons
 
 
-def _reciprocal_ranks(vectors: NDArray[Any]) -> NDArray[np.float64]:
-    """One over the rank of each second half among all second halves; ties count half."""
-    first, second = np.split(unit_rows(vectors.astype(np.float64)), 2)
-    ranks = np.empty(len(first))
-    for start in range(0, len(first), _BLOCK):
-        cosines = first[start : start + _BLOCK] @ second.T
-        own = cosines[np.arange(len(cosines)), np.arange(start, start + len(cosines))][:, None]
-        ranks[start : start + len(cosines)] = 0.5 + (cosines > own).sum(axis=1) + 0.5 * (cosines == own).sum(axis=1)
+def reciprocal_ranks(
+    queries: NDArray[Any], documents: NDArray[Any], own: NDArray[np.intp] | None = None
+) -> NDArray[np.float64]:
+    """One over the rank of each query's own document among all, by cosine; ties count half.
+
+    `own`, (n_queries,), is the row of each query's document; by default, that of the query.
+    """
+    queries, documents = (unit_rows(rows.astype(np.float64)) for rows in (queries, documents))
+    own = np.arange(len(queries)) if own is None else own
+    ranks = np.empty(len(queries))
+    for start in range(0, len(queries), _BLOCK):
+        cosines = queries[start : start + _BLOCK] @ documents.T
+        reached = cosines[np.arange(len(cosines)), own[start : start + len(cosines)]][:, None]
+        n_ties = (cosines == reached).sum(axis=1)
+        ranks[start : start + len(cosines)] = 0.5 + (cosines > reached).sum(axis=1) + 0.5 * n_ties
     return 1 / ranks
+
+
+def mean_draws(values: NDArray[np.float64], *, seed: int = 0) -> NDArray[np.float64]:
+    """Means of each row of values, (n_rows, n_items), in resamples of the items, which are the same for all rows."""
+    n_items = values.shape[1]
+    return np.concatenate([counts @ values.T for counts in resampled_counts(n_items, seed=seed)]).T / n_items
+
+
+def overlap_agreements(
+    texts: Sequence[str], rows: Sequence[tuple[NDArray[Any], NDArray[Any]]], *, seed: int = 0
+) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """Rank correlation of cosines with word overlap, the measure of auto, and the same in resamples of the texts.
+
+    `rows` are pairs of vectors of the distinct texts, as queries and as documents. Shapes are (n_rows,) and
+    (n_rows, n_resamples); None if the texts are too few, or share no word.
+    """
+    scores, draws = 0.0, 0.0
+    halves = sample_pairs(texts, seed=seed)
+    units = [tuple(unit_rows(side.astype(np.float64)) for side in sides) for sides in rows]
+    for half in halves:
+        overlap = mean_ranks(half.overlap)
+        group = np.concatenate([[0], np.cumsum(half.first[1:] != half.first[:-1])])
+        cosines = [np.einsum("ij,ij->i", queries[half.first], documents[half.second]) for queries, documents in units]
+        agreements = [weighted_pearson(mean_ranks(each), overlap, group) for each in cosines]
+        n_queries = int(group.max()) + 1
+        counts = list(resampled_counts(n_queries, seed=seed))
+        scores = scores + np.array([float(each(np.ones((1, n_queries)))[0]) for each in agreements]) / len(halves)
+        draws = draws + np.stack([np.concatenate([each(c) for c in counts]) for each in agreements]) / len(halves)
+    return (scores, draws) if isinstance(scores, np.ndarray) and isinstance(draws, np.ndarray) else None

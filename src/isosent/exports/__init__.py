@@ -47,8 +47,8 @@ def export(
         - ``"faiss"``: an index that applies the fitted map to what is added and searched, so it takes vectors of the
           encoder and returns cosines after the map. It is empty unless there are `vectors`;
         - ``"numpy"``: a safetensors file with ``weight`` of shape (encoder.dim, dim) and ``bias`` of shape (dim,),
-          float32, ``query_bias`` if queries have their own map, and the arrays of the quantization if the model has
-          one;
+          float32, ``query_bias`` if queries have their own map (and ``query_weight`` if more than the bias
+          differs), and the arrays of the quantization if the model has one;
         - ``"sql"``: a script that makes functions for PostgreSQL with pgvector. They map vectors of the encoder in a
           column to unit vectors of the model, so that wide columns can be indexed by expression.
     output : path-like
@@ -104,11 +104,11 @@ def export(
     if target not in TARGETS:
         raise InputError(f"export: the target must be one of {', '.join(TARGETS)}; got {target!r}.")
     if target != sentence_transformers.TARGET and (tei or results is not None):
-        raise InputError(f"export: --tei and --results belong to {sentence_transformers.TARGET}; got {target}.")
+        raise InputError(f"export: tei and --results belong to {sentence_transformers.TARGET}; got {target}.")
     if target != faiss.TARGET and not (index is None and vectors is None and ids is None and with_map):
-        raise InputError(f"export: --index, --vectors, --ids and --no-map belong to {faiss.TARGET}; got {target}.")
+        raise InputError(f"export: index, map, --vectors and --ids belong to {faiss.TARGET}; got {target}.")
     if vectors is None and not (ids is None and with_map):
-        raise InputError("export: --ids and --no-map are for a filled index. Name its vectors: --vectors FILE.")
+        raise InputError("export: --ids and map=false are for a filled index. Name its vectors: --vectors FILE.")
     match target:
         case sentence_transformers.TARGET:
             return sentence_transformers.export_sentence_transformers(model, output, tei=tei, results=results)

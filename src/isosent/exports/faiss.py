@@ -168,7 +168,7 @@ def _check_output(output: Path) -> None:
 
 
 def _map_in_front(model: SentenceEncoder, *, is_filled: bool) -> LinearMap | None:
-    advice = "Use --vectors FILE --no-map, and search with vectors of the model."
+    advice = "Use --to 'faiss?map=false' --vectors FILE, and search with vectors of the model."
     if model.flow is not None:
         raise InputError(f"export: a FAISS index cannot hold a flow, with which this model ends. {advice}")
     if model.query_map is not None:

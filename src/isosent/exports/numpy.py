@@ -22,7 +22,7 @@ _NORMALIZE = "isosent.normalize"
 
 
 def export_numpy(model: SentenceEncoder, output: str | os.PathLike[str]) -> Export:
-    """Write ``weight``, ``bias``, if queries have their own map ``query_bias``, and the quantization; float32."""
+    """Write ``weight`` and ``bias``, ``query_weight`` and ``query_bias`` if they differ, and the quantization."""
     check_destination(output)
     if Path(output).exists() and not _is_export(Path(output)):
         raise OutputError(f"{output} must be a new file or an older numpy export; it is another file.")
@@ -32,6 +32,8 @@ def export_numpy(model: SentenceEncoder, output: str | os.PathLike[str]) -> Expo
     if model.query_map is not None:
         arrays["query_bias"] = model.query_map.bias
         biases["query_bias"] = True
+        if not np.array_equal(model.query_map.weight, linear_map.weight):
+            arrays["query_weight"] = model.query_map.weight
     arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
     tensors = arrays if model.quantization is None else arrays | model.quantization.tensors()
     metadata = {**space_of(model).metadata, _NORMALIZE: str(model.normalize).lower()}
@@ -61,6 +63,7 @@ def _is_export(path: Path) -> bool:
 def _apply(path: Path, bias: str, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     """Use the file as the documentation shows."""
     with open_tensors(path, "numpy") as file:
-        mapped: NDArray[np.float32] = vectors @ file.get_tensor("weight") + file.get_tensor(bias)
+        weight = "query_weight" if bias == "query_bias" and "query_weight" in file.keys() else "weight"  # noqa: SIM118
+        mapped: NDArray[np.float32] = vectors @ file.get_tensor(weight) + file.get_tensor(bias)
         normalize = file.metadata()[_NORMALIZE] == "true"
     return mapped / np.linalg.norm(mapped, axis=1, keepdims=True) if normalize else mapped

@@ -283,7 +283,7 @@ def _check_servable(model: SentenceEncoder) -> None:
     """Refuse what Text Embeddings Inference would serve with other vectors."""
     encoder = model.encoder
     if not isinstance(encoder, TransformerEncoder):
-        raise InputError(f"export --tei: the encoder must be a transformer; got {encoder.reference}. Leave out --tei.")
+        raise InputError(f"export: tei=true: the encoder must be a transformer; got {encoder.reference}.")
     pooling, kinds = encoder.options["pooling"], [module.spec.kind for module in encoder.modules]
     before_map = kinds if model.linear_map is not None else kinds[:-1]
     problem = None
@@ -299,11 +299,11 @@ def _check_servable(model: SentenceEncoder) -> None:
         problem = "the server applies one map; the model has another one for queries."
     elif "LayerNorm" in kinds or "Normalize" in before_map:
         raise InputError(
-            "export --tei: the server scales to length 1 only at the end and has no LayerNorm; got "
+            "export: tei=true: the server scales to length 1 only at the end and has no LayerNorm; got "
             f"{', '.join(kinds)} before the map. Load the encoder with normalize=false and fit again."
         )
     if problem:
-        raise InputError(f"export --tei: {problem} Leave out --tei.")
+        raise InputError(f"export: tei=true: {problem} Leave out tei=true.")
 
 
 def _write_old_names(folder: Path, encoder: Encoder) -> None:

@@ -38,6 +38,8 @@ def export_sql(model: SentenceEncoder, output: str | os.PathLike[str]) -> Export
     linear_map = required_map(TARGET, model)
     if linear_map.dim > _WIDEST:
         raise InputError(f"export: pgvector holds {_WIDEST:,} dimensions; the vectors have {linear_map.dim:,}.")
+    if model.query_map is not None and not np.array_equal(model.query_map.weight, linear_map.weight):
+        raise InputError("export: functions in SQL only shift queries; this model rotates them. Export to numpy.")
     vectors = sample_vectors(model)
     with replacing(output) as temporary:
         temporary.write_text(_script(model, linear_map), "utf-8")

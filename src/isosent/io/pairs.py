@@ -1,22 +1,37 @@
-"""Two texts and a human score: the one record of such pairs, and its readers for any table, STS-B and SICK."""
+"""Two texts and a human score: the one record of such pairs, its readers for any table, STS-B and SICK; matches."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent.errors import FileFormatError, InputError
-from isosent.io.tables import SCORE_COLUMNS, STSB_COLUMNS, TEXT_COLUMNS, Group, Table, open_table
+from isosent.io.tables import (
+    SCORE_COLUMNS,
+    STSB_COLUMNS,
+    TEXT_COLUMNS,
+    Group,
+    Table,
+    columns_missing,
+    find_columns,
+    open_table,
+    parse_columns,
+)
 
 PAIR = ("sentence1", "sentence2")
 SCORED_GROUPS = (Group(PAIR, TEXT_COLUMNS), Group(("score",), SCORE_COLUMNS))
+PARAPHRASES = (Group(PAIR, (*TEXT_COLUMNS, ("anchor", "positive"))),)
+MATCHES = (Group(PAIR, (*PARAPHRASES[0].usual, ("query", "document"), ("question", "answer"))),)
+KIND_COLUMNS = ("source", "kind", "genre", "domain")
 SICK_COLUMNS = dict(zip((*PAIR, "score"), ("sentence_A", "sentence_B", "relatedness_score"), strict=True))
 STSB_RANGE, SICK_RANGE = (0.0, 5.0), (1.0, 5.0)
 NO_SCORE, EMPTY_TEXT = "without a score", "with an empty text"
@@ -108,6 +123,55 @@ def read_pairs(
         dropped,
         (first_column, second_column, score_column),
     )
+
+
+@contextmanager
+def open_pairs(
+    file: str | os.PathLike[str],
+    columns: str | Sequence[str] | None,
+    groups: Sequence[Group],
+    *,
+    option: str = "--columns",
+) -> Iterator[tuple[Table, dict[str, str]]]:
+    """Open a table, and choose its columns by name, by number, or by their usual names."""
+    roles = [role for group in groups for role in group.roles]
+    named = parse_columns(columns, roles)
+    by_number = bool(named) and all(map(str.isdecimal, named.values()))
+    with open_table(file, header=False if by_number else None) as table:
+        has_header = table.columns not in (("1", "2"), ("1", "2", "3"))
+        if not named and not has_header and len(table.columns) >= len(roles):
+            named = dict(zip(roles, table.columns, strict=False))
+        for name in named.values():
+            table.require(name)
+        chosen = find_columns(table, groups, named)
+        if chosen is None:
+            raise columns_missing(table, "pairs", groups, named, option=option)
+        yield table, chosen
+
+
+class Matches(NamedTuple):
+    """Pairs of texts of which each second one is to be found by the first, and the kind of each pair, if known."""
+
+    first: list[str]
+    second: list[str]
+    kinds: list[Any] | None = None
+
+
+def read_matches(file: str | os.PathLike[str], *, columns: str | None = None) -> Matches:
+    """Read pairs of texts; an empty one is refused. A column of `KIND_COLUMNS` says of what kind they are."""
+    first, second, kinds = [], [], []
+    with open_pairs(file, columns, MATCHES, option="--column") as (table, chosen):
+        names = tuple(chosen.values())
+        kind = next((name for name in table.columns if name.lower() in KIND_COLUMNS and name not in names), None)
+        for number, values in table.rows(*names, optional=[] if kind is None else [kind]):
+            for name, value, side in zip(names, values, (first, second), strict=False):
+                side.append(table.text(number, name, value or ""))
+                if not side[-1].strip():
+                    raise FileFormatError(f"{table.place(number)}: {name} is empty. Remove the row, or fill it in.")
+            kinds.append(values[-1])
+    if not first:
+        raise FileFormatError(f"{file} holds no pairs. Give at least 30 of them, a pair per row.")
+    return Matches(first, second, None if kind is None else kinds)
 
 
 def known_range(table: Table, score_column: str) -> tuple[float, float] | None:

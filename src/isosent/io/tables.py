@@ -235,7 +235,9 @@ def has_columns(table: Table, groups: Sequence[Group]) -> bool:
     return all(_matches(table, group, {}) for group in groups)
 
 
-def columns_missing(table: Table, what: str, groups: Sequence[Group], named: Mapping[str, str]) -> InputError:
+def columns_missing(
+    table: Table, what: str, groups: Sequence[Group], named: Mapping[str, str], *, option: str = "--columns"
+) -> InputError:
     """The error for a table in which `find_columns` found nothing."""
     needed = []
     for roles, usual in groups:
@@ -247,7 +249,7 @@ def columns_missing(table: Table, what: str, groups: Sequence[Group], named: Map
     roles = tuple(role for group in groups for role in group.roles)
     return InputError(
         f"{table.name} has the columns {_check.brief(', '.join(table.columns), 600)}; {what} must have "
-        f"{'; and '.join(needed)}. Name your columns in this order: --columns {','.join(roles)} (in Python: columns)."
+        f"{'; and '.join(needed)}. Name your columns in this order: {option} {','.join(roles)} (in Python: columns)."
     )
 
 

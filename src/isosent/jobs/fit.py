@@ -1,8 +1,9 @@
 """Fit a transform on texts or vectors in files, save the model, and measure what the fit has changed.
 
 `fit_files` looks at what the files hold, and passes them on: to `fit_texts`, which encodes them here, to `fit_shards`,
-which lets workers encode them, or to `fit_vectors`, which reads vectors and moments block by block. Each refuses what
-cannot be fitted before it reads much, saves the model as soon as it is fitted, and returns a `FitResult`.
+which lets workers encode them, or to `fit_vectors`, which reads vectors and moments block by block. `fit_pairs` reads
+matching texts or vectors. Each refuses what cannot be fitted before it reads much, saves the model as soon as it is
+fitted, and returns a `FitResult`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
+from isosent.io.pairs import read_matches
 from isosent.io.remote import local_copies, remove
 from isosent.io.shards import SHARD_SIZE, input_paths
 from isosent.io.texts import TEXT_ENDINGS, is_table, read_labels, read_texts
@@ -30,17 +32,19 @@ from isosent.jobs.vectors import (
     FileMoments,
     is_url,
     labelled_moments_of,
+    load_model,
+    model_of_vectors,
     no_rows,
     open_vector_files,
+    paired_vectors,
     sum_of_files,
 )
-from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows, sampled_rows
 from isosent.numeric.spectrum import SpaceReport, describe_space
 from isosent.pages.progress import Bars, no_bar
-from isosent.persistence import FitRecord, check_encoder_space
+from isosent.persistence import FitRecord
 from isosent.search.smaller import FEWEST_ROWS, Size, Sizes, sizes
 from isosent.transforms.auto import held_out_recall
 from isosent.transforms.base import (
@@ -209,7 +213,7 @@ def fit_texts(
     texts = [text for path in paths for text in read_texts(path, column=column)]
     query_texts = None if queries is None else read_texts(queries, column=column if is_table(queries) else None)
     labels = None if erase is None else {erase: labels_of_files(paths, erase)}
-    model = _load(reference, bars)
+    model = load_model(reference, bars)
     if transform is None and query_texts is not None:
         raise InputError("fit: --queries needs a transform; got none.")
     if transform is not None:
@@ -273,7 +277,7 @@ def fit_vectors(
 ) -> FitResult:
     """Fit a transform on vectors in files, and on moments; the encoder that made them may be named, or their space."""
     sources, merged = open_vector_files(paths, column=column)
-    before = _model_of_vectors(paths, no_rows(sources, merged), reference, space, bars=bars)
+    before = model_of_vectors(paths, no_rows(sources, merged), reference, space, bars=bars)
     if transform is not None:
         transform.check_settings(before.dim)
     elif queries is not None:
@@ -347,7 +351,7 @@ def fit_shards(
     say: Say = print,
 ) -> FitResult:
     """Fit a linear transform on texts that workers encode; the folder OUTPUT.shards lets an interrupted fit resume."""
-    before, paths = _load(reference, bars), input_paths(inputs, TEXT_ENDINGS)
+    before, paths = load_model(reference, bars), input_paths(inputs, TEXT_ENDINGS)
     if transform is None or is_flow(transform):
         name = NO_TRANSFORM if transform is None else transform_name(transform)
         raise InputError(f"fit: --workers are for a linear transform; got {name}.")
@@ -391,6 +395,38 @@ def fit_shards(
     spaces = describe_space(vectors), describe_space(after.transform(encoded))
     found = find_groups(vectors, texts[:_DESCRIBED_ROWS])
     return FitResult(after, after.fits[-1], "texts", spaces=spaces, groups=found)
+
+
+def fit_pairs(
+    pairs: str,
+    output: str | os.PathLike[str],
+    reference: str | None,
+    *,
+    inputs: Sequence[str] = (),
+    queries_only: bool = False,
+    column: str | None = None,
+    space: str | None = None,
+    bars: Bars = no_bar,
+) -> FitResult:
+    """Fit a map on pairs: of texts in a table; or of vectors, where `pairs` holds the query of each row of `inputs`."""
+    if holds_vectors(pairs):
+        queries, documents, files = paired_vectors(pairs, inputs, column=column)
+        before = model_of_vectors([pairs, *inputs], files, reference, space, bars=bars)
+        source = f"{pairs}, {', '.join(inputs)}"
+        after = before.fitted_on_pairs(queries, documents, queries_only=queries_only, source=source)
+    else:
+        if others := [*inputs, *([] if space is None else ["--space"])]:
+            raise InputError(f"fit: {pairs} holds texts, so {others[0]} has no use. Leave it out.")
+        first, second, kinds = read_matches(pairs, columns=column)
+        before = load_model(reference, bars)
+        with bars("encoding", "texts") as bar:
+            progress = bar(2 * len(first))
+            after = before.fitted_on_pairs(
+                first, second, queries_only=queries_only, kinds=kinds, source=pairs, progress=progress
+            )
+    after.save(output)
+    record = after.fits[-1]
+    return FitResult(after, record, "pairs", follows_fit=bool(before.fits and record.transform != NO_TRANSFORM))
 
 
 def labels_of_files(paths: Sequence[str], column: str) -> list[Any]:
@@ -481,29 +517,6 @@ def _keeps_cosines(fit: FitRecord, dim: int, n_components: int) -> bool:
     """Whether vectors have the same neighbors after a fit as before: it is none, or a rotation about zero."""
     is_rotation = fit.transform == "principal_components" and not fit.parameters.get("center", True)
     return fit.transform == NO_TRANSFORM or (is_rotation and n_components == dim)
-
-
-def _load(reference: str | None, bars: Bars) -> SentenceEncoder:
-    with bars("reading word vectors", "bytes") as bar:
-        return load(reference or DEFAULT_REFERENCE, progress=bar)
-
-
-def _model_of_vectors(
-    paths: Sequence[str], files: FileMoments, reference: str | None, space: str | None, *, bars: Bars
-) -> SentenceEncoder:
-    """The model that made the vectors, or a stand-in for it that cannot encode."""
-    dim = files.moments.dim
-    if reference is None:
-        return SentenceEncoder(PrecomputedVectors.of_space(dim, files.space, space))
-    if space is not None:
-        raise InputError("fit: --space and --model both name what made the vectors. Leave one out.")
-    model = _load(reference, bars)
-    if model.encoder.dim != dim:
-        raise InputError(
-            f"{paths[0]}: the vectors have {dim} dimensions; those of {reference} have {model.encoder.dim}."
-        )
-    check_encoder_space(model.record, " + ".join(paths), files.space)
-    return model
 
 
 def _fitted_on_files(

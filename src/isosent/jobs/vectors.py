@@ -4,7 +4,8 @@
 block by block, and `_Checkpoint` writes the state after some of them, so that an interrupted run resumes with the same
 bits; `sum_of_files` adds what was computed elsewhere. `write_moments` and `read_moments` are the file of moments,
 `fetch_moments` asks a proxy for them. `drift_of` compares two sets. `transform_file` applies a model to a file of
-vectors, after `check_source` has seen that they are vectors of its encoder.
+vectors, after `check_source` has seen that they are vectors of its encoder. `model_of_vectors` loads that model, and
+`paired_vectors` reads the two sides of pairs.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.encoders.base import Progress
 from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
-from isosent.encoders.reference import MODEL_FILE
+from isosent.encoders.reference import DEFAULT_REFERENCE, MODEL_FILE
 from isosent.errors import FileFormatError, InputError, MemoryWarning, OutputError
 from isosent.io.atomic import check_destination, replacing
 from isosent.io.bounds import shown_bytes
@@ -43,10 +44,12 @@ from isosent.io.space import SPACE_METADATA, Space, same_space, space_in
 from isosent.io.tensors import read_tensors, safetensors_header, tensors_bytes
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import check_vector_file, open_vectors, writing_vectors
+from isosent.loading import load
+from isosent.model import SentenceEncoder
 from isosent.numeric.drift import Drift, UnusualRow, drift, excess_kurtosis, fourth_powers, shared_axes
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows, unit_rows
-from isosent.pages.progress import Start
+from isosent.pages.progress import Bars, Start
 from isosent.persistence import CODES_NAME, ModelRecord, check_encoder_space, encoder_space, read_model
 from isosent.transforms.quantization import INT8, UBINARY
 from isosent.transforms.quantization import Dtype as CodeDtype
@@ -123,6 +126,53 @@ def no_rows(sources: Sequence[VectorSource], merged: Sequence[FileMoments]) -> F
             *map(FileMoments.empty_for, sources),
         ],
     )
+
+
+def load_model(reference: str | None, bars: Bars) -> SentenceEncoder:
+    """Load a model with a bar."""
+    with bars("reading word vectors", "bytes") as bar:
+        return load(reference or DEFAULT_REFERENCE, progress=bar)
+
+
+def model_of_vectors(
+    paths: Sequence[str], files: FileMoments, reference: str | None, space: str | None, *, bars: Bars
+) -> SentenceEncoder:
+    """The model that made the vectors, or a stand-in for it that cannot encode."""
+    dim = files.moments.dim
+    if reference is None:
+        return SentenceEncoder(PrecomputedVectors.of_space(dim, files.space, space))
+    if space is not None:
+        raise InputError("fit: --space and --model both name what made the vectors. Leave one out.")
+    model = load_model(reference, bars)
+    if model.encoder.dim != dim:
+        raise InputError(
+            f"{paths[0]}: the vectors have {dim} dimensions; those of {reference} have {model.encoder.dim}."
+        )
+    check_encoder_space(model.record, " + ".join(paths), files.space)
+    return model
+
+
+def paired_vectors(
+    queries: str, documents: Sequence[str], *, column: str | None = None
+) -> tuple[NDArray[Any], NDArray[Any], FileMoments]:
+    """Vectors of queries and of the documents that match them row by row, and their files without rows."""
+    if not documents:
+        raise InputError(
+            f"fit: {queries} holds vectors. Name the files of the documents that match them row by row: isosent fit "
+            f"DOCUMENTS --pairs {queries}."
+        )
+    sources, merged = open_vector_files([queries, *documents], column=column)
+    if merged:
+        raise InputError("fit: --pairs needs vectors; got moments, which hold no pairs.")
+    first, second = (
+        np.concatenate([block for source in side for block in source.blocks()]) for side in (sources[:1], sources[1:])
+    )
+    if len(first) != len(second):
+        raise InputError(
+            f"fit: {queries} holds {len(first):,} vectors, {', '.join(documents)} {len(second):,}. Give a query for "
+            "each document."
+        )
+    return first, second, no_rows(sources, ())
 
 
 def sum_of_files(

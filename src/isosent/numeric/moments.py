@@ -12,7 +12,7 @@ and their errors follow from its blocks. `JointFolds` keeps one per fold; "all b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -32,6 +32,7 @@ _CHEAP_PRODUCTS = 2e10
 _SINGLE_PRECISION_FLOOR = 1e-6
 _POWER_STEPS = 8
 _TRIAL_ROWS_A_DIM = 4
+_PENALTIES = (0.01, 0.1, 1.0)
 
 Double = NDArray[np.float64]
 
@@ -366,6 +367,11 @@ class JointMoments:
         weight[: self.cut, :cut], weight[self.cut :, cut:] = maps[0].weight, maps[1].weight
         return JointMoments(self.moments.mapped(LinearMap(weight, np.concatenate([m.bias for m in maps]))), cut)
 
+    def swapped(self) -> JointMoments:
+        """Moments of y and x side by side."""
+        n_columns = self.moments.dim
+        return JointMoments(self.columns([*range(self.cut, n_columns), *range(self.cut)]), n_columns - self.cut)
+
     def ridge(self, penalty: float, *, towards: Double | None = None) -> LinearMap:
         r"""The map :math:`(S_{xx} + l I)^{-1} (S_{xy} + l T)` from x to y, with l relative to the mean variance of x.
 
@@ -376,6 +382,31 @@ class JointMoments:
         right = self.cross if towards is None else self.cross + amount * towards
         weight: Double = np.linalg.solve(x.covariance + amount * np.eye(self.cut), right).astype(np.float64)
         return LinearMap(weight, y.mean - x.mean @ weight)
+
+    def about_zero(self) -> JointMoments:
+        """Those whose covariance is the uncentred second moment: maps fitted on them have no bias, for any lengths."""
+        return JointMoments(self.moments.about_zero(), self.cut)
+
+    def procrustes(self) -> LinearMap:
+        """The map between orthonormal axes of x and y, U V', that is nearest; a rotation if both have equal widths."""
+        left, _, right = np.linalg.svd(self.cross, full_matrices=False)
+        weight: Double = left @ right
+        return LinearMap(weight, self.y.mean - self.x.mean @ weight)
+
+    def canonical(self, penalty: float) -> LinearMap:
+        r"""Shrunk canonical correlation as one map of x, :math:`(S_{xx} + l I)^{-1} S_{xy} (S_{yy} + m I)^{-1}`.
+
+        The product of a mapped x with y, about their means, is that of both sides in the space of the correlations,
+        each weighted by their roots: y stays as it is. Both penalties are relative to the mean variance, and the
+        mapped x have the mean square of 1.
+        """
+        y = self.y
+        weight = self.ridge(penalty).weight
+        amount = penalty * float(np.trace(y.covariance)) / y.dim
+        weight = np.linalg.solve(y.covariance + amount * np.eye(y.dim), weight.T).T
+        size = float(np.vdot(weight, self.x.covariance @ weight))
+        weight = weight / np.sqrt(size) if size > 0 else weight
+        return LinearMap(weight, y.mean - self.x.mean @ weight)
 
     def residual(self, linear_map: LinearMap) -> float:
         """Mean squared length of y less the mapped x."""
@@ -388,7 +419,7 @@ class JointMoments:
 class JointFolds:
     """Joint moments of each of several folds, which add up fold by fold."""
 
-    def __init__(self, folds: Sequence[JointMoments]) -> None:
+    def __init__(self, folds: Iterable[JointMoments]) -> None:
         self.folds = tuple(folds)
 
     @classmethod
@@ -419,6 +450,10 @@ class JointFolds:
         )
         total = float(np.trace(self.total.y.scatter))
         return 1 - error / total if total > 0 else float("nan")
+
+    def best_r2(self) -> float:
+        """The largest `r2` of a few penalties: how much of y is a linear function of x."""
+        return max(map(self.r2, _PENALTIES))
 
 
 def _oas(moments: Moments) -> float:

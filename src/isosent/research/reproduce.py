@@ -211,7 +211,7 @@ class Request:
             return " && ".join([*runs, self.command("DEV", [STSB])])
         if self.family in _STUDY_FAMILIES:
             task_names = [] if self.family == "layers" else ["--tasks", ",".join(tasks)]
-            arguments = ["isosent", "study", self.family, "--data", data, *task_names, "-m", self.model]
+            arguments = ["isosent", "research", "study", self.family, "--data", data, *task_names, "-m", self.model]
         else:
             task_names = [self.family] if self.family in ("rte", "cqa") else list(tasks)
             arguments = ["isosent", "evaluate", *task_names, "--data", data, "-m", self.model]

@@ -30,6 +30,7 @@ from isosent._locks import Lock
 from isosent.encoders.base import Progress
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError, IsosentWarning, OutputError
+from isosent.io.atomic import sweep
 from isosent.io.space import Space, same_space
 from isosent.io.system import disk_error
 from isosent.io.vector_source import VectorSource
@@ -37,7 +38,7 @@ from isosent.loading import check_model, load_saved
 from isosent.model import SentenceEncoder
 from isosent.numeric.canary import CHANGED, CanaryCheck
 from isosent.numeric.similarity import nonzero_rows
-from isosent.persistence import ModelRecord, read_model, write_model
+from isosent.persistence import MIGRATION, ModelRecord, read_model, write_model
 from isosent.search.build import (
     APPEND_ONLY,
     RERANKED,
@@ -54,7 +55,7 @@ from isosent.search.build import (
 from isosent.search.engine import K_MEASURED, Kind, Segment, Store, best
 from isosent.search.keywords import FUSED
 from isosent.search.result import IndexStats, SearchResult
-from isosent.search.rows import HAS_VECTOR, ID, TEXT, VECTOR, id_kind_of, like, rows_table
+from isosent.search.rows import HAS_VECTOR, ID, MAPPED, TEXT, VECTOR, id_kind_of, like, rows_table
 from isosent.search.snapshot import Snapshot, copy_last_commit
 from isosent.search.storage import (
     MODEL_FOLDER,
@@ -798,6 +799,72 @@ class Index:
         """
         with self._writing() as snapshot:
             self._commit(*rebuilt(self.folder, snapshot))
+
+    def migrate(self, mapping: SentenceEncoder, model: SentenceEncoder) -> None:
+        """Map all vectors to those of another model, in one step; queries are encoded by that model from then on.
+
+        Mapped rows are marked in the column ``isosent_mapped``. Replace them by `add`, with the same ids; both kinds
+        are searched together meanwhile. Ids that the index gave are kept, and are then given by the caller. Recall and
+        chance are measured again. An index that was mapped to that model before stays as it is. No other thread may
+        use this object meanwhile.
+
+        Parameters
+        ----------
+        mapping : SentenceEncoder
+            The `model` of `isosent.evaluation.migration.migrate`, which maps vectors of the model of this index.
+        model : SentenceEncoder
+            The model that it maps to.
+
+        Raises
+        ------
+        InputError
+            If the map is not from the model of this index to `model`, mapped rows are left, or the kind is hnsw.
+        OutputError
+            As for `add`.
+        """
+        target = next((fit.parameters for fit in mapping.fits if fit.transform == MIGRATION), None)
+        if target is None:
+            raise InputError("migrate: the map is an ordinary model. Make one: isosent migrate OLD NEW TEXTS -o map.")
+        old, new = (Space(each.fingerprint, each.record.name) for each in (SentenceEncoder(mapping.encoder), model))
+        same_space("the new model", new, "the map", Space(target["fingerprint"], target["to"]))
+        if self.space.fingerprint == new.fingerprint and MAPPED in self.schema.names:
+            sweep(self.folder.resolve().parent)  # what a run that was killed after its commit left
+            return
+        if self._snapshot.state.settings.kind == "hnsw":
+            raise InputError(APPEND_ONLY.format("replace mapped rows"))
+        if self._snapshot.state.queries is not None:
+            warnings.warn(
+                "The static model of queries is of the old model, and is left out.", IsosentWarning, stacklevel=2
+            )
+        source, has_vector = [self._snapshot], []
+
+        def units() -> Iterator[NDArray[np.float32]]:
+            source[0] = snapshot = self._last_commit(before=self._snapshot)  # nobody else writes from here on
+            same_space("the map", old, f"the index {self.folder}", snapshot.state.space)
+            if snapshot.n_mapped:
+                raise InputError(f"{self.folder} still has {snapshot.n_mapped} mapped rows. Replace them: index add.")
+            for start in range(0, len(snapshot), BATCH_ROWS):
+                vectors = snapshot.vectors(snapshot.live[start : start + BATCH_ROWS])
+                has_vector.append(nonzero_rows(vectors))
+                yield unit_vectors(mapping.transform(vectors))
+
+        def table() -> Any:
+            rows = source[0].take(source[0].live).combine_chunks()
+            rows = rows.drop_columns([MAPPED]) if MAPPED in rows.column_names else rows
+            return rows.append_column(MAPPED, [np.concatenate([np.empty(0, bool), *has_vector])])
+
+        state = self._snapshot.state
+        self._snapshot = write_index(
+            self.folder,
+            model,
+            units(),
+            table,
+            id_kind="int" if state.ids == "numbers" else state.ids,
+            kind=state.kind,
+            store=state.settings.store,
+            min_recall=None if state.recall is None else state.recall.min_recall,
+        )
+        self._model, self._static = model, None
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Copy the last commit of the index to a folder.

@@ -176,6 +176,8 @@ class IndexStats:
         Number of commits.
     queries : QueryRecall or None
         What a static model of queries finds; None without one.
+    n_mapped : int
+        Rows whose vectors were mapped from those of another model, and not replaced since.
     """
 
     n_rows: int
@@ -192,6 +194,7 @@ class IndexStats:
     n_changed: int
     generation: int
     queries: QueryRecall | None = None
+    n_mapped: int = 0
 
     @classmethod
     def of(cls, folder: Path, snapshot: Snapshot) -> IndexStats:
@@ -228,6 +231,7 @@ class IndexStats:
             state.n_changed,
             state.generation,
             state.queries,
+            snapshot.n_mapped,
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from isosent.io.texts import is_table, numbers_error, read_texts
 
 ID, TEXT, VECTOR = "id", "text", "vector"
 HAS_VECTOR: Final = "isosent.has_vector"
+MAPPED: Final = "isosent_mapped"  # whether a vector was mapped from another model's; names of users begin otherwise
 # of a hit; words: of an explanation
 HIT_COLUMNS: Final = ("query", "rank", ID, "score", "share", "words")
 IdKind = Literal["numbers", "int", "str"]  # numbers: given by the index, in the order of the rows

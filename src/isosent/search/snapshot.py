@@ -30,7 +30,7 @@ from isosent.search.chance import Chance
 from isosent.search.codes_file import check_codes, read_codes
 from isosent.search.engine import SearchSettings, Segment, best, finer_settings, inner_codes, tail_settings
 from isosent.search.keywords import FUSED, Keywords, fuse
-from isosent.search.rows import HAS_VECTOR, ID, TEXT, VECTOR, RowFile, id_array
+from isosent.search.rows import HAS_VECTOR, ID, MAPPED, TEXT, VECTOR, RowFile, id_array
 from isosent.search.storage import (
     MANIFEST,
     MODEL_FOLDER,
@@ -176,6 +176,14 @@ class Snapshot:
         """Rows that are not deleted and have no vector."""
         has_vector = np.concatenate([part.has_vector for part in self._parts])
         return int((~has_vector & ~self.deleted).sum())
+
+    @property
+    def n_mapped(self) -> int:
+        """Rows that are not deleted, and whose vectors were mapped from those of another model."""
+        if MAPPED not in self.rows[0].schema.names:
+            return 0
+        columns = [rows.columns([MAPPED]).column(0).fill_null(False).to_numpy() for rows in self.rows]
+        return int((np.concatenate(columns) & ~self.deleted).sum())
 
     @property
     def live(self) -> NDArray[np.intp]:

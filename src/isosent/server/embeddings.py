@@ -169,7 +169,9 @@ def is_ordered(model: SentenceEncoder) -> bool:
         steps = [step for step in parameters.get("steps", ()) if step.get("transform") != "l2_normalize"]
         last_step = steps[-1] if steps else {}
         name, parameters = last_step.get("transform", ""), last_step
-    return name == "principal_components" or (name == "whitening" and parameters.get("method", "pca") == "pca")
+    return name in ("principal_components", "pair_whitening") or (
+        name == "whitening" and parameters.get("method", "pca") == "pca"
+    )
 
 
 def cut(vectors: NDArray[np.float32], dimensions: int | None, *, normalize: bool) -> NDArray[np.float32]:

@@ -137,7 +137,7 @@ async def compare(request: Request, body: CompareBody) -> Response:
     vectors = [
         await with_served(partial(service.registry.text_model, name), embedded) for name in (body.model_a, body.model_b)
     ]
-    result = await service.heavy.run(compare_vectors, *vectors)
+    result = (await service.heavy.run(compare_vectors, vectors, halves))[0, 1]
     return json_response(asdict(result) | {"verdict": result.verdict})
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
-from isosent.demo import demo_texts
+from isosent.demo import EXAMPLE, PoolRow, demo_pool, translated_share
 from isosent.errors import InputError
 from isosent.io.parquet import table_schema
 from isosent.io.tables import ending_of
@@ -42,6 +42,7 @@ from isosent.server.registry import ModelService, Served
 from isosent.server.service import RequestError
 from isosent.transforms.auto import AutoChoice, choose_from_texts
 from isosent.transforms.base import Auto
+from isosent.transforms.erasure import Erasure
 from isosent.transforms.whitening import Whitening
 
 MOST_TEXTS: Final = 20_000
@@ -60,13 +61,15 @@ _PAIRS: Final = 5_000
 _BINS: Final = 50
 _NEIGHBOURS: Final = 8
 _LONGEST_TEXT: Final = 300
+_SOURCE: Final = "texts tried on the web page"
 
 
 class TryBody(Struct, forbid_unknown_fields=True):
-    """Body of ``POST /try``: texts, or nothing for the sample."""
+    """Body of ``POST /try``: texts, or nothing for the sample, the pool of the demo, whose language may be erased."""
 
     texts: list[str] | None = None
     model: str | None = None
+    erase_language: bool = False
 
 
 class DrawBody(Struct, forbid_unknown_fields=True):
@@ -80,8 +83,12 @@ class DrawBody(Struct, forbid_unknown_fields=True):
 
 async def try_texts(request: Request, body: TryBody) -> Response:
     """Take texts, or the sample."""
-    texts = demo_texts() if body.texts is None else body.texts
-    return await _tried(request, texts, body.model)
+    if body.texts is not None and body.erase_language:
+        raise RequestError(422, "erase_language is for the sample: the language of other texts is not known here.")
+    if body.texts is not None:
+        return await _tried(request, body.texts, body.model)
+    sample = Sample(demo_pool(), erase_language=body.erase_language)
+    return await _tried(request, [row.text for row in sample.rows], body.model, sample)
 
 
 async def try_file(request: Request, content: bytes) -> Response:
@@ -115,7 +122,7 @@ def _too_many_texts(n_texts: int) -> RequestError:
     return RequestError(413, f"there are {n_texts} texts; at most {MOST_TEXTS} can be tried.", param="texts")
 
 
-async def _tried(request: Request, texts: Sequence[str], model: str | None) -> Response:
+async def _tried(request: Request, texts: Sequence[str], model: str | None, sample: Sample | None = None) -> Response:
     service: ModelService = request.app.state.service
     listed = [text.strip() for text in texts if text.strip()]
     if len(listed) > MOST_TEXTS:
@@ -126,10 +133,12 @@ async def _tried(request: Request, texts: Sequence[str], model: str | None) -> R
         raise RequestError(422, "at least three different texts are needed.", param="texts")
 
     registry, sets = service.registry, request.app.state.text_sets
-    return await with_served(partial(registry.text_model, model), partial(_text_set, request, listed, sets))
+    return await with_served(partial(registry.text_model, model), partial(_text_set, request, listed, sets, sample))
 
 
-async def _text_set(request: Request, texts: list[str], sets: TextSets, served: Served) -> Response:
+async def _text_set(
+    request: Request, texts: list[str], sets: TextSets, sample: Sample | None, served: Served
+) -> Response:
     service: ModelService = request.app.state.service
     raw = np.empty((len(texts), served.model.encoder.dim), dtype=np.float32)
     for start in range(0, len(texts), _AT_ONCE):
@@ -138,7 +147,7 @@ async def _text_set(request: Request, texts: list[str], sets: TextSets, served: 
     name = secrets.token_urlsafe(12)  # that nobody can guess
 
     def rotated() -> tuple[TextSet, Response]:
-        text_set = TextSet.of(texts, served.model, raw)
+        text_set = TextSet.of(texts, served.model, raw, sample)
         return text_set, json_response({"id": name, **text_set.facts()})
 
     text_set, response = await service.heavy.run(rotated)
@@ -183,6 +192,18 @@ def _check_sliders(texts: TextSet, strength: float, dimensions: int) -> None:
 # -- texts that are tried ----------------------------------------------------------------------------------------------
 
 
+class Sample(NamedTuple):
+    """The pool of the demo."""
+
+    rows: list[PoolRow]
+    erase_language: bool
+
+    @property
+    def languages(self) -> list[str]:
+        """The language of each row."""
+        return [row.lang for row in self.rows]
+
+
 @dataclass(frozen=True, eq=False)
 class TextSet:
     """Texts that somebody tries, and their rotated vectors: a slider is a scaling of these and a cut.
@@ -193,17 +214,25 @@ class TextSet:
     texts: list[str]
     model: SentenceEncoder
     raw: NDArray[np.float32]  # of the bare encoder
-    units: NDArray[np.float32]  # as they are, scaled to length 1
+    units: NDArray[np.float32]  # original vectors, scaled to length 1
     rotated: NDArray[np.float32]  # along the principal axes, (n_texts, rank)
     variances: NDArray[np.float64]  # (rank,)
     pairs: NDArray[np.intp]  # random pairs of rows, (2, n_pairs)
     choice: AutoChoice
+    sample: Sample | None
 
     @classmethod
-    def of(cls, texts: list[str], model: SentenceEncoder, raw: NDArray[np.float32]) -> TextSet:
+    def of(
+        cls, texts: list[str], model: SentenceEncoder, raw: NDArray[np.float32], sample: Sample | None = None
+    ) -> TextSet:
         """Rotate the vectors of texts to their principal axes."""
         vectors = model.transform(raw)
+        units = unit_rows(vectors).astype(np.float32)
         has_vector = nonzero_rows(vectors)
+        groups = None
+        if sample is not None and sample.erase_language:
+            groups = np.array(sample.languages)
+            vectors = Erasure().fit(vectors[has_vector], groups[has_vector]).transform(vectors).astype(np.float32)
         moments = Moments.from_rows(vectors[has_vector])
         eigen = spectrum(moments.covariance, noise=moments.rounding_variance)
         if has_vector.sum() < 2 or not eigen.rank:
@@ -213,9 +242,8 @@ class TextSet:
         rng = np.random.default_rng(0)
         first = rng.integers(len(texts), size=_PAIRS)
         pairs = np.stack([first, (first + rng.integers(1, len(texts), size=_PAIRS)) % len(texts)])
-        choice = choose_from_texts(vectors, texts, Auto())
-        units = unit_rows(vectors).astype(np.float32)
-        return cls(texts, model, raw, units, rotated, eigen.values[: eigen.rank], pairs, choice)
+        choice = choose_from_texts(vectors, texts, Auto(), groups=groups)
+        return cls(texts, model, raw, units, rotated, eigen.values[: eigen.rank], pairs, choice, sample)
 
     def facts(self) -> dict[str, Any]:
         """What is drawn once."""
@@ -231,6 +259,8 @@ class TextSet:
             "dimensions": chosen.n_components or self.rotated.shape[1],
             "changes": chosen.name != "none",
             "before": self._drawn(self.units),
+            "languages": None if self.sample is None else self.sample.languages,
+            "query": 0 if self.sample is None else self.texts.index(EXAMPLE),
         }
 
     def draw(self, strength: float, dimensions: int, query: int) -> dict[str, Any]:
@@ -240,13 +270,15 @@ class TextSet:
         return {**self._drawn(after), "neighbours": self._neighbours(after, query)}
 
     def _drawn(self, units: NDArray[np.float32]) -> dict[str, Any]:
-        """Cosines of the first texts, and how those of random pairs are distributed."""
+        """Cosines of the first texts, how those of random pairs are distributed, and translations that are found."""
         few = units[:_MATRIX_TEXTS]
         first, second = self.pairs
         cosines = np.einsum("ij,ij->i", units[first], units[second])
         counts = np.histogram(np.clip(cosines, -1, 1), _BINS, (-1, 1))[0]
         matrix = np.round((few @ few.T).astype(np.float64), 3)
-        return {"matrix": matrix, "histogram": counts / len(cosines), "mean": float(cosines.mean())}
+        translated = None if self.sample is None else translated_share(units, self.sample.rows)
+        facts = {"matrix": matrix, "histogram": counts / len(cosines), "mean": float(cosines.mean())}
+        return {**facts, "translated": translated}
 
     def _neighbours(self, after: NDArray[np.float32], query: int) -> list[dict[str, Any]]:
         """The nearest texts after, with their ranks before."""
@@ -268,8 +300,12 @@ class TextSet:
 
     def zip_of_model(self, strength: float, dimensions: int) -> bytes:
         """A model folder with the map that the sliders show."""
-        fitted = self.model.fitted_on_vectors(
-            self.raw, Whitening(n_components=dimensions, strength=strength), source="texts tried on the web page"
+        model = self.model
+        if self.sample is not None and self.sample.erase_language:
+            labels = {"lang": self.sample.languages}
+            model = model.fitted(self.texts, "none", erase=labels, encoded=self.raw, source=_SOURCE)
+        fitted = model.fitted_on_vectors(
+            self.raw, Whitening(n_components=dimensions, strength=strength), source=_SOURCE
         )
         content = io.BytesIO()
         with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -134,7 +134,7 @@ def _trainable(model: SentenceEncoder) -> SentenceTransformer:
         raise InputError(f"train: {encoder.reference} ends with a flow, which cannot be trained. Name its encoder.")
     if model.query_map is not None:
         raise InputError(
-            f"train: {encoder.reference} has a separate mean for queries, which cannot be trained. Name its encoder."
+            f"train: {encoder.reference} has a separate map for queries, which cannot be trained. Name its encoder."
         )
     if isinstance(encoder, StaticEncoder):
         return _trainable_static(model, encoder)

@@ -42,7 +42,7 @@ COMMANDS = (
     "moments more_vectors.npy --checkpoint checkpoint -o more_moments.safetensors",
     f"evaluate pairs --data pairs.tsv {WORDS} --resamples 20 -o result.json",
     "evaluate pairs --data pairs.tsv -m ./whitened --resamples 20 -o other_result.json",
-    f"research study dims --data data {WORDS} --widths 2,4 --docs 0 -o study.json",
+    f"research study dims?widths=2,4&docs=0 --data data {WORDS} -o study.json",
     "export ./whitened --to faiss -o exported.faiss",
     "data get biosses -o fetched --from hub",
 )

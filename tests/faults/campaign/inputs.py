@@ -23,6 +23,7 @@ def write_inputs(folder: Path) -> None:
     texts = isosent.demo_texts()
     write_lines(folder / "texts.txt", texts[:70])
     write_lines(folder / "other.txt", texts[100:140])
+    write_lines(folder / "corpus.txt", texts)
     for name, rows in (("rows.csv", range(60)), ("more.csv", range(50, 75))):
         write_lines(folder / name, ["id,text,year", *(f'r{i},"{texts[i]}",{2000 + i % 7}' for i in rows)])
     words = list(dict.fromkeys(word for text in texts for word in re.findall(r"\w+", text.lower())))[:300]

@@ -68,7 +68,7 @@ def write_seeds(folder: Path, *, is_heavy: bool) -> None:
         "moments vectors.npy --checkpoint kept -o m.safetensors",
         f"evaluate sts --data data {SMALL} -o a.json",
         "evaluate sts --data data -m words:other_words.txt --resamples 5 -o b.json",
-        f"research study dims --data data {WORDS} --widths 2,4 --docs 0 -o study.json",
+        f"research study dims?widths=2,4&docs=0 --data data {WORDS} -o study.json",
         "data get biosses -o fetched --from hub",
     ):
         succeed(shlex.split(line), folder)

@@ -367,6 +367,16 @@ TARGETS = (
         )
     ),
     Target(
+        "index migrate",
+        "index migrate out --map map",
+        "out",
+        f"index rows.csv {WORDS} --store int8 -o out",
+        ("migrate words:words.txt words:other_words.txt corpus.txt -o map",),
+        read=partial(rows_of_index, "out"),
+        may_refuse=True,
+        modules=_INDEX,
+    ),
+    Target(
         "results",
         f"evaluate sts --data data --resamples 20 {WORDS} -o out.json",
         "out.json",
@@ -398,9 +408,9 @@ TARGETS = (
     ),
     Target(
         "study",
-        f"research study dims --data data {WORDS} --widths 2,4 --docs 0 -o out.csv -o out.json -o out.svg",
+        f"research study dims?widths=2,4&docs=0 --data data {WORDS} -o out.csv -o out.json -o out.svg",
         "out.json",
-        f"research study dims --data data {OTHER} --widths 2,6 --docs 0 -o out.csv -o out.json -o out.svg",
+        f"research study dims?widths=2,6&docs=0 --data data {OTHER} -o out.csv -o out.json -o out.svg",
         read=partial(study, "out.json"),
     ),
     Target(

@@ -19,7 +19,6 @@ async function open(name) {
     tab.tabIndex = isChosen ? 0 : -1;
     at(tab.getAttribute("aria-controls")).hidden = !isChosen;
   }
-  history.replaceState(null, "", `#${name}`);
   say(null);
   try {
     await PAGES[name].show();
@@ -28,8 +27,17 @@ async function open(name) {
   }
 }
 
+const named = () => (PAGES[location.hash.slice(1)] ? location.hash.slice(1) : "try");
+
+// Each tab has an address, so that links and the buttons of the browser lead to it. Setting location.hash would take the
+// focus from the tab.
+function go(name) {
+  if (name !== named()) history.pushState(null, "", `#${name}`);
+  open(name);
+}
+
 for (const [number, tab] of tabs.entries()) {
-  tab.addEventListener("click", () => open(tab.getAttribute("aria-controls")));
+  tab.addEventListener("click", () => go(tab.getAttribute("aria-controls")));
   tab.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     const next = { Home: 0, End: tabs.length - 1 }[event.key] ?? (step && (number + step + tabs.length) % tabs.length);
@@ -54,4 +62,5 @@ at("key").addEventListener("submit", (event) => {
 });
 
 for (const page of Object.values(PAGES)) page.start();
-open(PAGES[location.hash.slice(1)] ? location.hash.slice(1) : "try");
+window.addEventListener("hashchange", () => open(named()));
+open(named());

@@ -11,7 +11,8 @@ export function start() {
     during(event.submitter ?? at("compare-texts"), compare);
   });
   at("compare-sample").addEventListener("click", (event) => during(event.target, async () => {
-    at("compare-texts").value = (await post("/try", {})).texts.join("\n");
+    const { texts, languages } = await post("/try", {});
+    at("compare-texts").value = texts.filter((_, row) => languages[row] === "en").join("\n");
   }));
 }
 
@@ -28,7 +29,7 @@ async function compare() {
   const sign = (value) => `${value >= 0 ? "+" : ""}${value.toFixed(3)}`;
   at("compare-result").replaceChildren(
     element("p", { class: "verdict" }, `${b} ${SAYS[answer.verdict]} ${a} for these texts.`),
-    table(["", "found again (mean reciprocal rank)"], [[`A: ${a}`, answer.score_a.toFixed(3)], [`B: ${b}`, answer.score_b.toFixed(3)]]),
+    table("Scores", ["model", "found again (mean reciprocal rank)"], [[`A: ${a}`, answer.score_a.toFixed(3)], [`B: ${b}`, answer.score_b.toFixed(3)]]),
     element("p", {}, `Difference ${sign(answer.difference)}, 95% interval ${sign(answer.low)} to ${sign(answer.high)}, ${answer.n_texts.toLocaleString("en")} texts.`),
   );
 }

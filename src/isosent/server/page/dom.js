@@ -32,16 +32,18 @@ export async function during(control, action) {
 
 export const linesOf = (text) => text.split("\n").map((line) => line.trim()).filter((line) => line);
 
-export const percent = (share) => (share === null ? "" : `${(100 * share).toFixed(share > 0.99 ? 2 : 0)}%`);
+// Rounded down, and never 100%: some pairs were measured, not all.
+export const percent = (share) => `${(Math.min(9999, Math.floor(1e4 * share)) / 100).toFixed(share > 0.99 ? 2 : 0)}%`;
 
 export function fillSelect(select, names, chosen) {
   select.replaceChildren(...names.map((name) => element("option", { value: name, selected: name === chosen }, name)));
 }
 
-export function table(columns, rows) {
+// A table in a box that scrolls, also by the keyboard.
+export function table(label, columns, rows) {
   const cell = (name, value, number) => element(name, { class: number ? "number" : "", scope: name === "th" ? "col" : false }, value);
-  const isNumber = columns.map((_, i) => rows.length > 0 && rows.every((row) => typeof row[i] === "number"));
-  return element("div", { class: "scroll" }, element("table", {},
+  const isNumber = columns.map((_, i) => rows.some((row) => typeof row[i] === "number") && rows.every((row) => row[i] === "" || typeof row[i] === "number"));
+  return element("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": label }, element("table", {},
     element("thead", {}, element("tr", {}, ...columns.map((name, i) => cell("th", name, isNumber[i])))),
     element("tbody", {}, ...rows.map((row) => element("tr", {}, ...row.map((value, i) => cell("td", typeof value === "number" ? value.toLocaleString("en") : value ?? "", isNumber[i])))))));
 }

@@ -35,16 +35,24 @@ async function run(asked) {
 }
 
 function column({ index, hits }) {
-  const list = hits.length
-    ? element("ol", { class: "hits" }, ...hits.map((hit) => element("li", {}, ...parts(hit))))
-    : element("p", {}, "No match.");
-  return element("div", {}, element("h2", {}, index), list);
+  if (!hits.length) return element("div", {}, element("h2", {}, index), element("p", {}, "No match."));
+  const share = hits[0].share ?? null;
+  const sentence = share === null ? "" : `The first is closer than ${percent(share)} of random pairs of this index.`;
+  return element("div", {}, element("h2", {}, index), element("p", { class: "hint" }, sentence),
+    element("ol", { class: "hits" }, ...hits.map((hit) => element("li", {}, ...parts(hit)))));
+}
+
+// A cosine from 0 to 1 as a bar; the number beside it is for those who do not see it.
+function bar(cosine) {
+  const filled = element("span");
+  filled.style.width = `${100 * Math.max(0, Math.min(1, cosine))}%`;
+  return element("span", { class: "bar", "aria-hidden": "true" }, filled);
 }
 
 function parts(hit) {
   const others = Object.entries(hit).filter(([name, value]) => !KNOWN.includes(name) && value !== null);
   const facts = [
-    element("b", { title: "Share of random pairs that are less alike" }, percent(hit.share)),
+    bar(hit.score),
     element("span", {}, `cosine ${hit.score.toFixed(3)}`),
     element("span", {}, `id ${hit.id}`),
     ...others.map(([name, value]) => element("span", {}, `${name}: ${value}`)),

@@ -9,14 +9,21 @@ export function start() {
 
 export async function show() {
   const { models, limits, started_at: startedAt } = await get("/status");
-  const minutes = Math.max(0, Math.round((Date.now() / 1000 - startedAt) / 60));
   at("server-result").replaceChildren(
-    element("p", {}, `Running for ${minutes.toLocaleString("en")} ${minutes === 1 ? "minute" : "minutes"}.`),
+    element("p", {}, `Running for ${duration(Date.now() / 1000 - startedAt)}.`),
     element("h2", {}, "Models"),
-    table(["name", "dimensions", "rows of the index", "tokens waiting", "tokens per second", "space"], models.map((model) => [
+    table("Models", ["name", "dimensions", "rows of the index", "tokens waiting", "tokens per second", "space"], models.map((model) => [
       model.name, model.dimensions, model.rows ?? "", model.queued_tokens, model.tokens_per_s, model.space.slice(0, 12),
     ])),
     element("h2", {}, "Limits"),
-    table(["limit", "value", "option"], limits.map((limit) => [limit.meaning, limit.value, limit.flag])),
+    table("Limits", ["value", "limit", "option"], limits.map((limit) => [limit.value, limit.meaning, limit.flag])),
   );
+}
+
+function duration(seconds) {
+  for (const [name, length] of [["day", 86400], ["hour", 3600], ["minute", 60]]) {
+    const count = Math.floor(seconds / length);
+    if (count) return `${count.toLocaleString("en")} ${name}${count === 1 ? "" : "s"}`;
+  }
+  return "less than a minute";
 }

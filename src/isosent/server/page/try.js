@@ -6,7 +6,7 @@ import { drawLines, drawMatrix } from "./draw.js";
 
 const MOST_QUERIES = 500;
 let texts = null; // what the server said of the texts
-let isDrawing = false, mustDrawAgain = false;
+let isDrawing = false, mustDrawAgain = false, asked = 0;
 
 export function start() {
   at("try-form").addEventListener("submit", (event) => {
@@ -15,7 +15,8 @@ export function start() {
     if (!lines.length) say("Paste at least three texts, one on each line.");
     else load(event.submitter, () => post("/try", { texts: lines, model: at("try-model").value }));
   });
-  at("try-sample").addEventListener("click", (event) => load(event.target, () => post("/try", { model: at("try-model").value })));
+  at("try-sample").addEventListener("click", (event) => load(event.target, askSample));
+  at("erase").addEventListener("change", erase);
   at("try-file").addEventListener("change", (event) => loadFile(event.target.files[0]));
   const form = at("try-form");
   for (const [name, isOver] of [["dragover", true], ["dragleave", false], ["drop", false]]) {
@@ -35,7 +36,10 @@ export async function show() {
   const { models } = await get("/status");
   const names = models.filter((model) => model.has_texts).map((model) => model.name);
   fillSelect(at("try-model"), names, at("try-model").value || names[0]);
+  if (!texts && names.length) await take(askSample);
 }
+
+const askSample = () => post("/try", { model: at("try-model").value, erase_language: at("erase").checked });
 
 function loadFile(file) {
   if (!file) return;
@@ -45,18 +49,44 @@ function loadFile(file) {
 
 function load(control, ask) {
   during(control, async () => {
-    texts = await ask();
-    at("try-file").value = "";
-    const shown = texts.changes ? "This is shown below." : "Below you see what full whitening would do.";
-    at("verdict").textContent = `${texts.n_texts.toLocaleString("en")} texts. ${texts.verdict} ${shown}`;
-    at("strength").value = texts.changes ? texts.strength : 1;
-    at("dimensions").max = texts.rank;
-    at("dimensions").value = texts.dimensions;
-    at("query").replaceChildren(...texts.texts.slice(0, MOST_QUERIES).map((text, row) => element("option", { value: row }, text.slice(0, 80))));
-    at("try-result").hidden = false;
-    await redraw();
+    await take(ask);
     at("verdict").focus({ preventScroll: true });
   });
+}
+
+// The switch is not disabled meanwhile, because it would lose the focus.
+async function erase() {
+  say(null);
+  try {
+    await take(askSample, Number(at("query").value));
+  } catch (error) {
+    at("erase").checked = !at("erase").checked;
+    say(error.message);
+  }
+}
+
+// What was asked for last is shown, even if an earlier answer comes later.
+async function take(ask, query) {
+  const number = ++asked;
+  const answer = await ask();
+  if (number !== asked) return;
+  texts = answer;
+  at("try-file").value = "";
+  const isSample = texts.before.translated !== null;
+  at("erase-row").hidden = at("translated").hidden = !isSample;
+  if (!isSample) at("erase").checked = false;
+  const shown = texts.changes ? "This is shown below." : isSample ? "" : "Below you see what full whitening would do.";
+  at("verdict").textContent = `${texts.n_texts.toLocaleString("en")} texts. ${texts.verdict} ${shown}`;
+  at("matrix-what").textContent = isSample
+    ? "Cosines of six sentences in English, German, Spanish and French. A block of four on the diagonal is one sentence."
+    : "Cosines of the first texts with each other.";
+  at("strength").value = texts.changes ? texts.strength : isSample ? 0 : 1;
+  at("dimensions").max = texts.rank;
+  at("dimensions").value = texts.dimensions;
+  at("query").replaceChildren(...texts.texts.slice(0, MOST_QUERIES).map((text, row) => element("option", { value: row }, text.slice(0, 80))));
+  at("query").value = query ?? texts.query;
+  at("try-result").hidden = false;
+  await redraw();
 }
 
 const sliders = () => ({
@@ -75,8 +105,10 @@ async function redraw() {
   try {
     do {
       mustDrawAgain = false;
-      const asked = sliders();
-      draw(await post("/try/draw", asked), asked);
+      const wanted = sliders();
+      const answer = await post("/try/draw", wanted);
+      if (wanted.id === texts.id) draw(answer, wanted);
+      else mustDrawAgain = true;
     } while (mustDrawAgain);
   } catch (error) {
     say(error.message);
@@ -96,6 +128,10 @@ function draw(after, { strength, dimensions }) {
     label: `Cosines of random pairs: mean ${before.mean.toFixed(2)} before, ${after.mean.toFixed(2)} after.`,
   });
   drawSpectrum(strength, dimensions);
+  if (after.translated !== null) {
+    const share = (value) => `${Math.round(100 * value)}%`;
+    at("translated").textContent = `Of the German, Spanish and French sentences, ${share(before.translated)} have their English translation among the 10 nearest before, ${share(after.translated)} now.`;
+  }
   at("near").replaceChildren(...after.neighbours.map(({ row, before: was, after: is }) => element("tr", {},
     element("td", { class: "text" }, texts.texts[row]),
     ...[was.rank, `${is.rank}${arrow(was.rank, is.rank)}`, was.cosine.toFixed(2), is.cosine.toFixed(2)].map(

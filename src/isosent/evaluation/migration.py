@@ -1,0 +1,316 @@
+"""Change the model of stored vectors: stay, map the vectors, or embed the texts again.
+
+`migrate` takes an old and a new model, or the vectors that both gave to texts. `_fitted_maps` fits maps between them:
+the statistic is `JointMoments` about zero, so that a map does not depend on the lengths of vectors, and the best map of
+documents is chosen by folds. `_measured` scores four ways of searching on texts that were held out, by the halves of
+each text, by queries with answers, or, where only vectors are known, by word overlap. `_advice` turns the differences
+into one sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent import _check
+from isosent.encoders.base import Progress
+from isosent.encoders.precomputed import PrecomputedVectors
+from isosent.errors import InputError
+from isosent.evaluation.unlabelled import halves_of, mean_draws, overlap_agreements, reciprocal_ranks
+from isosent.io.space import Space
+from isosent.io.vector_source import VectorSource, picked_rows
+from isosent.model import Role, SentenceEncoder
+from isosent.numeric.linear_map import LinearMap
+from isosent.numeric.moments import JointFolds, JointMoments
+from isosent.numeric.similarity import nonzero_rows, unit_rows
+from isosent.numeric.statistics import central_interval
+from isosent.numeric.threads import one_thread_products
+from isosent.persistence import MIGRATION, FitRecord
+from isosent.postprocessing import Postprocessing
+from isosent.transforms.auto import distinct_rows
+
+FEWEST_TEXTS = 300
+WAYS = ("old model", "documents mapped", "queries mapped", "embedded again")
+_MOST_FITTED, _MOST_HELD_OUT = 10_000, 2_000
+_HELD_OUT_SHARE = 0.2
+_FOLDS = 3
+_MOST_IN_FOLD = 1_000  # rows whose ranks are compared
+_KEPT_SHARE = 0.5  # of what embedding again gains, from which on a map is advised
+_FOUND = 0.1  # the least reciprocal rank among the first ten
+
+CANDIDATES = {
+    **{f"ridge, {penalty:g}": partial(JointMoments.ridge, penalty=penalty) for penalty in (0.03, 0.1, 0.3, 1.0)},
+    "Procrustes": JointMoments.procrustes,
+    **{f"canonical, {penalty:g}": partial(JointMoments.canonical, penalty=penalty) for penalty in (0.1, 0.3, 1.0, 3.0)},
+}
+
+Vectors = NDArray[np.floating]
+Answers = Sequence[tuple[str, str]]  # a query, and the text that answers it
+
+
+class Difference(NamedTuple):
+    """How much better a way is than another one, with its 95% interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:+.3f}, 95% interval {self.low:+.3f} to {self.high:+.3f}"
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """A map from an old model to a new one, and what to do.
+
+    Attributes
+    ----------
+    model : SentenceEncoder
+        The old model, or a stand-in for its vectors, followed by the map. Its vectors are searched with queries of the
+        new model.
+    report : dict
+        What was measured on texts that were not fitted, as JSON values. ``advice``: "stay", "map" or "embed again", and
+        ``reason``. ``rows``: of each way of searching ``score`` with its ``interval``, ``found`` (share with the right
+        text among ten, or None), and ``gain`` over the old model with ``low`` and ``high``. ``measure``, ``method``,
+        ``n_fitted``, ``n_held_out``, and ``r2``: the share of the new model that a linear map finds in the old one.
+    """
+
+    model: SentenceEncoder
+    report: dict[str, Any]
+
+
+def migrate(
+    old: SentenceEncoder | VectorSource | Vectors,
+    new: SentenceEncoder | VectorSource | Vectors,
+    texts: Sequence[str],
+    *,
+    answers: Answers | None = None,
+    reference: str | None = None,
+    source: str = "texts in memory",
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Migration:
+    r"""Find out whether stored vectors should stay, be mapped to a new model, or be made again.
+
+    Parameters
+    ----------
+    old, new : SentenceEncoder, VectorSource or ndarray of shape (n_texts, dim)
+        The models, or the vectors that they gave the texts.
+    texts : sequence of str
+        Texts like the stored ones, of which 300 must differ; up to 10,000 are fitted and 2,000 held out.
+    answers : sequence of (str, str), optional
+        Queries, each with the text that answers it; needs two models. By default the first half of each text that was
+        held out is the query, and the second half is to be found. If vectors are given, cosines are compared with word
+        overlap.
+    reference : str, optional
+        What loads the new model, for `isosent index migrate`.
+    source : str, optional
+        Where the texts come from, for the record.
+    seed : int, default 0
+        Seed of the sample, the folds and the intervals.
+    progress : callable, optional
+        Called with the number of texts encoded since the last call.
+
+    Returns
+    -------
+    Migration
+        The map of documents, and the report.
+
+    Raises
+    ------
+    InputError
+        If there are too few texts, counts differ, or answers come with vectors.
+
+    Notes
+    -----
+    Documents are mapped by ridge, :math:`(S_{xx} + l I)^{-1} S_{xy}`, by Procrustes, or by shrunk canonical
+    correlation; queries by Procrustes. Moments are about zero, and vectors are scaled to length 1. The map of documents
+    is the one that, on folds, ranks the vector of a text highest for the new model's vector of the same text, among
+    mapped vectors and among a mixture of mapped and real ones.
+    """
+    texts = _check.some_texts("migrate", texts)
+    has_models = isinstance(old, SentenceEncoder) and isinstance(new, SentenceEncoder)
+    for side in (old, new):
+        if not isinstance(side, SentenceEncoder):
+            n_rows = side.n_rows if isinstance(side, VectorSource) else len(side)
+            name = str(side.path) if isinstance(side, VectorSource) else "vectors"
+            if n_rows != len(texts):
+                raise InputError(f"migrate: {name} holds {n_rows:,} vectors of {len(texts):,} texts. Name both alike.")
+    if answers is not None and not has_models:
+        raise InputError("migrate: queries are encoded by both models; got vectors. Name models, or leave them out.")
+    rows = np.array(distinct_rows(texts), np.intp)
+    if answers is not None:
+        asked = {text for pair in answers for text in pair}
+        rows = np.array([row for row in rows if texts[row] not in asked], np.intp)
+    if len(rows) < FEWEST_TEXTS:
+        raise InputError(f"migrate: {FEWEST_TEXTS} different texts or more are needed; got {len(rows)}.")
+    rows = np.random.default_rng(seed).permutation(rows)
+    n_held_out = min(_MOST_HELD_OUT, int(_HELD_OUT_SHARE * len(rows)))
+    held_out, fitted = np.sort(rows[:n_held_out]), np.sort(rows[n_held_out:][:_MOST_FITTED])
+    encode = partial(_vectors, texts=texts, rows=fitted, progress=progress)
+    x, y = (unit_rows(encode(side).astype(np.float64)) for side in (old, new))
+    used = nonzero_rows(x) & nonzero_rows(y)
+    x, y = x[used], y[used]
+    if len(x) < FEWEST_TEXTS // 2:
+        raise InputError(f"migrate: only {len(x)} of {len(used)} texts have a vector of both models.")
+    method, document_map, query_map, r2 = _fitted_maps(x, y, seed)
+    measured = _measured(
+        old, new, document_map, query_map, texts=texts, rows=held_out, answers=answers, seed=seed, progress=progress
+    )
+    report = measured | {"method": method, "n_fitted": len(x), "r2": r2}
+    return Migration(_mapped_model(old, new, document_map, report, reference, source), report)
+
+
+def _vectors(
+    side: SentenceEncoder | VectorSource | Vectors,
+    texts: Sequence[str],
+    rows: NDArray[np.intp],
+    *,
+    role: Role = "document",
+    progress: Progress | None = None,
+) -> Vectors:
+    """Vectors of some of the texts, encoded or read."""
+    if isinstance(side, SentenceEncoder):
+        encoded: Vectors = side.encode(
+            [texts[row] for row in rows], role=role, show_progress_bar=False, progress=progress
+        )
+        return encoded
+    array: Vectors = picked_rows(side.blocks(), rows) if isinstance(side, VectorSource) else side[rows]
+    _check.finite_rows("migrate", "vectors", array)
+    return array
+
+
+@one_thread_products()  # the same maps on every machine, and no threads that wait for each other
+def _fitted_maps(x: Vectors, y: Vectors, seed: int) -> tuple[str, LinearMap, LinearMap, float]:
+    """How documents are mapped best, that map, the map of queries, and how much of y a linear map finds in x.
+
+    The best map of documents ranks the own text of a new vector highest, on folds that it was not fitted on: among
+    mapped vectors, and where half of the others are real ones, as in an index whose rows are replaced one by one.
+    """
+    fold = np.random.default_rng(seed).integers(_FOLDS, size=len(x))
+    folds = JointFolds.from_rows(x, y, fold, n_folds=_FOLDS)
+    scores = dict.fromkeys(CANDIDATES, 0.0)
+    for number in range(_FOLDS):
+        joint, rows = folds.without(number).about_zero(), np.flatnonzero(fold == number)[:_MOST_IN_FOLD]
+        for name, fit in CANDIDATES.items():
+            mapped, is_real = unit_rows(fit(joint).apply(x[rows])), np.arange(len(rows)) % 2 == 0
+            mixed = np.where(is_real[:, None], y[rows], mapped)
+            scores[name] += float(reciprocal_ranks(y[rows], mapped).mean())
+            scores[name] += float(reciprocal_ranks(y[rows], mixed)[~is_real].mean())
+    method, total = max(scores, key=scores.__getitem__), folds.total.about_zero()
+    turn = total.procrustes().weight.T
+    return method, CANDIDATES[method](total), LinearMap(turn, np.zeros(turn.shape[1])), folds.best_r2()
+
+
+def _measured(
+    old: SentenceEncoder | VectorSource | Vectors,
+    new: SentenceEncoder | VectorSource | Vectors,
+    document_map: LinearMap,
+    query_map: LinearMap,
+    *,
+    texts: Sequence[str],
+    rows: NDArray[np.intp],
+    answers: Answers | None,
+    seed: int,
+    progress: Progress | None,
+) -> dict[str, Any]:
+    """Score the four ways of searching, and say what to do."""
+    own = None
+    if isinstance(old, SentenceEncoder) and isinstance(new, SentenceEncoder):
+        if answers is None:
+            halves = halves_of([texts[row] for row in rows], seed=seed)
+            queries, documents = halves[: len(halves) // 2], halves[len(halves) // 2 :]
+            measure = "mean reciprocal rank of the second half of a text, for the first half"
+        else:
+            queries = [query for query, _ in answers]
+            documents = list(dict.fromkeys([*(answer for _, answer in answers), *(texts[row] for row in rows)]))
+            place = {document: number for number, document in enumerate(documents)}
+            own = np.array([place[answer] for _, answer in answers], np.intp)
+            measure = "mean reciprocal rank of the text that answers a query"
+        sides = [
+            [_vectors(side, listed, np.arange(len(listed)), role=role, progress=progress) for side in (old, new)]
+            for listed, role in ((queries, "query"), (documents, "document"))
+        ]
+        (old_queries, new_queries), (old_documents, new_documents) = sides
+    else:
+        old_queries, new_queries = (_vectors(side, texts, rows) for side in (old, new))
+        old_documents, new_documents = old_queries, new_queries
+        measure = "agreement of cosines with word overlap"
+    pairs = [
+        (old_queries, old_documents),
+        (new_queries, document_map.apply(old_documents)),
+        (query_map.apply(new_queries), old_documents),
+        (new_queries, new_documents),
+    ]
+    if isinstance(old, SentenceEncoder) and isinstance(new, SentenceEncoder):
+        ranks = np.stack([reciprocal_ranks(*pair, own) for pair in pairs])
+        scores, draws = ranks.mean(axis=1), mean_draws(ranks, seed=seed)
+        found = [float(share) for share in (ranks >= _FOUND).mean(axis=1)]
+        n_held_out = ranks.shape[1]
+    else:
+        agreements = overlap_agreements([texts[row] for row in rows], pairs, seed=seed)
+        if agreements is None:
+            raise InputError("migrate: the texts share no words by which vectors could be compared. Name models.")
+        (scores, draws), found, n_held_out = agreements, [None] * len(WAYS), len(rows)
+    gains = [
+        Difference(float(s - scores[0]), *central_interval(d - draws[0])) for s, d in zip(scores, draws, strict=True)
+    ]
+    advice, reason = _advice(gains[1], gains[3])
+    ways = {
+        way: {"score": float(score), "interval": central_interval(drawn), "found": share}
+        | {"gain": gain.value, "low": gain.low, "high": gain.high}
+        for way, score, drawn, share, gain in zip(WAYS, scores, draws, found, gains, strict=True)
+    }
+    return {"advice": advice, "reason": reason, "rows": ways, "measure": measure, "n_held_out": n_held_out}
+
+
+def _advice(mapped: Difference, again: Difference) -> tuple[str, str]:
+    """What to do, and why, by the gains of mapped documents and of embedding again over the old model."""
+    if again.low <= 0:
+        better = "is worse" if again.high < 0 else "is not better beyond chance"
+        return "stay", f"Stay with the old model. On these texts the new one {better} ({again})."
+    share = mapped.value / again.value
+    if mapped.low > 0 and share >= _KEPT_SHARE:
+        return "map", (
+            f"Map the stored vectors. With queries of the new model they are better than the old model ({mapped}), "
+            f"which is {share:.0%} of what embedding again gains."
+        )
+    if mapped.low > 0:
+        why = f"mapped vectors keep only {share:.0%} of that"
+    else:
+        why = f"mapped vectors are {'worse' if mapped.high < 0 else 'not better'} than the old model ({mapped})"
+    return "embed again", f"Embed again. The new model is better than the old one ({again}), and {why}."
+
+
+def _mapped_model(
+    old: SentenceEncoder | VectorSource | Vectors,
+    new: SentenceEncoder | VectorSource | Vectors,
+    document_map: LinearMap,
+    report: dict[str, Any],
+    reference: str | None,
+    source: str,
+) -> SentenceEncoder:
+    """The old model, or a stand-in for its vectors, followed by the map; its record names the new one."""
+    space = _space_of(new, document_map.n_components)
+    parameters = {"method": report["method"], "to": space.reference, "fingerprint": space.fingerprint}
+    if reference is not None and isinstance(new, SentenceEncoder):
+        parameters["reference"] = reference
+    choice = {"chosen": report["advice"], "reason": report["reason"], "candidates": []}
+    record = FitRecord.made_now(MIGRATION, parameters, report["n_fitted"], 0, source, choice=choice)
+    if isinstance(old, SentenceEncoder) and old.fingerprint == old.encoder.fingerprint:
+        encoder = old.encoder
+    else:  # nothing can follow a model that ends with length 1, and stored vectors are those after its map
+        encoder = PrecomputedVectors.of_space(document_map.dim, _space_of(old, document_map.dim))
+    return SentenceEncoder(encoder, Postprocessing(document_map), (record,))
+
+
+def _space_of(side: SentenceEncoder | VectorSource | Vectors, dim: int) -> Space:
+    if isinstance(side, SentenceEncoder):
+        return Space(side.fingerprint, side.record.name)
+    known = side.space if isinstance(side, VectorSource) else None
+    return known or PrecomputedVectors(dim).space

@@ -1,0 +1,232 @@
+"""`isosent migrate`: what to do, the map that is saved, what is refused; `isosent compare` without labels."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+import isosent
+from isosent.evaluation.migration import WAYS, migrate
+from isosent.evaluation.unlabelled import UnlabelledComparison
+from isosent.numeric.similarity import unit_rows
+from isosent.search import Index
+
+
+@pytest.fixture(scope="module")
+def texts():
+    """Texts whose halves share most words."""
+    words = [text.split() for text in isosent.demo_texts()]
+    return [" ".join([*each[:-2], *each[2:]]) for each in words]
+
+
+@pytest.fixture(scope="module")
+def corpus(texts, tmp_path_factory):
+    path = tmp_path_factory.mktemp("migrate") / "texts.txt"
+    path.write_text("\n".join(texts) + "\n", "utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def short(texts, tmp_path_factory):
+    """A saved model that is worse: the first four principal components of wordllama."""
+    folder = tmp_path_factory.mktemp("migrate") / "short"
+    model = isosent.load("wordllama").fitted(texts, "principal_components", settings={"n_components": 4})
+    model.save(folder)
+    return folder
+
+
+def skewed(model):
+    """The model behind an invertible map that drowns most of its directions."""
+    weight = np.random.default_rng(0).normal(size=(model.dim, model.dim)) @ np.diag(0.95 ** np.arange(model.dim))
+    return isosent.wrap(lambda listed: model.encode(list(listed)) @ weight)
+
+
+def test_a_worse_model_is_no_reason_to_move(isosent_, corpus, short):
+    finished = isosent_("migrate", "wordllama", short, corpus)
+    assert finished.code == 0
+    assert all(way in finished.out for way in WAYS)
+    assert "Stay with the old model. On these texts the new one is worse" in finished.out
+
+
+def test_what_a_linear_map_can_bring_back_is_mapped(texts, wordllama):
+    with pytest.warns(isosent.IsosentWarning, match="cannot be saved"):
+        old = skewed(wordllama)
+    result = migrate(old, wordllama, texts)
+    assert result.report["advice"] == "map"
+    rows = result.report["rows"]
+    assert rows["documents mapped"]["low"] > 0
+    assert rows["embedded again"]["score"] >= rows["documents mapped"]["score"]
+    assert not result.model.linear_map.bias.any()
+
+
+def test_what_the_old_model_has_lost_is_embedded_again_and_the_map_says_what_it_is(isosent_, corpus, short, tmp_path):
+    finished = isosent_("migrate", short, "wordllama", corpus, "-o", tmp_path / "map", "--json")
+    report = json.loads(finished.out)
+    assert report["advice"] == "embed again"
+    assert 0 < report["r2"] < 0.5
+    assert report["n_fitted"] + report["n_held_out"] <= 480
+    [record] = isosent.load(tmp_path / "map").fits
+    old, new = isosent.load(short), isosent.load("wordllama")
+    assert record.parameters["fingerprint"] == new.fingerprint
+    vectors = tmp_path / "old.npy"
+    isosent_("encode", corpus, "-m", short, "-o", vectors)
+    assert isosent_("transform", vectors, "-m", tmp_path / "map", "-o", tmp_path / "new.npy").code == 0
+    assert np.load(tmp_path / "new.npy").shape == (480, new.dim)
+    assert isosent.load(tmp_path / "map").encoder.fingerprint == old.fingerprint
+
+
+def test_vectors_in_files_are_compared_by_word_overlap(isosent_, corpus, texts, wordllama, tmp_path):
+    vectors = wordllama.encode(texts)
+    rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(256, 256)))[0]
+    np.save(tmp_path / "old.npy", vectors)
+    np.save(tmp_path / "new.npy", vectors @ rotation)
+    finished = isosent_("migrate", tmp_path / "old.npy", tmp_path / "new.npy", corpus, "-o", tmp_path / "map", "--json")
+    report = json.loads(finished.out)
+    assert report["advice"] == "stay"
+    assert report["measure"] == "agreement of cosines with word overlap"
+    assert report["rows"]["embedded again"]["gain"] == pytest.approx(0, abs=1e-9)
+    mapped = isosent.load(tmp_path / "map").transform(vectors)
+    cosines = np.einsum("ij,ij->i", unit_rows(mapped), unit_rows(vectors @ rotation))
+    assert np.median(cosines) > 0.8
+
+
+def test_ids_of_vectors_must_be_those_of_the_texts(isosent_, refuses, texts, tmp_path):
+    table = tmp_path / "texts.csv"
+    with table.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("id", "text"), *enumerate(texts)])
+    vectors = tmp_path / "vectors.parquet"
+    assert isosent_("encode", table, "--column", "text", "-o", vectors).code == 0
+    assert isosent_("migrate", vectors, "wordllama", table).code == 0
+    with table.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("id", "text"), *reversed(list(enumerate(texts)))])
+    refuses(isosent_("migrate", vectors, "wordllama", table), "vectors.parquet", "ids", "order")
+
+
+def test_queries_with_answers_are_searched_among_texts_that_no_map_has_seen(isosent_, corpus, texts, short, tmp_path):
+    queries = tmp_path / "queries.tsv"
+    parts = [(" ".join(text.split()[::2]), text) for text in texts[:60]]
+    queries.write_text("query\ttext\n" + "".join(f"{query}\t{text}\n" for query, text in parts), "utf-8")
+    report = json.loads(isosent_("migrate", "wordllama", short, corpus, "--queries", queries, "--json").out)
+    assert report["n_held_out"] == 60
+    assert report["n_fitted"] <= 0.8 * 420 + 1
+    assert report["rows"]["old model"]["found"] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("old", "extra", "words"),
+    [
+        ("three.npy", (), ("3 vectors of 480 texts",)),
+        ("all.npy", ("--queries", "pairs.tsv"), ("encoded by both models",)),
+        ("wordllama", ("--queries", "texts.txt"), ("texts.txt", "table of two columns")),
+        ("nan.npy", (), ("NaN",)),
+        ("few.txt", (), ("300 different texts",)),
+        ("other.tsv", (), ("no column text", "id, body")),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_and_nothing_is_written(
+    isosent_, refuses, corpus, tmp_path, monkeypatch, old, extra, words
+):
+    monkeypatch.chdir(tmp_path)
+    vectors = np.random.default_rng(0).normal(size=(480, 8)).astype(np.float32)
+    np.save("three.npy", vectors[:3])
+    np.save("all.npy", vectors)
+    vectors[7] = np.nan
+    np.save("nan.npy", vectors)
+    (tmp_path / "pairs.tsv").write_text("query\ttext\na\tb\n")
+    (tmp_path / "texts.txt").write_text(corpus.read_text("utf-8"), "utf-8")
+    (tmp_path / "few.txt").write_text("a\nb\n" * 200)
+    (tmp_path / "other.tsv").write_text("id\tbody\n1\ta\n2\tb\n")
+    listed, model = (old, "wordllama") if old in ("few.txt", "other.tsv") else ("texts.txt", old)
+    refuses(isosent_("migrate", model, "wordllama", listed, "-o", "map", *extra), *words)
+    assert not (tmp_path / "map").exists()
+
+
+@pytest.fixture(scope="module")
+def mapping(texts, short, wordllama, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("migrate") / "map"
+    migrate(isosent.load(short), wordllama, texts, reference="wordllama").model.save(folder)
+    return folder
+
+
+@pytest.mark.parametrize("store", ["float32", "int8"])
+def test_rows_of_an_index_are_mapped_and_replaced_one_by_one(
+    isosent_, texts, short, mapping, wordllama, tmp_path, store
+):
+    folder, model = tmp_path / "index", isosent.load(short)
+    Index.create([*texts, ""], model, metadata={"year": [2000] * 481}, folder=folder, store=store)
+    assert isosent_("index", "migrate", folder, "--map", mapping).code == 0
+    opened, mapped = Index.open(folder), isosent.load(mapping)
+    assert opened.space.fingerprint == wordllama.fingerprint
+    assert opened.recall.n_rows == 481
+    expected = unit_rows(mapped.transform(unit_rows(model.encode(texts))))
+    [batch] = opened.batches()
+    vectors = np.stack(batch.column("vector").to_pylist()[:480])
+    np.testing.assert_allclose(vectors, expected, atol=1e-5 if store == "float32" else 1e-2)
+    assert opened.stats().n_mapped == 480  # the empty text has no vector
+    assert opened.schema.names == ["id", "text", "year", "isosent_mapped"]
+    assert isosent_("index", "migrate", folder, "--map", mapping).code == 0  # again: nothing is left to do
+    opened.add(texts[:100], ids=list(range(100)))
+    assert json.loads(isosent_("info", folder, "--json").out)["n_mapped"] == 380
+    assert "380; replace them" in isosent_("info", folder).out
+    assert opened.search(texts[7], k=1).ids == [[7]]
+    assert opened.search(texts[7], k=500, where="isosent_mapped = true").n_hits == [380]
+    opened.compact()
+    assert opened.stats().n_mapped == 380
+
+
+@pytest.mark.parametrize(
+    ("kind", "other", "words"),
+    [
+        ("flat", "map", ("ordinary model", "isosent migrate OLD NEW")),
+        ("flat", "space", ("the map belongs to", "wordllama")),
+        ("hnsw", None, ("hnsw", "replace mapped rows")),
+    ],
+)
+def test_what_cannot_be_mapped_stays_as_it_is(isosent_, refuses, texts, short, mapping, tmp_path, kind, other, words):
+    folder = tmp_path / "index"
+    model = isosent.load("wordllama" if other == "space" else short)
+    before = Index.create(texts, model, folder=folder, kind=kind).stats()
+    refuses(isosent_("index", "migrate", folder, "--map", short if other == "map" else mapping), *words)
+    assert Index.open(folder).stats() == before
+
+
+def test_models_are_compared_on_texts_without_labels(isosent_, corpus, short, tmp_path):
+    report = json.loads(isosent_("compare", corpus, "-m", "wordllama", "-m", short, "--json").out)
+    [pair] = report["pairs"]
+    assert pair["verdict"] == "worse"
+    assert pair["high"] < 0
+    assert pair["overlap_high"] < 0
+    r2 = {each["of"]: each["r2"] for each in report["contains"]}
+    assert r2[str(short)] > 0.8 > 0.5 > r2["wordllama"]
+    assert report["models"]["wordllama"]["better_than"] == [str(short)]
+    assert report["models"][str(short)]["better_than"] == []
+    assert report["models"][str(short)]["bytes"] == 16
+    shown = isosent_("compare", corpus, "-m", "wordllama", "-m", short, "-o", tmp_path / "models.json").out
+    assert "worse" in shown
+    assert json.loads((tmp_path / "models.json").read_text())["pairs"] == report["pairs"]
+
+
+def test_where_word_overlap_points_the_other_way_nobody_can_tell():
+    by_halves = {"n_texts": 9, "score_a": 0.1, "score_b": 0.3, "difference": 0.2, "low": 0.1, "high": 0.3}
+    for ends, verdict in (((0.1, 0.2), "better"), ((-0.1, 0.2), "cannot tell"), ((np.nan, np.nan), "cannot tell")):
+        compared = UnlabelledComparison(**by_halves, overlap=np.mean(ends), overlap_low=ends[0], overlap_high=ends[1])
+        assert compared.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("-m", "wordllama"), ("1 model", "two different models")),
+        ((), ("two results",)),
+        (("-m", "wordllama", "-m", "none", "--tests"), ("--tests", "two results")),
+        (("-m", "wordllama", "-m", "none", "-o", "table.csv"), ("table.csv", ".json")),
+        (("other.txt", "-m", "wordllama"), ("one file", "2 files")),
+    ],
+)
+def test_a_comparison_needs_two_models_or_two_results(
+    isosent_, refuses, corpus, tmp_path, monkeypatch, arguments, words
+):
+    monkeypatch.chdir(tmp_path)
+    refuses(isosent_("compare", corpus, *arguments), *words)
+    assert not (tmp_path / "table.csv").exists()

@@ -1,0 +1,131 @@
+"""`isosent fit --pairs`: texts and stored vectors; what is refused writes nothing."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+import isosent
+
+
+def write_pairs(path, rows, columns=("query", "document")):
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([columns, *rows])
+
+
+@pytest.fixture(scope="module")
+def backwards(tmp_path_factory):
+    """Demo texts, and the same with every word spelled backwards, which only pairs can teach."""
+    texts = list(dict.fromkeys(isosent.demo_texts()))
+    rows = [(" ".join(word[::-1] for word in text.split()), text) for text in texts]
+    path = tmp_path_factory.mktemp("pairs") / "pairs.csv"
+    write_pairs(path, rows)
+    return path, rows
+
+
+@pytest.mark.parametrize("queries", [(), ("--queries",)])
+def test_fit_from_pairs_says_what_held_out_pairs_gain_and_info_names_it(
+    isosent_, backwards, tmp_path, monkeypatch, queries
+):
+    monkeypatch.chdir(tmp_path)
+    path, rows = backwards
+    finished = isosent_("fit", "--pairs", path, *queries, "-o", "m")
+    assert finished.code == 0, finished.err
+    assert "unchanged" in finished.out
+    assert "held-out queries" in finished.out
+    [fit] = json.loads(isosent_("info", "m", "--json").out)["fits"]
+    in_memory = isosent.load("wordllama").fitted_on_pairs(*zip(*rows, strict=True), queries_only=bool(queries))
+    assert fit["transform"] == in_memory.fits[0].transform
+    assert fit["choice"]["tested"][0]["mrr"] == pytest.approx(in_memory.fits[0].choice["tested"][0]["mrr"])
+    saved = "query ridge" if queries else "pair whitening"
+    assert finished.out.splitlines()[-1].startswith(f"Saved m: wordllama + {saved}, 256 dimensions, fitted on")
+    model, query = isosent.load("m"), rows[3][0]
+    np.testing.assert_allclose(model.encode_query(query), in_memory.encode_query(query), rtol=1e-5, atol=1e-6)
+    assert "held out:" in isosent_("info", "m").out
+
+
+def test_vectors_give_the_same_map(isosent_, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(0)
+    shared = random.normal(size=(300, 4))
+    x, y = (np.hstack([shared, 3 * random.normal(size=(300, 4))]).astype(np.float32) for _ in range(2))
+    np.save("queries.npy", x)
+    np.save("documents.npy", y)
+    finished = isosent_("fit", "documents.npy", "--pairs", "queries.npy", "--details", "-o", "m", "--space", "some-api")
+    assert finished.code == 0, finished.err
+    assert "pair whitening" in finished.out
+    assert "on folds" in finished.out
+    model = isosent.load("m")
+    in_memory = model.fits[-1]
+    assert (in_memory.transform, in_memory.n_texts) == ("pair_whitening", 300)
+    isosent_("transform", "documents.npy", "-m", "m", "-o", "mapped.npy")
+    np.testing.assert_allclose(np.load("mapped.npy"), model.transform(y), rtol=1e-5, atol=1e-5)
+
+
+def test_pairs_that_teach_nothing_leave_the_model_unchanged(isosent_, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    texts = list(dict.fromkeys(isosent.demo_texts()))
+    write_pairs(tmp_path / "p.csv", [(text, f"{text} Yes.") for text in texts])  # each is found without a map
+    finished = isosent_("fit", "--pairs", "p.csv", "-o", "m")
+    assert finished.code == 0
+    assert "Keep these vectors unchanged." in finished.out
+    assert finished.out.splitlines()[-1] == "Saved m: wordllama, unchanged"
+    assert isosent.load("m").linear_map is None
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "message"),
+    [
+        (("query", "reply"), [("a", "b")] * 40, "--column sentence1,sentence2"),
+        (("query", "document"), [("a", "b"), ("c", " ")], "line 3: document is empty"),
+        (("query", "document"), [("a", f"text {row}") for row in range(40)], "1 groups"),
+        (("query", "document"), [], "no pairs"),
+    ],
+)
+def test_bad_pairs_are_one_sentence_and_nothing_is_written(isosent_, tmp_path, columns, rows, message):
+    write_pairs(tmp_path / "p.csv", rows, columns)
+    finished = isosent_("fit", "--pairs", tmp_path / "p.csv", "-o", tmp_path / "m")
+    assert finished.code == 2
+    assert message in finished.err
+    assert len(finished.err.strip().splitlines()) == 1
+    assert not (tmp_path / "m").exists()
+
+
+def test_options_that_do_not_go_together_are_refused(isosent_, backwards, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path, _ = backwards
+    np.save("a.npy", np.ones((40, 4), np.float32))
+    np.save("nan.npy", np.full((40, 4), np.nan, np.float32))
+    np.save("b.npy", np.ones((39, 4), np.float32))
+    for arguments, message in (
+        (("--pairs", path, "--erase", "lang"), "--erase"),
+        (("--pairs", path, "--dims", 64), "--transform"),
+        (("--pairs", path, "--queries", "q.txt"), "a file of --queries"),
+        (("--pairs", path, "--workers", 2), "--workers"),
+        ((path, "--pairs", path), "Leave it out"),
+        (("--pairs", "a.npy"), "isosent fit DOCUMENTS --pairs a.npy"),
+        (("b.npy", "--pairs", "a.npy"), "39"),
+        (("a.npy", "--pairs", "nan.npy"), "row 0"),
+        ((path, "--queries"), "--queries names no file"),
+    ):
+        finished = isosent_("fit", *arguments, "-o", "m")
+        assert finished.code == 2, arguments
+        assert message in finished.err
+    assert "INPUTS" in isosent_("fit", "-o", "m").err
+    assert not (tmp_path / "m").exists()
+
+
+def test_columns_can_be_named_and_a_column_of_sources_makes_the_folds(isosent_, backwards, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    _, rows = backwards
+    table = [(first, second, ("news", "forum", "wiki")[number % 3]) for number, (first, second) in enumerate(rows)]
+    write_pairs(tmp_path / "p.csv", table, ("odd", "plain", "source"))
+    finished = isosent_("fit", "--pairs", "p.csv", "--column", "odd,plain", "-o", "m")
+    assert finished.code == 0, finished.err
+    kinds = [row[2] for row in table]
+    in_memory = isosent.load("wordllama").fitted_on_pairs(*zip(*rows, strict=True), kinds=kinds)
+    folds = isosent.load("m").fits[0].choice["folds"]
+    assert [each["mrr"] for each in folds] == pytest.approx(
+        [each["mrr"] for each in in_memory.fits[0].choice["folds"]], abs=1e-3
+    )

@@ -1,0 +1,212 @@
+"""A transform from pairs of matching texts: exact, chosen on groups that are not divided, saved only if it helps."""
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import isosent
+from isosent import Whitening
+from isosent.encoders.precomputed import PrecomputedVectors
+from isosent.errors import InputError
+from isosent.exports import export
+from isosent.model import SentenceEncoder
+from isosent.numeric.moments import JointMoments
+from isosent.transforms.pairs import Candidate, MatchingPairs, choose_from_pairs, pair_whitening
+
+DIM = 12
+
+
+def noisy_pairs(n_pairs=400, noise=3):
+    """Both sides share four dimensions; the other, larger ones are noise, and queries are mirrored in one."""
+    random = np.random.default_rng(0)
+    shared = random.normal(size=(n_pairs, 4))
+    sides = [np.hstack([shared, noise * random.normal(size=(n_pairs, DIM - 4))]) for _ in range(2)]
+    sides[0][:, 0] *= -1
+    return [side.astype(np.float32) for side in sides]
+
+
+def keys(n_pairs):
+    return [f"q{row}" for row in range(n_pairs)], [f"d{row}" for row in range(n_pairs)]
+
+
+def model_of_vectors():
+    return SentenceEncoder(PrecomputedVectors.of_space(DIM, None, "somewhere"))
+
+
+def same_length(actual, expected):
+    """Rows agree to 1e-5 of their length."""
+    assert np.linalg.norm(actual - expected, axis=1).max() < 1e-5 * np.linalg.norm(expected, axis=1).min()
+
+
+def test_each_map_equals_a_plain_reference_on_the_rows():
+    x, y = (side.astype(np.float64) for side in noisy_pairs())
+    joint = JointMoments.from_rows(x[:150], y[:150]) + JointMoments.from_rows(x[150:], y[150:])
+    x_centred = x - x.mean(axis=0)
+    amount = 3.0 * np.trace(x_centred.T @ x_centred) / len(x) / DIM * np.eye(DIM)
+    weight = np.linalg.inv(x_centred.T @ x_centred / len(x) + amount) @ (
+        x_centred.T @ (y - y.mean(axis=0)) / len(x) + amount
+    )
+    ridge = Candidate("query_ridge", (("penalty", 3.0),)).fit(joint)
+    same_length(ridge.apply(x), x_centred @ weight + y.mean(axis=0))
+
+    both = np.concatenate([x, y])
+    covariance = np.cov((x - y).T, bias=True)
+    level = np.trace(covariance) / DIM
+    values, axes = np.linalg.eigh(0.7 * covariance / level + 0.3 * np.eye(DIM))
+    whitened = (both - both.mean(axis=0)) @ (axes * values**-0.25) @ axes.T
+    mapped = pair_whitening(joint, 0.5, 0.3).apply(both)
+    np.testing.assert_allclose(mapped @ mapped[:50].T, whitened @ whitened[:50].T, atol=1e-8)  # but for a rotation
+    spread = np.cov(mapped.T, bias=True)
+    np.testing.assert_allclose(spread, np.diag(np.sort(spread.diagonal())[::-1]), atol=1e-9)  # its axes are in order
+
+    plain = Candidate("whitening", (("strength", 0.5),)).fit(joint)
+    same_length(plain.apply(x), Whitening(strength=0.5, shrinkage="oas").fit(both).linear_map_.apply(x))
+
+
+def test_groups_that_share_a_text_stay_together_and_a_fifth_is_held_out():
+    x, y = noisy_pairs(300)
+    first, second = keys(300)
+    first[1:100] = [first[row // 2] for row in range(1, 100)]  # two pairs of one query
+    second[120] = first[0]  # a document that is a query elsewhere
+    pairs = MatchingPairs(x, y, first, second)
+    fold, held_out = pairs.parts()
+    assert pairs.group[120] == pairs.group[0]
+    for part in (fold, held_out):
+        assert all(len(set(part[pairs.group == group])) == 1 for group in range(pairs.n_groups))
+    assert 50 <= held_out.sum() <= 60
+    assert min(np.bincount(fold[~held_out], minlength=4)) > 40
+
+
+def test_folds_hold_out_kinds():
+    x, y = noisy_pairs(300)
+    kinds = np.repeat(["news", "forum", "captions", "news"], 75).tolist()
+    pairs = MatchingPairs(x, y, *keys(300), kinds)
+    fold, held_out = pairs.parts()
+    for kind in set(kinds):
+        rows = np.array(kinds) == kind
+        assert len(set(fold[rows])) == 1
+        assert held_out[rows].any()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "n_folds"),
+    [
+        (["a"] * 300, None),
+        (["a"] * 295 + ["b"] * 5, None),  # too few to be held out
+        (["a"] * 150 + ["b"] * 145 + ["c"] * 5, 2),
+        (["a"] * 200 + [f"b{row}" for row in range(100)], 2),  # small kinds are one
+        ([str(row) for row in range(300)], None),
+    ],
+)
+def test_small_kinds_are_one_or_no_kind(kinds, n_folds):
+    pairs = MatchingPairs(*noisy_pairs(300), *keys(300), kinds)
+    assert (pairs.kind is None) == (n_folds is None)
+    assert len(set(pairs.parts()[0])) == (n_folds or 4)
+    choose_from_pairs(pairs)
+
+
+def test_a_map_that_does_not_hold_on_other_kinds_is_not_saved():
+    x, y = noisy_pairs(400)
+    x[200:, 0] *= -1  # queries of the second kind are not mirrored; the first, larger dimension decides
+    x[:, 0], y[:, 0] = 5 * x[:, 0], 5 * y[:, 0]
+    kinds = ["a"] * 200 + ["b"] * 200
+    first = MatchingPairs(x[:200], y[:200], *keys(200))
+    assert choose_from_pairs(first, queries_only=True).linear_map is not None
+    both = choose_from_pairs(MatchingPairs(x, y, *keys(400), kinds), queries_only=True)
+    assert both.linear_map is None
+    assert "of other kinds" in both.reason
+
+
+def test_repeated_pairs_pairs_of_one_text_and_zero_rows_do_not_count():
+    x, y = noisy_pairs(100)
+    first, second = keys(100)
+    first[1], second[1] = first[0], second[0]
+    second[2] = first[2]
+    x[3] = 0
+    pairs = MatchingPairs(x, y, first, second)
+    assert len(pairs) == 97
+    assert pairs.n_zero_rows == 1
+
+
+@pytest.mark.parametrize("queries_only", [False, True])
+def test_a_map_that_helps_is_fitted_on_all_pairs_and_saved(tmp_path, queries_only):
+    x, y = noisy_pairs(noise=0.5 if queries_only else 3)
+    model = model_of_vectors().fitted_on_pairs(x, y, queries_only=queries_only)
+    [fit] = model.fits
+    assert fit.transform == ("query_ridge" if queries_only else "pair_whitening")
+    assert fit.choice["tested"][-1]["mrr_gain"][1] > 0
+    expected = Candidate(fit.transform, tuple(fit.parameters.items())).fit(JointMoments.from_rows(x, y))
+    same_length(model.transform(x, queries=True), expected.apply(x))
+    if queries_only:
+        np.testing.assert_array_equal(model.transform(y), y)
+    else:
+        same_length(model.transform(y), expected.apply(y))
+    model.save(tmp_path / "m")
+    loaded = isosent.load(tmp_path / "m")
+    assert loaded.fingerprint == model.fingerprint
+    for queries in (False, True):
+        np.testing.assert_array_equal(loaded.transform(x, queries=queries), model.transform(x, queries=queries))
+
+
+def test_a_map_follows_those_before_it():
+    x, y = noisy_pairs(noise=0.5)
+    before = model_of_vectors().fitted_on_vectors(y, "mean_centering")
+    after = before.fitted_on_pairs(x, y, queries_only=True)
+    again = after.fitted_on_vectors(y, "whitening")
+    fit = Candidate("query_ridge", tuple(after.fits[-1].parameters.items()))
+    mapped = fit.fit(JointMoments.from_rows(before.transform(x), before.transform(y))).apply(before.transform(x))
+    same_length(after.transform(x, queries=True), mapped)
+    np.testing.assert_array_equal(after.transform(y), before.transform(y))
+    assert again.query_map.weight.shape == (DIM, DIM)
+
+
+def test_pairs_by_chance_leave_the_model_unchanged():
+    random = np.random.default_rng(0)
+    x, y = random.normal(size=(2, 200, DIM))
+    for queries_only in (False, True):
+        model = model_of_vectors().fitted_on_pairs(x, y, queries_only=queries_only)
+        assert model.fits[-1].transform == "none"
+        assert model.linear_map is None
+        assert model.fits[-1].choice["reason"].startswith("Keep these vectors unchanged.")
+
+
+def test_a_document_that_is_the_query_does_not_count():
+    x, y = noisy_pairs(60)
+    first, second = keys(60)
+    second[1:] = first[:-1]  # each document is the next query, of the same vector
+    first[30:] = keys(60)[0][30:]
+    y[1:] = x[:-1]
+    second[::2], y[::2] = [f"d{row}" for row in range(0, 60, 2)], x[::2]  # even pairs match exactly
+    choice = choose_from_pairs(MatchingPairs(x, y, first, second))
+    assert choice.tested[0].mrr > 0.5
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x, y: (x[:29], y[:29]), "29 groups"),
+        (lambda x, y: (np.tile(x[:1], (400, 1)), y), "1 groups"),
+        (lambda x, y: (np.where(np.arange(400)[:, None] == 7, np.nan, x), y), "row 7"),
+        (lambda x, y: (x[:-1], y), "399"),
+        (lambda x, y: (x[:, :-1], y[:, :-1]), "11"),
+        (lambda x, y: (x, 2 * x), None),
+    ],
+)
+def test_what_cannot_be_used_is_refused(change, message):
+    x, y = change(*noisy_pairs())
+    if message is None:
+        assert model_of_vectors().fitted_on_pairs(x, y).fits
+        return
+    with pytest.raises(InputError, match=message):
+        model_of_vectors().fitted_on_pairs(x, y)
+
+
+def test_exports_hold_the_map_of_queries_or_refuse_it(tmp_path):
+    x, y = noisy_pairs(noise=0.5)
+    model = model_of_vectors().fitted_on_pairs(x, y, queries_only=True)
+    export(model, "numpy", tmp_path / "map.safetensors")
+    arrays = load_file(tmp_path / "map.safetensors")
+    mapped = x @ arrays["query_weight"] + arrays["query_bias"]
+    same_length(mapped, model.transform(x, queries=True))
+    with pytest.raises(InputError, match="rotates"):
+        export(model, "sql", tmp_path / "map.sql")
