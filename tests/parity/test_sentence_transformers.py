@@ -162,11 +162,11 @@ def test_encode_takes_prompts_and_fewer_dimensions_as_the_library_does(small, tm
     np.testing.assert_allclose(ours.encode(TEXTS, **arguments), model.encode(TEXTS, **arguments), atol=2e-5)
 
 
-def test_prompts_of_models_without_tokens_of_their_own_and_wrong_arguments(wordllama):
+def test_a_static_model_takes_prompts_and_wrong_arguments_are_refused(wordllama):
     expected = wordllama.encode(["Say: no", "Say: yes"])
     np.testing.assert_array_equal(wordllama.encode(["no", "yes"], prompt="Say: "), expected)
     assert wordllama.encode("no", truncate_dim=np.int64(3), convert_to_tensor=True).shape == (3,)
-    with pytest.raises(InputError, match="'other'.*query, document"):
+    with pytest.raises(InputError, match=r"'other'.*query, document"):
         wordllama.encode("no", prompt_name="other")
     with pytest.raises(InputError, match="truncate_dim must be a whole number"):
         wordllama.encode("no", truncate_dim=0)
