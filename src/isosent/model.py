@@ -800,7 +800,7 @@ class SentenceEncoder:
             _check.same_dim("fitted_on_pairs", "pairs", encoded.shape[1], self._encoder.dim)
             vectors.append(self._postprocessing.apply(encoded, queries=role == "query"))
             keys.append(side if isinstance(side, list) else [row.tobytes() for row in side])
-        pairs = MatchingPairs(*vectors, *keys, kinds)
+        pairs = MatchingPairs(vectors[0], vectors[1], keys[0], keys[1], kinds)
         choice = choose_from_pairs(pairs, queries_only=queries_only)
         record = FitRecord.made_now(
             choice.chosen.name,

@@ -24,7 +24,7 @@ from isosent._check import brief
 from isosent.cli.options import PATH, json_option, model_options, open_model, worker_options
 from isosent.cli.printing import say, shortened, show, show_json
 from isosent.encoders.precomputed import PrecomputedVectors
-from isosent.encoders.reference import DEFAULT_REFERENCE
+from isosent.encoders.reference import DEFAULT_REFERENCE, without_permissions
 from isosent.errors import InputError, InputFileError
 from isosent.io.atomic import check_folder
 from isosent.io.parquet import table_schema, vector_columns
@@ -274,7 +274,7 @@ def migrate(folder: Path, mapping: str) -> None:
     opened, loaded = Index.open(folder), open_model(mapping)
     target = next((fit.parameters for fit in loaded.fits if fit.transform == MIGRATION), {})
     if target.get("reference"):
-        model = open_model(target["reference"])
+        model = open_model(without_permissions(target["reference"], {}, file=Path(mapping))[0])
     else:  # of an API
         space = Space(target["fingerprint"], target["to"]) if target else None
         model = SentenceEncoder(PrecomputedVectors.of_space(loaded.dim, space))

@@ -170,7 +170,7 @@ class IsosentVectorStore(VectorStore):
         if self.index.ids_are_strings:
             own = _with_ids(ids, len(listed))
         elif ids is not None:
-            own = [int(each) if str(each).isdecimal() else each for each in ids]
+            own = [int(each) if each is not None and each.isdecimal() else each for each in ids]
         return [str(each) for each in self.index.add(listed, ids=own, metadata=table)]
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from safetensors import SafetensorError
 
@@ -43,7 +43,7 @@ _POOLING_FLAGS = {
 }
 _FOLLOWING = ("Dense", "LayerNorm", "Normalize")
 _THEIRS = "sentence_transformers."  # modules of other packages may have the same names and compute something else
-ROLES = ("text", "query", "document")
+ROLES: tuple[Literal["text", "query", "document"], ...] = ("text", "query", "document")
 _PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
 

@@ -9,7 +9,7 @@ into one sentence.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -43,7 +43,7 @@ _MOST_IN_FOLD = 1_000  # rows whose ranks are compared
 _KEPT_SHARE = 0.5  # of what embedding again gains, from which on a map is advised
 _FOUND = 0.1  # the least reciprocal rank among the first ten
 
-CANDIDATES = {
+CANDIDATES: dict[str, Callable[[JointMoments], LinearMap]] = {
     **{f"ridge, {penalty:g}": partial(JointMoments.ridge, penalty=penalty) for penalty in (0.03, 0.1, 0.3, 1.0)},
     "Procrustes": JointMoments.procrustes,
     **{f"canonical, {penalty:g}": partial(JointMoments.canonical, penalty=penalty) for penalty in (0.1, 0.3, 1.0, 3.0)},
@@ -232,11 +232,11 @@ def _measured(
             place = {document: number for number, document in enumerate(documents)}
             own = np.array([place[answer] for _, answer in answers], np.intp)
             measure = "mean reciprocal rank of the text that answers a query"
-        sides = [
-            [_vectors(side, listed, np.arange(len(listed)), role=role, progress=progress) for side in (old, new)]
-            for listed, role in ((queries, "query"), (documents, "document"))
-        ]
-        (old_queries, new_queries), (old_documents, new_documents) = sides
+        listed: tuple[tuple[Sequence[str], Role], ...] = ((queries, "query"), (documents, "document"))
+        (old_queries, new_queries), (old_documents, new_documents) = (
+            [_vectors(side, part, np.arange(len(part)), role=role, progress=progress) for side in (old, new)]
+            for part, role in listed
+        )
     else:
         old_queries, new_queries = (_vectors(side, texts, rows) for side in (old, new))
         old_documents, new_documents = old_queries, new_queries
@@ -250,7 +250,7 @@ def _measured(
     if isinstance(old, SentenceEncoder) and isinstance(new, SentenceEncoder):
         ranks = np.stack([reciprocal_ranks(*pair, own) for pair in pairs])
         scores, draws = ranks.mean(axis=1), mean_draws(ranks, seed=seed)
-        found = [float(share) for share in (ranks >= _FOUND).mean(axis=1)]
+        found: list[float | None] = [float(share) for share in (ranks >= _FOUND).mean(axis=1)]
         n_held_out = ranks.shape[1]
     else:
         agreements = overlap_agreements([texts[row] for row in rows], pairs, seed=seed)

@@ -124,7 +124,8 @@ def compare_models(
     halves = halves_of(_check.text_list("compare", texts), seed=seed)
     n_texts = len(halves) // 2
     advance = None if progress is None else progress(len(models) * len(halves))
-    vectors, facts = [], {}
+    vectors: list[NDArray[np.float32]] = []
+    facts: dict[str, dict[str, Any]] = {}
     for name, model in models.items():
         parts, times_s = [], []
         for part in (halves[:n_texts], halves[n_texts:]):
@@ -228,8 +229,8 @@ def overlap_agreements(
     `rows` are pairs of vectors of the distinct texts, as queries and as documents. Shapes are (n_rows,) and
     (n_rows, n_resamples); None if the texts are too few, or share no word.
     """
-    scores, draws = 0.0, 0.0
     halves = sample_pairs(texts, seed=seed)
+    scores, draws = np.zeros(len(rows)), np.zeros((len(rows), 1))
     units = [tuple(unit_rows(side.astype(np.float64)) for side in sides) for sides in rows]
     for half in halves:
         overlap = mean_ranks(half.overlap)
@@ -240,4 +241,4 @@ def overlap_agreements(
         counts = list(resampled_counts(n_queries, seed=seed))
         scores = scores + np.array([float(each(np.ones((1, n_queries)))[0]) for each in agreements]) / len(halves)
         draws = draws + np.stack([np.concatenate([each(c) for c in counts]) for each in agreements]) / len(halves)
-    return (scores, draws) if isinstance(scores, np.ndarray) and isinstance(draws, np.ndarray) else None
+    return (scores, draws) if halves else None

@@ -37,7 +37,7 @@ from isosent.io.space import (
     read_export_note,
     verify_export,
 )
-from isosent.model import SentenceEncoder
+from isosent.model import Role, SentenceEncoder
 from isosent.networks.load import TORCH, Runtime
 from isosent.numeric.linear_map import LinearMap
 from isosent.words.subwords import SubwordTokenizer
@@ -214,14 +214,13 @@ def compare_on_texts(
     encode: Callable[[Sequence[str]], NDArray[np.floating]],
     *,
     has_zero_rows: bool,
-    role: str = "text",
+    role: Role = "text",
 ) -> Agreement:
     """Compare the model with an export that encodes texts; without zero rows there, such texts are left out."""
     texts = sample_texts(encoder_for(model.encoder, role))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IsosentWarning)
-        roles: dict[str, Any] = {"text": model.encode, "query": model.encode_query, "document": model.encode_document}
-        expected = roles[role](texts, show_progress_bar=False)
+        expected = model.encode(texts, role=role, show_progress_bar=False)
     rows = np.flatnonzero(expected.any(axis=1) | has_zero_rows)
     # the first text is long: alone, it does not pad the others
     batches = [[texts[row] for row in batch] for batch in (rows[:1], rows[1:]) if len(batch)]

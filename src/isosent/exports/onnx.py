@@ -38,7 +38,7 @@ from isosent.exports.check import (
 from isosent.exports.tokenizer import static_tokenizer, transformer_tokenizer, unknown_id
 from isosent.io.atomic import check_folder, replacing_folder
 from isosent.io.system import system_error, uninterrupted
-from isosent.model import SentenceEncoder
+from isosent.model import Role, SentenceEncoder
 from isosent.networks.onnx_backend import write_graph
 from isosent.numeric.linear_map import LinearMap
 
@@ -83,7 +83,7 @@ def export_onnx(model: SentenceEncoder, output: str | os.PathLike[str]) -> Expor
     return Export(TARGET, Path(output), space_of(model), agreement)
 
 
-def _files_of(model: SentenceEncoder, role: str) -> _Files:
+def _files_of(model: SentenceEncoder, role: Role) -> _Files:
     encoder = model.encoder
     has_prompt = encoder_for(encoder, role) is not encoder
     # a graph that does not pool the tokens of a prompt counts them
@@ -94,11 +94,11 @@ def _files_of(model: SentenceEncoder, role: str) -> _Files:
     return _Files(tokenizer if has_tokens else None, (f"{role}_" if has_graph else "") + GRAPH_FILE)
 
 
-def _has_query_map(model: SentenceEncoder, role: str) -> bool:
+def _has_query_map(model: SentenceEncoder, role: Role) -> bool:
     return role == "query" and model.query_map is not None
 
 
-def _write_tokenizer(path: Path, model: SentenceEncoder, role: str) -> None:
+def _write_tokenizer(path: Path, model: SentenceEncoder, role: Role) -> None:
     encoder = encoder_for(model.encoder, role)
     if isinstance(encoder, TransformerEncoder):
         tokenizer = transformer_tokenizer(encoder)
@@ -109,7 +109,7 @@ def _write_tokenizer(path: Path, model: SentenceEncoder, role: str) -> None:
     tokenizer.save(str(path))
 
 
-def _write_graph(path: Path, model: SentenceEncoder, role: str) -> None:
+def _write_graph(path: Path, model: SentenceEncoder, role: Role) -> None:
     """Write one graph, with the fingerprint in its metadata."""
     onnx, encoder = _extras.require("onnx"), encoder_for(model.encoder, role)
     linear_map = model.query_map if _has_query_map(model, role) else model.linear_map
@@ -245,7 +245,7 @@ class _Graph:
         return helper.make_model(graph, opset_imports=[opset], ir_version=_IR_VERSION, producer_name="isosent")
 
 
-def _check(model: SentenceEncoder, folder: Path, files: _Files, role: str) -> Agreement:
+def _check(model: SentenceEncoder, folder: Path, files: _Files, role: Role) -> Agreement:
     """Run a graph as a user would, in padded batches, and compare."""
     onnxruntime = _extras.require("onnxruntime")
     graph = folder / files.graph

@@ -159,7 +159,9 @@ class Matches(NamedTuple):
 
 def read_matches(file: str | os.PathLike[str], *, columns: str | None = None) -> Matches:
     """Read pairs of texts; an empty one is refused. A column of `KIND_COLUMNS` says of what kind they are."""
-    first, second, kinds = [], [], []
+    first: list[str] = []
+    second: list[str] = []
+    kinds: list[Any] = []
     with open_pairs(file, columns, MATCHES, option="--column") as (table, chosen):
         names = tuple(chosen.values())
         kind = next((name for name in table.columns if name.lower() in KIND_COLUMNS and name not in names), None)

@@ -403,7 +403,7 @@ class JointMoments:
         y = self.y
         weight = self.ridge(penalty).weight
         amount = penalty * float(np.trace(y.covariance)) / y.dim
-        weight = np.linalg.solve(y.covariance + amount * np.eye(y.dim), weight.T).T
+        weight = np.asarray(np.linalg.solve(y.covariance + amount * np.eye(y.dim), weight.T).T, np.float64)
         size = float(np.vdot(weight, self.x.covariance @ weight))
         weight = weight / np.sqrt(size) if size > 0 else weight
         return LinearMap(weight, y.mean - self.x.mean @ weight)

@@ -139,7 +139,7 @@ class MatchingPairs:
                 f"pairs: {len(usable):,} usable pairs form {self.n_groups} groups that share no text; at least "
                 f"{FEWEST_GROUPS} are needed to tell a gain from chance. Add pairs of other texts."
             )
-        self.kind = None if kinds is None else self._kind_of_groups([kinds[row] for row in usable])
+        self.kind = None if kinds is None else self._kind_of_groups([kinds[row] for row in usable.tolist()])
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -288,11 +288,13 @@ def choose_from_pairs(pairs: MatchingPairs, *, queries_only: bool = False) -> Pa
     groups = np.concatenate([search.groups(part) for part, _ in held_out])
     rivals = list(dict.fromkeys([plain, best]))
     before, *after = scores([none, *rivals], held_out)
-    tested = [Tested(none.label, *map(float, before.mean(axis=0)))]
+    mrr_before, ndcg_before = before.mean(axis=0).tolist()
+    tested = [Tested(none.label, mrr_before, ndcg_before)]
     for candidate, values in zip(rivals, after, strict=True):
         differences = (values - before).T
         gains = [_gain(each, groups) for each in differences]
-        tested.append(Tested(candidate.label, *map(float, values.mean(axis=0)), *gains))
+        mean_mrr, mean_ndcg = values.mean(axis=0).tolist()
+        tested.append(Tested(candidate.label, mean_mrr, mean_ndcg, *gains))
     is_beyond_chance = all(low > 0 for _, low, _ in gains) and all(
         _is_beyond_chance(each, groups) for each in differences
     )
