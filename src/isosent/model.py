@@ -205,12 +205,7 @@ class SentenceEncoder:
 
     @overload
     def encode(
-        self,
-        texts: str | Sequence[str],
-        *,
-        convert_to_numpy: Literal[True] = ...,
-        convert_to_tensor: Literal[False] = ...,
-        **options: Unpack[_EncodeOptions],
+        self, texts: str | Sequence[str], *, convert_to_tensor: Literal[False] = ..., **options: Unpack[_EncodeOptions]
     ) -> NDArray[Any]: ...
 
     @overload

@@ -12,7 +12,9 @@ from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer, models
 
 import isosent
-from isosent.errors import FileFormatError
+from isosent.errors import FileFormatError, InputError
+from isosent.numeric.similarity import unit_rows
+from isosent.transforms.quantization import Quantization
 
 TEXTS = [
     "A man is riding a horse.",
@@ -136,3 +138,38 @@ def test_static_embeddings_are_sent_to_the_right_prefix(tmp_path):
     )
     with pytest.raises(FileFormatError, match="Write static:DIR for it"):
         isosent.load(f"hf:{tmp_path}")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"prompt": "Say: "},
+        {"prompt": ""},
+        {"prompt_name": "query"},
+        {"prompt": "Say: ", "prompt_name": "query"},
+        {"truncate_dim": 5},
+        {"truncate_dim": 5, "normalize_embeddings": True, "prompt_name": "document"},
+        {"truncate_dim": 100},
+    ],
+    ids=str,
+)
+def test_encode_takes_prompts_and_fewer_dimensions_as_the_library_does(small, tmp_path, arguments):
+    model = modules(small, models.Pooling(24, include_prompt=False))
+    model.prompts = {"query": "search query: ", "document": "Represent this, please: "}
+    model.default_prompt_name = "document"
+    model.save(str(tmp_path))
+    ours = isosent.load(f"hf:{tmp_path}")
+    np.testing.assert_allclose(ours.encode(TEXTS, **arguments), model.encode(TEXTS, **arguments), atol=2e-5)
+
+
+def test_a_static_model_takes_prompts_and_wrong_arguments_are_refused(wordllama):
+    expected = wordllama.encode(["Say: no", "Say: yes"])
+    np.testing.assert_array_equal(wordllama.encode(["no", "yes"], prompt="Say: "), expected)
+    assert wordllama.encode("no", truncate_dim=np.int64(3), convert_to_tensor=True).shape == (3,)
+    with pytest.raises(InputError, match=r"'other'.*query, document"):
+        wordllama.encode("no", prompt_name="other")
+    with pytest.raises(InputError, match="truncate_dim must be a whole number"):
+        wordllama.encode("no", truncate_dim=0)
+    quantized = wordllama.with_quantization(Quantization.fit(unit_rows(expected)))
+    with pytest.raises(InputError, match="truncate_dim 3 needs float32"):
+        quantized.encode("no", precision="int8", truncate_dim=3)

@@ -34,13 +34,6 @@ class IsosentEmbeddings(Embeddings):
     model : SentenceEncoder
         The model.
 
-    Raises
-    ------
-    InputTypeError
-        If `model` is something else, such as a reference.
-    MissingExtraError
-        If langchain-core is not installed; this is raised when the module is imported.
-
     Notes
     -----
     Vectors have length 1, so that every vector store ranks by cosine. A text without a token that the model knows has
@@ -59,34 +52,11 @@ class IsosentEmbeddings(Embeddings):
         self.model = model
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        """Encode documents.
-
-        Parameters
-        ----------
-        texts : list of str
-            The documents.
-
-        Returns
-        -------
-        list of list of float
-            One vector per document.
-        """
-        vectors = self.model.encode(texts, role="document", normalize_embeddings=True, show_progress_bar=False)
-        return vectors.tolist()
+        """Encode documents, one vector each."""
+        return self.model.encode(texts, role="document", normalize_embeddings=True, show_progress_bar=False).tolist()
 
     def embed_query(self, text: str) -> list[float]:
-        """Encode a query.
-
-        Parameters
-        ----------
-        text : str
-            The query.
-
-        Returns
-        -------
-        list of float
-            Its vector.
-        """
+        """Encode a query."""
         return self.model.encode(text, role="query", normalize_embeddings=True, show_progress_bar=False).tolist()
 
 
@@ -97,15 +67,6 @@ class IsosentVectorStore(VectorStore):
     ----------
     index : Index
         An index of texts, with a model that encodes queries. Its columns are the metadata of a document, without nulls.
-
-    Raises
-    ------
-    InputTypeError
-        If `index` is something else, such as a folder.
-    InputError
-        If the index holds no texts.
-    MissingExtraError
-        If langchain-core is not installed; this is raised when the module is imported.
 
     Notes
     -----
@@ -119,7 +80,7 @@ class IsosentVectorStore(VectorStore):
     >>> embeddings = IsosentEmbeddings(isosent.load("wordllama"))
     >>> store = IsosentVectorStore.from_texts(isosent.demo_texts(), embeddings)
     >>> store.similarity_search("How do I get a new password?", k=1)[0].page_content
-    'How can I reset my password?'
+    'How do I change my password?'
     """
 
     def __init__(self, index: Index) -> None:
@@ -168,13 +129,6 @@ class IsosentVectorStore(VectorStore):
         -------
         IsosentVectorStore
             The store.
-
-        Raises
-        ------
-        InputTypeError
-            If `embedding` is of another class.
-        InputError
-            As for `Index.create`, or if metadata are no JSON values.
         """
         if not isinstance(embedding, IsosentEmbeddings):
             raise InputTypeError(
@@ -201,8 +155,7 @@ class IsosentVectorStore(VectorStore):
         metadatas : list of dict, optional
             Metadata of each text. What has no column is kept as JSON if `from_texts` made the index, else refused.
         ids : sequence of str, optional
-            A different id for each text; where one is missing, a random one, or the next number if the index gives
-            numbers.
+            A different id for each text. Where one is missing, a random one; an index that gives numbers takes none.
         **kwargs
             Without effect.
 
@@ -210,11 +163,6 @@ class IsosentVectorStore(VectorStore):
         -------
         list of str
             The ids.
-
-        Raises
-        ------
-        InputError, OutputError
-            As for `Index.add`.
         """
         listed = list(texts)
         table = _columns_of(metadatas, len(listed), self.index.schema.names)
@@ -226,43 +174,14 @@ class IsosentVectorStore(VectorStore):
         return [str(each) for each in self.index.add(listed, ids=own, metadata=table)]
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool:
-        """Delete texts.
-
-        Parameters
-        ----------
-        ids : list of str, optional
-            Their ids; those that the index has not are ignored. All texts by default.
-        **kwargs
-            Without effect.
-
-        Returns
-        -------
-        bool
-            True.
-
-        Raises
-        ------
-        InputError, OutputError
-            As for `Index.remove`.
-        """
+        """Delete the texts with these ids, or all; those that the index has not are ignored."""
         own = self._own_ids(ids) if ids is not None else [e for b in self.index.batches() for e in b["id"].to_pylist()]
         if own:
             self.index.remove(own)
         return True
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
-        """Return the documents with these ids, without those that the index has not.
-
-        Parameters
-        ----------
-        ids : sequence of str
-            The ids.
-
-        Returns
-        -------
-        list of Document
-            In the order of the ids.
-        """
+        """Return the documents with these ids in their order, without those that the index has not."""
         return [_document(row) for row in self.index.rows(self._own_ids(ids)).drop_columns("vector").to_pylist()]
 
     def _own_ids(self, ids: Sequence[str]) -> list[Any]:
@@ -280,51 +199,13 @@ class IsosentVectorStore(VectorStore):
         return [(rows[each], score, share) for each, score, share in found if each in rows]
 
     def similarity_search(self, query: str, k: int = 4, *, filter: str | None = None, **kwargs: Any) -> list[Document]:
-        """Return the texts nearest to a query.
-
-        Parameters
-        ----------
-        query : str
-            The query.
-        k : int, default 4
-            Most texts to return.
-        filter : str, optional
-            Condition on the columns, as `where` of `Index.search`.
-        **kwargs
-            Other arguments of `Index.search`.
-
-        Returns
-        -------
-        list of Document
-            Nearest first.
-
-        Raises
-        ------
-        InputError
-            As for `Index.search`.
-        """
+        """Return the texts nearest to a query; `filter` is the `where` of `Index.search`."""
         return [_document(row) for row, _, _ in self._hits(query, k, filter, kwargs)]
 
     def similarity_search_with_score(
         self, query: str, k: int = 4, *, filter: str | None = None, **kwargs: Any
     ) -> list[tuple[Document, float]]:
-        """Return the texts nearest to a query, and their cosines.
-
-        Parameters
-        ----------
-        query, k, filter, **kwargs
-            As for `similarity_search`.
-
-        Returns
-        -------
-        list of tuple of (Document, float)
-            Nearest first.
-
-        Raises
-        ------
-        InputError
-            As for `Index.search`.
-        """
+        """Return the texts nearest to a query, and their cosines."""
         return [(_document(row), score) for row, score, _ in self._hits(query, k, filter, kwargs)]
 
     def _similarity_search_with_relevance_scores(
@@ -354,27 +235,7 @@ class IsosentVectorStore(VectorStore):
         filter: str | None = None,
         **kwargs: Any,
     ) -> list[Document]:
-        """Return texts that are near to a query and differ from each other.
-
-        Parameters
-        ----------
-        query, k, filter, **kwargs
-            As for `similarity_search`.
-        fetch_k : int, default 20
-            Number of nearest texts to choose from.
-        lambda_mult : float, default 0.5
-            1 for the nearest texts, 0 for those that differ most.
-
-        Returns
-        -------
-        list of Document
-            In the order in which they were chosen.
-
-        Raises
-        ------
-        InputError
-            As for `Index.search`.
-        """
+        """Return texts, of the `fetch_k` nearest, that differ from each other: most with a `lambda_mult` of 0."""
         rows = [row for row, _, _ in self._hits(query, fetch_k, filter, kwargs) if row["vector"] is not None]
         vector = np.asarray(IsosentEmbeddings(self.index.query_model).embed_query(query))
         chosen = maximal_marginal_relevance(vector, [row["vector"] for row in rows], lambda_mult, k)

@@ -25,13 +25,6 @@ class IsosentEmbedding(BaseEmbedding):
         Other fields of ``BaseEmbedding``, such as `embed_batch_size`. `model_name` is by default the name of the space,
         with its fingerprint.
 
-    Raises
-    ------
-    InputTypeError
-        If `model` is something else, such as a reference.
-    MissingExtraError
-        If llama-index-core is not installed; this is raised when the module is imported.
-
     Notes
     -----
     Vectors have length 1. A text without a token that the model knows has the zero vector.
