@@ -214,7 +214,7 @@ def test_a_map_behind_scaling_is_refused(tmp_path):
 def test_a_mean_of_queries_is_refused(transformer, texts, tmp_path):
     model = isosent.load(f"hf:{transformer}").fitted(texts[:40], transform=Whitening(4), queries=texts[40:60])
     model.save(tmp_path / "model")
-    with pytest.raises(InputError, match="has a separate mean for queries"):
+    with pytest.raises(InputError, match="has a separate map for queries"):
         open_base(tmp_path / "model")
 
 

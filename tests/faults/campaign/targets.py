@@ -192,7 +192,7 @@ def interrupted(output: str) -> Any:
 _FIT = (f"fit texts.txt {WORDS} --dims 6 -o model",)
 _FITS = (*_FIT, f"fit other.txt {OTHER} --dims 4 -o other_model")
 _RESULTS = tuple(
-    f"evaluate sts --data data --resamples 20 {reference} --json {name}.json"
+    f"evaluate sts --data data --resamples 20 {reference} -o {name}.json"
     for reference, name in ((WORDS, "a"), (OTHER, "b"))
 )
 _INDEX = ("faiss", "bm25s", "pyarrow.parquet")
