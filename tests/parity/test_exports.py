@@ -534,7 +534,7 @@ def test_the_wrapper_puts_one_prompt_before_a_text_as_the_library_does(prompted,
 
 @pytest.mark.parametrize("dim", [0, -3])
 def test_the_wrapper_refuses_to_keep_no_dimension(like, dim):
-    with pytest.raises(InputError, match=f"truncate_dim must be 1 or more, or None for all; got {dim}"):
+    with pytest.raises(InputError, match=rf"truncate_dim must be .* got {dim}"):
         like.encode(["what?"], truncate_dim=dim)
 
 
