@@ -1,6 +1,7 @@
 """Bytes, recall and speed of vectors as float32, float16, int8 and bits, with fewer dimensions, and after whitening.
 
-Prints a JSON line for each row of the tables of docs/quantization.md, or with --markdown the tables. DATA holds the STS
+Prints a JSON line for each row of the tables of docs/research/quantization.md, or with --markdown the tables. DATA
+holds the STS
 sets. Usage: python bench/quantization.py table|ranges|bits DATA NAME=REFERENCE ... [--tuning] [--korsts FILE]
 [--markdown]
 

@@ -3,6 +3,8 @@
 throughput [MODEL [INFINITY]]  32 clients with 1, 16 and 256 texts a request, in turns with calls of the library; p50
                     and p99 of one text; if MODEL is a transformer, the same for FastAPI + sentence-transformers and
                     for infinity, if the path of its program is given
+workers [MODEL]     32 clients with one text a request, in turns at a bare uvicorn that says hello, one process and
+                    --workers 2: requests per second, processor time per request, p50 and p99, memory of each process
 soak MINUTES        4 to 64 clients of a model, an index and a proxy, with 1 to 256 texts of mixed lengths, some of whom
                     hang up: every answer is compared with the library, memory and p99 are written down every minute,
                     and in the last minute server and proxy are killed and started again
@@ -65,6 +67,20 @@ def embeddings(body: Body):
     return {"object": "list", "data": data, "model": body.model, "usage": {"prompt_tokens": 0, "total_tokens": 0}}
 
 uvicorn.run(app, port=int(sys.argv[2]), log_level="error")
+"""
+
+HELLO = """
+import sys, uvicorn
+
+async def app(scope, receive, send):
+    while (await receive()).get("more_body"):
+        pass
+    headers = [(b"content-type", b"text/plain"), (b"content-length", b"5")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"hello"})
+
+options = {"log_level": "error", "http": "h11", "loop": "asyncio", "access_log": False, "lifespan": "off"}
+uvicorn.run(app, port=int(sys.argv[1]), **options)
 """
 
 
@@ -208,6 +224,56 @@ def throughput(reference="wordllama", infinity=None):
             options = ["v2", "--model-id", folder, "--engine", "torch", "--device", "cpu", "--no-bettertransformer"]
             options += ["--url-prefix", "/v1", "--served-model-name", "model", "--host", "127.0.0.1", "--port"]
             peer("infinity", reference, texts, [infinity, *options])
+
+
+def workers(reference="wordllama", rounds=3, seconds=4):
+    """A bare uvicorn, one process and two, in turns, with the same clients."""
+    texts = sentences()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    hello = subprocess.Popen([sys.executable, "-c", HELLO, str(port)])
+    servers = {"hello": (hello, port)}
+    try:
+        wait_for(port)
+        for n_workers in (1, 2):
+            servers[f"{n_workers} processes"] = start(["serve", f"model={reference}", "--workers", str(n_workers)])
+        for _, port in servers.values():
+            measured(port, texts, 1, seconds=1)
+        for _ in range(int(rounds)):
+            for name, (process, port) in servers.items():
+                before = {pid: processor_s(pid) for pid in family(process.pid)}
+                rate, p50, p99 = measured(port, texts, 1, seconds=seconds)
+                used = sum(processor_s(pid) - begun for pid, begun in before.items())
+                facts = {"per_s": round(rate), "processor_ms": round(1e3 * used / (rate * seconds), 3)}
+                show(model=reference, server=name, **facts, p50_ms=p50, p99_ms=p99)
+        for name, (process, _) in servers.items():
+            show(server=name, memory_mb=[memory_mb(pid) for pid in family(process.pid)])
+    finally:
+        for process, _ in servers.values():
+            stop(process)
+
+
+def family(pid):
+    """A process and its children that compute; not the one that multiprocessing starts to clean up."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(int(each) for each in children if b"resource_tracker" not in command_of(each))]
+
+
+def command_of(pid):
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def processor_s(pid):
+    times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_mb(pid):
+    """Proportional and private memory."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    kb = {line.split()[0].rstrip(":"): int(line.split()[1]) for line in lines}
+    return {"pss": round(kb["Pss"] / 1e3), "private": round((kb["Private_Clean"] + kb["Private_Dirty"]) / 1e3)}
 
 
 def peer(name, reference, texts, command):
@@ -482,4 +548,6 @@ def asked(connection, body, is_right, hangs_up):
 
 
 if __name__ == "__main__":
-    {"throughput": throughput, "soak": soak, "kills": kills, "searches": searches}[sys.argv[1]](*sys.argv[2:])
+    {"throughput": throughput, "workers": workers, "soak": soak, "kills": kills, "searches": searches}[sys.argv[1]](
+        *sys.argv[2:]
+    )

@@ -1,6 +1,6 @@
 """Word vectors made of token vectors: each word of the STS sets gets the mean of its pieces; GloVe text.
 
-Makes the files "MiniLM words" and "wordllama words" of docs/word_vectors.md.
+Makes the files "MiniLM words" and "wordllama words" of docs/research/word_vectors.md.
 Usage: python bench/words_of_pieces.py REFERENCE DATA OUT [--norm N], as in
 python bench/words_of_pieces.py "hf:DIR?static=true" DIR minilm_words.txt --norm 5
 """

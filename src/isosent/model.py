@@ -783,8 +783,8 @@ class SentenceEncoder:
         covariance of x - y, shrunk by g, V principal axes, and a strength s; or by plain whitening. Queries alone are
         transformed by :math:`(S_{xx} + l I)^{-1} (S_{xy} + l I)`, ridge regression towards the identity. A fifth of the
         pairs is held out, whole groups that share no text. Folds of the others choose s, g and l by the mean reciprocal
-        rank of the document. The map is used if the 95% interval of its gain on the fifth is above zero, and is then
-        fitted on all pairs.
+        rank of the document. The map is used if this and nDCG@10 gain beyond chance on the fifth (95% intervals above
+        zero, and random signs), with `kinds` on those that it was not fitted on. It is then fitted on all pairs.
         """
         self._encoder.require_fitted("fitted_on_pairs")
         self._postprocessing.check_fit(Auto())

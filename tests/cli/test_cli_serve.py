@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import os
 import signal
 import socket
 import sys
@@ -218,7 +219,9 @@ def log_settings(monkeypatch):
 
 def test_a_port_in_use_is_refused(isosent_, refuses, log_settings):
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        refuses(isosent_("serve", "wordllama", "--port", taken.getsockname()[1]), "in use")
+        port = taken.getsockname()[1]
+        refuses(isosent_("serve", "wordllama", "--port", port), "in use")
+        refuses(isosent_("serve", "wordllama", "--port", port, "--workers", 2), "in use")
 
 
 def test_what_cannot_be_served_is_refused(isosent_, refuses, tmp_path):
@@ -240,3 +243,57 @@ def test_the_log_goes_to_what_standard_error_is_now(monkeypatch, capsys, log_set
         before.close()
     logger.warning("still there")
     assert json.loads(capsys.readouterr().err)["event"] == "still there"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no port that processes share")
+def test_workers_share_a_port_and_are_replaced(serving, wordllama, texts, wait_until):
+    with serving("serve", "wordllama", "--workers", 2) as (process, url, lines):
+        expected = unit_rows(wordllama.encode(["a dog"]))
+
+        def of(event):
+            return [line for line in lines if line["event"] == event]
+
+        def numbers():
+            return {httpx.get(f"{url}/status", trust_env=False).json()["worker"] for _ in range(4)}
+
+        wait_until(lambda: numbers() == {0, 1})
+        assert all(np.array_equal(np.float32(ask(url).json()), expected) for _ in range(8))
+        metrics = httpx.get(f"{url}/metrics", trust_env=False).text.splitlines()
+        assert 'te_request_count{method="/embed"} 8.0' in metrics  # of both, whichever answers
+        assert httpx.post(f"{url}/try", json={"texts": list(texts[:50])}, trust_env=False).status_code == 403
+        process.send_signal(signal.SIGHUP)
+        wait_until(lambda: len(of("reloaded")) == 2)
+        [first, _] = [line for line in lines if line["event"] == "worker serves"]
+        os.kill(first["pid"], signal.SIGKILL)
+        wait_until(lambda: len(of("worker serves")) == 3)
+        assert [line["exit"] for line in of("worker ended")] == [-signal.SIGKILL]
+        assert ask(url).status_code == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+        assert len(of("draining")) == 2
+    pids = {line["pid"] for line in of("worker serves")}
+    assert not any(map(is_running, pids))
+
+
+def is_running(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no port that processes share")
+def test_workers_that_lose_their_parent_end(serving, wait_until):
+    with serving("serve", "wordllama", "--workers", 2) as (process, _, lines):
+        process.kill()
+        process.wait()
+        pids = [line["pid"] for line in lines if line["event"] == "worker serves"]
+        wait_until(lambda: not any(map(is_running, pids)))
+    assert len(pids) == 2
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no port that processes share")
+def test_workers_that_cannot_load_end_the_service(serving, tmp_path):
+    with pytest.raises(RuntimeError, match="nothing"), serving("serve", tmp_path / "nothing", "--workers", 2):
+        pass

@@ -295,7 +295,10 @@ def _compare_models(
     table = make_table(*header, left=3, caption=caption)
     shares = {(each["of"], each["within"]): f"{max(each['r2'], 0):.0%}" for each in report["contains"]}
     for pair in report["pairs"]:
-        intervals = (f"{pair[low]:+.3f} to {pair[high]:+.3f}" for low, high in _INTERVALS)
+        intervals = (
+            "not measured" if math.isnan(pair[low]) else f"{pair[low]:+.3f} to {pair[high]:+.3f}"
+            for low, high in _INTERVALS
+        )
         a, b = pair["a"], pair["b"]
         table.add_row(number[a], number[b], pair["verdict"], *intervals, shares[b, a], shares[a, b])
     show(table)

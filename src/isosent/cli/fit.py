@@ -2,6 +2,9 @@
 
 ``fit`` checks which options go together, and calls `fit_pairs` for ``--pairs``, else `fit_files`, which looks at what
 the files hold. `_show_fit` prints the result: the recommendation, what was measured, and what was saved.
+
+``demo`` prints the lines of `_demo_steps`, each step with the commands that do it. ``fit`` prints what it returns: the
+recommendation first, then what has changed, and last what was saved.
 """
 
 from collections.abc import Iterator

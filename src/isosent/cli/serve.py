@@ -35,6 +35,7 @@ from isosent.server.run import KEYS_VARIABLE, check_address, is_loopback, read_k
 from isosent.server.run import serve as serve_app  # noqa: E402
 from isosent.server.service import Limits  # noqa: E402
 from isosent.server.upstream import DIALECTS, Upstream, dialect_of  # noqa: E402
+from isosent.server.workers import serve_workers  # noqa: E402
 
 UPSTREAM_KEY_VARIABLE = "ISOSENT_UPSTREAM_KEY"
 _CACHE_MB, _LARGEST_CACHE_MB = 1000.0, 1e9
@@ -88,8 +89,17 @@ _ADDRESS = (
 @click.command()
 @click.argument("sources", nargs=-1, required=True, metavar="MODEL|INDEX [NAME=MODEL|INDEX]...")
 @serving_options(*(field.name for field in fields(Limits)))
+@click.option(
+    "--workers",
+    "n_workers",
+    type=click.IntRange(1),
+    default=1,
+    metavar="N",
+    help="Processes that share the port, each with queues and limits of its own.",
+)
 def serve(
     sources: tuple[str, ...],
+    n_workers: int,
     host: str,
     port: int,
     api_key_file: Path | None,
@@ -118,13 +128,12 @@ def serve(
             say(f"{reference} is served as {name}")
         named[name] = reference
     models = {name: partial(open_source, reference) for name, reference in named.items()}
-    app = create_app(
-        models,
-        limits=limits,
-        keys=keys,
-        hosts=[host] if is_loopback(host) and not keys else None,
-    )
-    serve_app(app, host=host, port=port, drain_delay_s=drain[0], drain_timeout_s=drain[1])
+    hosts = [host] if is_loopback(host) and not keys else None
+    make_app = partial(create_app, models, limits=limits, keys=keys, hosts=hosts)
+    if n_workers == 1:
+        serve_app(make_app(), host=host, port=port, drain_delay_s=drain[0], drain_timeout_s=drain[1])
+    else:
+        serve_workers(make_app, n_workers, host=host, port=port, drain_delay_s=drain[0], drain_timeout_s=drain[1])
 
 
 def open_source(reference: str) -> SentenceEncoder | Index:

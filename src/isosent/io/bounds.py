@@ -1,7 +1,7 @@
 """How much of a file is read at once, and text files read piece by piece within these bounds.
 
 The constants bound what is kept in memory: longer lines and larger documents are refused before they fill it. They are
-far above what data sets of the field hold; `docs/encoding.md` lists them. `check_growth` bounds what a tokenizer makes
+far above what data sets of the field hold; `docs/limits.md` lists them. `check_growth` bounds what a tokenizer makes
 of a text.
 
 Text files pass through here on their way to all readers. `open_content` opens a file, or copies standard input and

@@ -55,7 +55,7 @@ _FEW_ROWS_PER_DIM = 2
 _GROUP_ROWS = 4000
 _FEWEST_GROUPED, _FEWEST_IN_GROUP = 100, 10
 # Distance of two groups in standard deviations along the line between their means: none of 54 single sets of texts is
-# above; English and Korean in one file is with seven of nine encoders (docs/inspect.md).
+# above; English and Korean in one file is with seven of nine encoders (docs/research/inspect.md).
 _SEPARATE_GROUPS = 8.0
 
 

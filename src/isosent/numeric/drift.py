@@ -23,7 +23,7 @@ Double = NDArray[np.float64]
 # Half of the axes of each of eleven corpora have an excess kurtosis of at most 0.7 to 1.9 (bench/drift.py).
 _ASSUMED_KURTOSIS = 3.0
 # Halves of one set stay below, most different sets are above. With four rows a dimension, a whitening of strength 0.5
-# is 0.3 points of Spearman below one fitted on all rows (docs/inspect.md).
+# is 0.3 points of Spearman below one fitted on all rows (docs/research/drift.md).
 MOST_SPREAD = 1.15
 _REFIT_ROWS_A_DIM = 4
 

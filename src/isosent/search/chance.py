@@ -23,7 +23,7 @@ from isosent.transforms.calibration import RANDOM_PAIRS, Calibration
 
 FEWEST_ROWS = 30
 MOST_ROWS = 20_000
-# These three constants are tuned in bench/no_match.py (docs/no_match.md).
+# These three constants are tuned in bench/no_match.py (docs/research/no_match.md).
 _ISOLATED = 0.05  # share of the texts whose nearest neighbour is counted as chance
 _MOST_EXPONENT = 11.0  # two unrelated texts may share words, so the tail is heavier than that of random directions
 _EXPONENT_A_DIMENSION = 0.4

@@ -200,7 +200,7 @@ async def embeddings_response(
     def content() -> dict[str, Any]:
         rows: Any = np.ascontiguousarray(vectors)
         if encoding_format == "base64":
-            rows = [base64.b64encode(row.tobytes()).decode("ascii") for row in rows.astype("<f4", copy=False)]
+            rows = [str(base64.b64encode(row), "ascii") for row in rows.astype("<f4", copy=False)]
         data = [{"object": "embedding", "index": number, "embedding": row} for number, row in enumerate(rows)]
         usage = {"prompt_tokens": n_tokens, "total_tokens": n_tokens}
         return {"object": "list", "data": data, "model": name, "usage": usage}

@@ -18,7 +18,7 @@ import secrets
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final, TypeVar, get_args
 from urllib.parse import urlsplit
 
@@ -46,14 +46,15 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _IN_A_THREAD = 1 << 16  # bytes of a body, or numbers of an answer, that would hold up the event loop
 _MOST_ATTEMPTS = 100
 _MOST_ARRIVING = 256 << 20  # bytes of all bodies of which a part is here
+_WATCHED_AFTER_S = 0.02
 _CLIENT_GONE = 499  # nginx's status, for the log alone
 _PROBES = ("/health", "/ready", "/metrics")  # asked every few seconds
-_SECURITY = {
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
+_SECURITY: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"content-security-policy", b"default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
 # Text Embeddings Inference: status -> error_type
 TEI_PATHS = frozenset({"/", "/embed", "/embed_all", "/similarity", "/tokenize", "/info", "/health"})
 _TEI_TYPES = {413: "Validation", 422: "Validation", 424: "Backend", 429: "Overloaded", 503: "Unhealthy"}
@@ -275,7 +276,7 @@ def _log_unknown(content: bytes | msgspec.Raw, kind: type[msgspec.Struct]) -> No
 
 def _unknown_fields(content: bytes | msgspec.Raw, kind: type[msgspec.Struct]) -> Iterator[str]:
     """Names that a struct, or one in it, does not have."""
-    fields = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+    fields = _types_of(kind)
     for name, value in _MEMBERS.decode(content).items():
         if name not in fields:
             yield name
@@ -285,21 +286,44 @@ def _unknown_fields(content: bytes | msgspec.Raw, kind: type[msgspec.Struct]) ->
                 yield from (f"{name}.{inner}" for inner in _unknown_fields(value, nested))
 
 
+@cache
+def _types_of(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Type of each field; msgspec evaluates the annotations whenever it is asked."""
+    return {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+
+
 class ClientGoneError(Exception):
     """The client has closed the connection."""
 
 
 async def unless_gone(request: Request, answer: Awaitable[T]) -> T:
-    """Wait for an answer; give up if the client closes the connection."""
-    task, gone = asyncio.ensure_future(answer), asyncio.ensure_future(_until_gone(request))
-    try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        raise ClientGoneError
-    finally:
-        gone.cancel()
+    """Wait for an answer; give up if it takes longer and the client closes the connection."""
+    task, loop, is_gone = asyncio.current_task(), asyncio.get_running_loop(), False
+    assert task is not None
+    watching: asyncio.Task[None] | None = None
+
+    def give_up(_: asyncio.Task[None]) -> None:
+        nonlocal is_gone
+        is_gone = True
         task.cancel()
+
+    def watch() -> None:
+        nonlocal watching
+        watching = loop.create_task(_until_gone(request))
+        watching.add_done_callback(give_up)
+
+    timer = loop.call_later(_WATCHED_AFTER_S, watch)  # most answers are made before, without a second task
+    try:
+        return await answer
+    except asyncio.CancelledError:
+        if is_gone and not task.uncancel():
+            raise ClientGoneError from None
+        raise
+    finally:
+        timer.cancel()
+        if watching is not None:
+            watching.remove_done_callback(give_up)
+            watching.cancel()
 
 
 async def _until_gone(request: Request) -> None:
@@ -358,7 +382,7 @@ class Gate:
         facts: dict[str, Any] = {}
         scope["isosent"] = facts
         added = [(b"x-request-id", request_id.encode())]
-        added += [(name.lower().encode(), value.encode()) for name, value in _SECURITY.items()]
+        added += _SECURITY
 
         async def tagged(message: Message) -> None:
             nonlocal status

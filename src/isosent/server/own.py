@@ -158,7 +158,8 @@ async def status(request: Request) -> Response:
         }
         for served in service.registry
     ]
-    return json_response({"models": models, "limits": service.limits.to_json(), "started_at": service.started_at})
+    facts = {"models": models, "limits": service.limits.to_json(), "started_at": service.started_at}
+    return json_response(facts if service.worker is None else facts | {"worker": service.worker})
 
 
 async def reload(request: Request) -> Response:
@@ -167,6 +168,7 @@ async def reload(request: Request) -> Response:
     if not service.has_keys:
         raise RequestError(403, "a reload needs a key; start the server with --api-key-file.")
     outcomes = await asyncio.to_thread(service.registry.reload)
+    service.has_reloaded()
     failed = [name for name, error in outcomes.items() if error is not None]
     content = {"reloaded": [name for name in outcomes if name not in failed], "failed": failed}
     return json_response(content, 500 if failed else 200)

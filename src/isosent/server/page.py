@@ -140,6 +140,8 @@ async def _text_set(
     request: Request, texts: list[str], sets: TextSets, sample: Sample | None, served: Served
 ) -> Response:
     service: ModelService = request.app.state.service
+    if service.worker is not None:  # the next request may reach another process, which does not have them
+        raise RequestError(403, "a server of several processes keeps no texts. Start one without --workers.")
     raw = np.empty((len(texts), served.model.encoder.dim), dtype=np.float32)
     for start in range(0, len(texts), _AT_ONCE):
         embedded = await served.worker.embed(texts[start : start + _AT_ONCE])

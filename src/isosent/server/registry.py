@@ -30,12 +30,14 @@ from isosent.errors import InputError
 from isosent.model import Role, SentenceEncoder
 from isosent.numeric.canary import FIXED_TEXTS, LEAST_COSINE, Canary
 from isosent.search.index import Index
-from isosent.server.service import Limits, Metrics, RequestError, Service, reason_of
+from isosent.server.service import Limits, Metrics, RequestError, Service, freeze_memory, reason_of
 from isosent.words.tokens import TokenIds
 
 _CHARACTERS_A_TOKEN = 4  # for a queue whose texts are not yet tokenized; corrected by what was measured
 _PIECE_TEXTS = 256
 _SMOOTHING = 0.2
+_FEW_CHARACTERS: Final = 2000  # of a request that may be computed in the event loop, in 0.1 to 0.3 ms
+_MOST_CHARACTERS_HERE: Final = 10_000  # of all that are computed there at once, in 1 ms
 _HEAVY_THREADS: Final = 2
 _MOST_WAITING: Final = 32
 CANARY_EVERY_S: Final = 3600.0
@@ -101,7 +103,9 @@ class Worker:
         self._encoders = {role: encoder_for(model.encoder, role) for role in ("text", "query", "document")}
         self._waiting: deque[_Request] = deque()
         self._calls: deque[tuple[Callable[[], Any], Future[Any], int]] = deque()
-        self._condition = threading.Condition()
+        self._condition, self._computing = threading.Condition(), threading.Lock()
+        is_cheap = all(each.has_tokens and not each.is_costly for each in self._encoders.values())
+        self._is_quick = is_cheap and model.flow is None  # a few texts take microseconds
         self._is_retired = False
         self._characters_a_token = float(_CHARACTERS_A_TOKEN)
         self.n_queued_tokens = 0
@@ -113,10 +117,45 @@ class Worker:
 
     async def embed(self, texts: Sequence[str], role: Role = "text") -> Embedded:
         """Return the vectors of texts; a caller that is cancelled leaves the queue."""
-        return await asyncio.wrap_future(self.submit(texts, role))
+        if not self._is_quick or sum(map(len, texts)) > _FEW_CHARACTERS:
+            return await asyncio.wrap_future(self.submit(texts, role))
+        future = self.submit(texts, role, wakes=False)
+        loop = asyncio.get_running_loop()
+        computed, thread = loop.create_future(), threading.get_ident()
 
-    def submit(self, texts: Sequence[str], role: Role = "text") -> Future[Embedded]:
-        """Put texts into the queue."""
+        def settle(_: Future[Embedded]) -> None:
+            if threading.get_ident() == thread:  # no need to wake up the loop
+                _end_wait(computed)
+            else:
+                loop.call_soon_threadsafe(_end_wait, computed)
+
+        future.add_done_callback(settle)
+        loop.call_soon(self._compute_here)  # together with what other connections have brought by then
+        try:
+            await computed
+        except asyncio.CancelledError:
+            future.cancel()
+            raise
+        return future.result()
+
+    def _compute_here(self) -> None:
+        """Compute what waits in the event loop if that takes less than to wake up the thread and be woken by it."""
+        if not self._computing.acquire(blocking=False):
+            return  # the thread takes what waits when it is ready
+        try:
+            with self._condition:
+                is_small = sum(len(text) for each in self._waiting for text in each.texts) <= _MOST_CHARACTERS_HERE
+                pieces = self._next_pieces() if is_small and not self._calls else []
+            if pieces:
+                self._compute(pieces)
+        finally:
+            self._computing.release()
+            with self._condition:
+                if self._waiting:
+                    self._condition.notify()
+
+    def submit(self, texts: Sequence[str], role: Role = "text", *, wakes: bool = True) -> Future[Embedded]:
+        """Put texts into the queue, and wake up the thread."""
         estimated = [1 + int(len(text) / self._characters_a_token) for text in texts]
         request = _Request(
             list(texts),
@@ -133,7 +172,8 @@ class Worker:
             self._check_open()
             self._waiting.append(request)
             self._count(sum(estimated))
-            self._condition.notify()
+            if wakes:
+                self._condition.notify()
         return request.future
 
     async def call(self, function: Callable[[], Any], *, n_characters: int) -> Any:
@@ -182,10 +222,11 @@ class Worker:
                 if call is not None:
                     self._count(-call[2])
                 pieces = self._next_pieces()
-            if call is not None:
-                _settle(*call[:2])
-            if pieces:
-                self._compute(pieces)
+            with self._computing:
+                if call is not None:
+                    _settle(*call[:2])
+                if pieces:
+                    self._compute(pieces)
 
     def _next_pieces(self) -> list[_Piece]:
         """Take pieces of the waiting requests in turn, until they fill a batch; all have the same role."""
@@ -298,6 +339,11 @@ def _parts(tokens: TokenIds, most: int) -> list[TokenIds]:
         rows.append(row)
         n_tokens += length
     return [*parts, tokens.take(np.array(rows, dtype=np.intp))]
+
+
+def _end_wait(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _settle(function: Callable[[], Any], future: Future[Any]) -> None:
@@ -480,6 +526,7 @@ class Registry:
                 old.worker.retire()  # it still answers what is in its queue
                 outcomes[name] = None
                 _log.info("reloaded", extra={"facts": {"model": name, "space": new.model.fingerprint}})
+            freeze_memory()
         finally:
             self._reloading.release()
         return outcomes

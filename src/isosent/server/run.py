@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import json
 import logging
 import math
 import os
@@ -21,7 +20,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -34,7 +33,7 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from isosent.errors import InputError, InputFileError
-from isosent.server.service import MOST_UNREAD, Limits, Service
+from isosent.server.service import MOST_UNREAD, Limits, Service, freeze_memory
 
 KEYS_VARIABLE = "ISOSENT_API_KEYS"
 _LARGEST_HEADERS = 1 << 14
@@ -44,6 +43,7 @@ _SPARE_FILES = 32  # for models, indexes and bodies, beside those that are open 
 _SAID_EVERY_S = 60.0
 _log = logging.getLogger("isosent.server")
 _SWEEP_S: Final = 1.0
+_LARGEST_JOINED: Final = 1 << 16
 _LEAST_READ: Final = 1 << 20  # bytes of an answer, in the time of a request
 _FULL: Final = orjson.dumps({"error": {"message": "too many connections. Try again in 1 s.", "type": "server_error"}})
 _REFUSAL: Final = (
@@ -88,6 +88,35 @@ def read_keys(file: Path | None) -> list[str]:
     return keys
 
 
+class _JoinedWrites:
+    """A transport that sends the head and the body of a small answer in one step of the event loop with one call."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop, self._parts = transport, loop, list[bytes]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Keep a part until the loop comes round, or send all if it is large."""
+        if not self._parts and len(data) <= _LARGEST_JOINED:
+            self._loop.call_soon(self.flush)
+        self._parts.append(data)
+        if len(data) > _LARGEST_JOINED:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what is kept."""
+        if self._parts:
+            content, self._parts = b"".join(self._parts), []
+            self._transport.write(content)
+
+    def close(self) -> None:
+        """Send what is kept, and close the connection."""
+        self.flush()
+        self._transport.close()
+
+
 class Connection(H11Protocol):  # type: ignore[misc, unused-ignore]
     """A connection that knows since when it waits for its client."""
 
@@ -100,7 +129,7 @@ class Connection(H11Protocol):  # type: ignore[misc, unused-ignore]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take one of the places, or that of a client who has sent nothing for a while."""
-        super().connection_made(transport)
+        super().connection_made(_JoinedWrites(transport, self.loop))  # type: ignore[arg-type]
         now = self.waiting_since = self.loop.time()
         others: set[Connection] = self.connections  # type: ignore[assignment]
         present = [each for each in others if not each.transport.is_closing()]
@@ -201,8 +230,16 @@ class Server(uvicorn.Server):
     the process at once. SIGHUP loads all models again.
     """
 
-    def __init__(self, app: Starlette, config: uvicorn.Config, *, drain_delay_s: float) -> None:
+    def __init__(
+        self,
+        app: Starlette,
+        config: uvicorn.Config,
+        *,
+        drain_delay_s: float,
+        on_started: Callable[[], None] | None = None,
+    ) -> None:
         super().__init__(config)
+        self._on_started = on_started
         self._service: Service = app.state.service
         self._service.n_unread = self._n_unread
         self._full_said_at = -math.inf
@@ -220,6 +257,12 @@ class Server(uvicorn.Server):
             await super().serve(sockets)
         finally:
             sweeping.cancel()
+
+    async def startup(self, sockets: Any = None) -> None:
+        """Listen, and say so."""
+        await super().startup(sockets)
+        if self._on_started is not None and self.started:
+            self._on_started()
 
     def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Log what no request failed by; once a minute that there are no files for connections."""
@@ -269,8 +312,9 @@ def serve(
     drain_delay_s: float = 0,
     drain_timeout_s: float = 30,
     sockets: Sequence[Any] | None = None,
+    on_started: Callable[[], None] | None = None,
 ) -> None:
-    """Serve an application until a signal.
+    """Serve an application until a signal. `on_started` is called instead of a line in the log.
 
     Raises
     ------
@@ -299,10 +343,14 @@ def serve(
         lifespan="on",
         backlog=min(_BACKLOG, service.limits.max_connections),  # asyncio accepts so many at once
     )
-    bound = [_listening(host, port)] if sockets is None else list(sockets)
-    address = bound[0].getsockname()
-    _log.info("listening", extra={"facts": {"host": address[0], "port": address[1]}})
-    Server(app, config, drain_delay_s=drain_delay_s).run(sockets=bound)
+    bound = [bound_socket(host, port)] if sockets is None else list(sockets)
+    if sockets is None:
+        bound[0].listen(_BACKLOG)  # from here on connections wait, and are not refused
+    if on_started is None:
+        address = bound[0].getsockname()
+        _log.info("listening", extra={"facts": {"host": address[0], "port": address[1]}})
+    freeze_memory()
+    Server(app, config, drain_delay_s=drain_delay_s, on_started=on_started).run(sockets=bound)
 
 
 def _within_open_files(limits: Limits) -> Limits:
@@ -329,13 +377,15 @@ def _within_open_files(limits: Limits) -> Limits:
     return replace(limits, max_connections=n_connections)
 
 
-def _listening(host: str, port: int) -> socket.socket:
+def bound_socket(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
+    """A socket for an address; one that is shared by others of this user, if they say so too."""
     # The protocol is named, or asyncio would not set TCP_NODELAY, and every answer would wait 40 ms for the client.
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if is_shared:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         sock.bind((host, port))
-        sock.listen(_BACKLOG)  # from here on connections wait, and are not refused
     except OSError as error:
         sock.close()
         raise InputError(f"--host {host} --port {port}: {error.strerror}. Name another address or port.") from None
@@ -354,7 +404,7 @@ class JsonLines(logging.Formatter):
         # of other libraries only the template, if it is a sentence: what they fill in may be a text
         event = record.msg if isinstance(record.msg, str) and "\n" not in record.msg else f"{record.name} failed"
         facts = {"time": f"{when}.{int(record.msecs):03d}Z", "level": record.levelname.lower(), "event": event}
-        return json.dumps(facts | getattr(record, "facts", {}))
+        return orjson.dumps(facts | getattr(record, "facts", {})).decode()
 
 
 class _StandardError(logging.StreamHandler[Any]):

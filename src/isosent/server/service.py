@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
+import os
 import re
 import time
 from abc import ABC, abstractmethod
@@ -20,11 +22,13 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from isosent.errors import IsosentError
 
 MOST_UNREAD: Final = 64 << 20  # bytes of several answers, for longer than a sweep
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"  # of metrics
+METRICS_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"  # of prometheus-client: a folder of files that processes share
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 _RISING = (b"te_request_count", b"te_request_success", b"te_request_failure")
 _UNREAD_LOOK_S = 0.05
@@ -54,6 +58,13 @@ def reason_of(error: Exception) -> str:
     message = str(error)
     has_path = re.search(r"(^|[\s'\"(=])(/|[A-Za-z]:\\)\S", message)
     return message if isinstance(error, IsosentError) and not has_path else "its reason names files of the server."
+
+
+def freeze_memory() -> None:
+    """Spare the collector the objects that stay: it looked at all modules and models every few requests."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def _limit(default: float, flag: str, meaning: str) -> Any:
@@ -157,7 +168,7 @@ class Limits:
 
 
 class Metrics:
-    """The metrics of one service: the names of Text Embeddings Inference, and ours. Threads may share them."""
+    """The metrics of a service: the names of Text Embeddings Inference, and ours. Threads and processes share them."""
 
     # prometheus-client puts "_total" behind the names of counters. Those of Text Embeddings Inference end without it,
     # so they are gauges here, and `text` calls them counters.
@@ -166,9 +177,11 @@ class Metrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = registry = CollectorRegistry()
         method, model = ("method",), ("model",)
-        self.request_count = Gauge("te_request_count", "Requests.", method, registry=registry)
-        self.request_success = Gauge("te_request_success", "Requests that were answered.", method, registry=registry)
-        self.request_failure = Gauge("te_request_failure", "Requests that failed.", ("err",), registry=registry)
+        summed: dict[str, Any] = {"registry": registry, "multiprocess_mode": "sum"}
+        living: dict[str, Any] = {"registry": registry, "multiprocess_mode": "livesum"}
+        self.request_count = Gauge("te_request_count", "Requests.", method, **summed)
+        self.request_success = Gauge("te_request_success", "Requests that were answered.", method, **summed)
+        self.request_failure = Gauge("te_request_failure", "Requests that failed.", ("err",), **summed)
         self.request_duration = Histogram(
             "te_request_duration", "Seconds of a request.", method, buckets=_SECONDS, registry=registry
         )
@@ -193,8 +206,8 @@ class Metrics:
         self.batch_tokens = Histogram(
             "te_batch_next_tokens", "Tokens of a batch.", model, buckets=_SIZES, registry=registry
         )
-        self.queue_size = Gauge("te_queue_size", "Requests in the queue.", model, registry=registry)
-        self.queued_tokens = Gauge("isosent_queued_tokens", "Tokens in the queue, estimated.", model, registry=registry)
+        self.queue_size = Gauge("te_queue_size", "Requests in the queue.", model, **living)
+        self.queued_tokens = Gauge("isosent_queued_tokens", "Tokens in the queue, estimated.", model, **living)
         self.texts = Counter("isosent_texts", "Texts that were embedded.", model, registry=registry)
         self.tokens = Counter("isosent_tokens", "Tokens that were embedded.", model, registry=registry)
         self.canary = Gauge(
@@ -225,7 +238,11 @@ class Metrics:
 
     def text(self) -> bytes:
         """All metrics as Prometheus reads them."""
-        content = generate_latest(self.registry)
+        registry = self.registry
+        if METRICS_VARIABLE in os.environ:  # the sums over all processes
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        content = generate_latest(registry)
         for name in _RISING:
             content = content.replace(b"# TYPE %s gauge\n" % name, b"# TYPE %s counter\n" % name)
         return content
@@ -241,6 +258,8 @@ class Service(ABC):
         self.limits, self.metrics = limits, Metrics()
         self.has_keys = has_keys  # whether clients need keys
         self.is_draining = False
+        self.worker: int | None = None  # number of this process among several (isosent.server.workers)
+        self.has_reloaded: Callable[[], None] = lambda: None  # tells the others
         self.started_at = int(time.time())
         self.n_unread: Callable[[], int] = lambda: 0  # bytes of answers that wait for their clients; `run` knows it
         self._large_answer = asyncio.Lock()

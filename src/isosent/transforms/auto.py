@@ -28,7 +28,7 @@ from isosent.numeric.spectrum import Spectrum, effective_rank, resolve_width, sp
 from isosent.numeric.statistics import central_interval, resampled_counts, weighted_pearson
 from isosent.transforms.base import NO_TRANSFORM, Auto, LinearTransform, make_linear
 
-# The rule in five lines. docs/auto.md says how the three constants were chosen, and how sensitive the rule is to them.
+# The rule in five lines. docs/research/auto.md: how the constants were chosen, and how sensitive the rule is to them.
 # 1. Agreement is the rank correlation of cosines with the word overlap (tf-idf) of pairs of texts.
 # 2. Gain is the agreement under a whitening minus that without, on texts that the whitening was not fitted on.
 # 3. If the best gain is at least LEAST_GAIN, and more than chance: the strongest whitening with SHARE_OF_GAIN of it.
@@ -58,7 +58,7 @@ _FEWEST_GROUPED, _FEWEST_IN_GROUP = 100, 10
 _SMALLEST_GROUP = 0.03  # share of the texts
 _CLUSTERS = 6
 # Cosine of the shares of texts that hold each word, between clusters: 0.00 to 0.18 for two languages, from 0.19 on for
-# the topics of one. Above the first limit, groups must also be _APART (docs/inspect.md).
+# the topics of one. Above the first limit, groups must also be _APART (docs/research/inspect.md).
 _FOREIGN, _LITTLE_SHARED, _APART = 0.15, 0.25, 6.0
 # Distances of groups in standard deviations along the line between their means, without texts: none of 54 single sets
 # is above 8 for two; for more groups, the least distance counts.
