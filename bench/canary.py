@@ -1,4 +1,4 @@
-"""Which changes of a model its canary notices: detections, and false alarms of the same model computed otherwise.
+"""Which changes of a model its canary notices: detections, and false positives of the same model computed otherwise.
 
 Prints a JSON line for each change, or with --markdown the table of bench/README.md: the lowest cosine of the fixed
 texts (all, and the short ones alone as the first query checks them), and the share of the ten nearest of eight rows of
@@ -152,7 +152,7 @@ def main():
             else:
                 print(json.dumps({"model": name, "change": change, "kind": kind, **row}), flush=True)
     print(f"noticed: {counts[CHANGED, True]} of {counts[CHANGED, True] + counts[CHANGED, False]} changes; ", end="")
-    print(f"false alarms: {counts[SAME, True]} of {counts[SAME, True] + counts[SAME, False]}")
+    print(f"false positives: {counts[SAME, True]} of {counts[SAME, True] + counts[SAME, False]}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""False alarms and detections of `isosent.numeric.drift`, and what a refit is worth where it is advised.
+"""False positives and detections of `isosent.numeric.drift`, and what a refit is worth where it is advised.
 
 python bench/drift.py DATA [--runs 200]
 DATA is a folder with sts, stsbenchmark, sick, cqa, nli and senteval. Vectors of wordllama of distinct texts. One JSON
@@ -149,7 +149,7 @@ def main():
         for n_old, n_new in (*SIZES, (len(rows) // 2,) * 2):
             if n_old + n_new <= len(rows):
                 found = rates(lambda: split(rows, n_old, n_new, random), runs)  # noqa: B023 - called at once
-                report("false alarms", corpus=name, old=n_old, new=n_new, runs=runs, **found)
+                report("false positives", corpus=name, old=n_old, new=n_new, runs=runs, **found)
     pairs = [pair for each in sets["STSB"].subsets for pair in zip(each.first, each.second, strict=True)]
     dependent = {
         "both sentences of a pair of STS-B": pairs,
@@ -161,7 +161,7 @@ def main():
     for name, groups in dependent.items():
         encoded = [model.encode(list(group)).astype(np.float64) for group in groups]
         found = rates(lambda: split_groups(encoded, random), runs)  # noqa: B023 - called at once
-        report("false alarms of groups", groups=name, runs=runs, **found)
+        report("false positives of groups", groups=name, runs=runs, **found)
     for first, second in (("STSB", "forum"), ("STSB", "STS14"), ("STS13", "STS15"), ("reviews, neg", "reviews, pos")):
         for n_rows in (50, 100, 200, 500):
 

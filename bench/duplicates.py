@@ -1,4 +1,4 @@
-"""Duplicates and clusters, measured on public data: false alarms, recall of planted and labelled pairs, gold clusters.
+"""Duplicates and clusters, measured on public data: false positives, recall of planted and labelled pairs.
 
 python bench/duplicates.py rates|labels|clusters|speed DATA NAME=REFERENCE .... DATA is the folder of the
 research data sets. Each corpus is marked as "tuned" (constants were chosen on it) or "other".
@@ -108,15 +108,15 @@ def rates(data, models):
             rows.append((corpus, texts, mixed, groups, units, cosines, places, free))
         cosine = float(np.quantile(np.concatenate(null), 1 - RATE))
         for corpus, texts, mixed, groups, units, cosines, places, free in rows:
-            labels = in_groups(find_duplicates(mixed, model, false_alarms=RATE))
+            labels = in_groups(find_duplicates(mixed, model, false_positives=RATE))
             chance = Chance.fit(units, n_rows=len(units))
-            matches = chance.is_match(units, units[places, None], cosines[:, None], false_alarms=RATE)[:, 0]
+            matches = chance.is_match(units, units[places, None], cosines[:, None], false_positives=RATE)[:, 0]
             pairs = np.array([group for group in groups if len(group) == 2])
             families = defaultdict(list)
             for group in groups:
                 largest = np.bincount(labels[group] + 1)[1:].max(initial=0)
                 families[len(group)].append(largest / len(group) if largest > 1 else 0)
-            alone = in_groups(find_duplicates(texts, model, false_alarms=RATE))
+            alone = in_groups(find_duplicates(texts, model, false_positives=RATE))
             yield {
                 "model": name,
                 "corpus": corpus,
@@ -155,7 +155,7 @@ def labels(data, models):
             texts = list(dict.fromkeys(text for pair in labelled for text in pair[:2]))
             row_of = {text: row for row, text in enumerate(texts)}
             for rate in (0.01, 0.05, 0.2):
-                found = find_duplicates(texts, model, false_alarms=rate)
+                found = find_duplicates(texts, model, false_positives=rate)
                 groups = in_groups(found)
                 first, second = (groups[[row_of[pair[side]] for pair in labelled]] for side in (0, 1))
                 gold = np.array([pair[2] for pair in labelled])

@@ -1,4 +1,4 @@
-"""False alarms and kept paraphrases of "no match" (isosent.search.chance), next to a threshold on the plain cosine.
+"""False positives and kept paraphrases of "no match" (isosent.search.chance), next to a threshold on the plain cosine.
 
 python bench/no_match.py DATA --cache DIR --tuning NAME=REFERENCE ... --held-out NAME=REFERENCE ...
 DATA is a folder with cqa, sts, stsbenchmark, sick, kornlu, nli and senteval. Each encoder is measured as it is and
@@ -207,7 +207,7 @@ class Cell:
         return unit_rows(vectors if transform is None else transform.transform(vectors).astype(np.float32))
 
     def rates(self, scores, threshold):
-        """False alarms of each group, and kept partners among those in the ten best."""
+        """False positives of each group, and kept partners among those in the ten best."""
         alarms = {name: share(scores[name] > threshold) for name in self.found if name != "related"}
         reached = self.is_partner.any(axis=1)
         return alarms, share((scores["related"][reached] > threshold) & self.is_partner[reached])
@@ -241,7 +241,7 @@ def share(matches):
 
 
 def one_threshold(cells, rate, scores="cosines"):
-    """Score at which the mean of the false alarms of all groups is `rate`."""
+    """Score at which the mean of the false positives of all groups is `rate`."""
     low, high = -1.0, 1.0
     while high - low > 1e-4:
         middle = (low + high) / 2
@@ -274,13 +274,13 @@ def measured(cells, tuning):
                     "first": {"cosine": cell.first(cell.cosines), "corrected score": cell.first(cell.corrected)},
                     "rate": rate,
                     "way": way,
-                    "false_alarms": alarms,
+                    "false_positives": alarms,
                     "kept": kept,
                 }
 
 
 def constants(cells):
-    """Mean false alarms and kept partners on the tuning cells, for each choice of the constants."""
+    """Mean false positives and kept partners on the tuning cells, for each choice of the constants."""
     for values in product(*CONSTANTS.values()):
         choice = dict(zip(CONSTANTS, values, strict=True))
         with patch.multiple(chance, **choice):
@@ -290,7 +290,7 @@ def constants(cells):
             f"{what} {rate}": round(float(np.mean(numbers)), 4)
             for rate, found in outcomes.items()
             for what, numbers in (
-                ("false_alarms", [alarm for alarms, _ in found for alarm in alarms.values()]),
+                ("false_positives", [alarm for alarms, _ in found for alarm in alarms.values()]),
                 ("kept", [kept for _, kept in found]),
             )
         }
@@ -299,7 +299,7 @@ def constants(cells):
 def tables(records, tuning_encoders):
     """Means over cells, for tuned and left-out encoders and indexes; then each cell at the rate 0.01."""
     ways = list(dict.fromkeys(record["way"] for record in records))
-    print("| encoders, indexes | way |" + "".join(f" {rate:.0%}: false alarms | worst | kept |" for rate in RATES))
+    print("| encoders, indexes | way |" + "".join(f" {rate:.0%}: false positives | worst | kept |" for rate in RATES))
     print("|---|---|" + "---|" * 3 * len(RATES))
     for is_tuned, is_tuning_index in product((True, False), repeat=2):
         part = [
@@ -313,15 +313,16 @@ def tables(records, tuning_encoders):
             line = f"| {', '.join(names)} | {way} |"
             for rate in RATES:
                 chosen = [record for record in part if record["way"] == way and record["rate"] == rate]
-                alarms = [alarm for record in chosen for alarm in record["false_alarms"].values()]
+                alarms = [alarm for record in chosen for alarm in record["false_positives"].values()]
                 kept = np.mean([record["kept"] for record in chosen])
                 line += f" {np.mean(alarms):.1%} | {max(alarms):.0%} | {kept:.0%} |"
             print(line)
-    print("\n| encoder | index | false alarms at 1% | kept | cosine: false alarms | kept |\n|---|---|---|---|---|---|")
+    print("\n| encoder | index | at 1% | kept | cosine | kept |\n|---|---|---|---|---|---|")
     chosen = [record for record in records if record["rate"] == RATES[0]]
     for ours, plain in zip(chosen[:: len(ways)], chosen[1 :: len(ways)], strict=True):
         cells = [
-            ", ".join(f"{name} {alarm:.1%}" for name, alarm in each["false_alarms"].items()) for each in (ours, plain)
+            ", ".join(f"{name} {alarm:.1%}" for name, alarm in each["false_positives"].items())
+            for each in (ours, plain)
         ]
         print(f"| {ours['encoder']} | {ours['index']} | {cells[0]} | {ours['kept']:.0%} |", end="")
         print(f" {cells[1]} | {plain['kept']:.0%} |")

@@ -224,6 +224,6 @@ def _searched(model: SentenceEncoder) -> Searched:
     measured = sizes(vectors, n_bytes=N_BYTES)
     size = measured.within(N_BYTES)
     index = Index.create(texts, measured.model(size, vectors, model=model, source="the sample of the demo"))
-    found = index.search(list(QUERIES), k=1, false_alarms=FALSE_POSITIVES)
+    found = index.search(list(QUERIES), k=1, false_positives=FALSE_POSITIVES)
     matches = tuple(texts[row] if row >= 0 else None for row in found.positions[:, 0].tolist())
     return Searched(size.n_bytes, size.recall, matches)

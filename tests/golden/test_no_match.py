@@ -30,16 +30,16 @@ def forum(wordllama):
     return Index.create(list(dict.fromkeys(text for each in questions for text in each.candidates)), wordllama)
 
 
-def share_with_hits(index, queries, false_alarms):
-    return (index.search(queries, false_alarms=false_alarms).n_hits > 0).mean()
+def share_with_hits(index, queries, false_positives):
+    return (index.search(queries, false_positives=false_positives).n_hits > 0).mean()
 
 
-@pytest.mark.parametrize("false_alarms", [0.01, 0.1])
-def test_sick_and_korean_find_nothing_among_forum_questions(forum, false_alarms):
+@pytest.mark.parametrize("false_positives", [0.01, 0.1])
+def test_sick_and_korean_find_nothing_among_forum_questions(forum, false_positives):
     sick = list(dict.fromkeys(read_sts(DATA, tasks=["SICKR"])[0].texts))[:N_QUERIES]
     korean = list(dict.fromkeys(read_scored_pairs(DATA / "kornlu" / "KorSTS" / "sts-test.tsv").first))[:N_QUERIES]
-    assert share_with_hits(forum, sick, false_alarms) <= 3 * false_alarms
-    assert share_with_hits(forum, korean, false_alarms) <= false_alarms
+    assert share_with_hits(forum, sick, false_positives) <= 3 * false_positives
+    assert share_with_hits(forum, korean, false_positives) <= false_positives
 
 
 def test_paraphrases_are_kept(wordllama, pairs):
@@ -47,7 +47,7 @@ def test_paraphrases_are_kept(wordllama, pairs):
     partner = {first: texts.index(second) for first, second, score in pairs if score >= 4 and first != second}
     index = Index.create(texts, wordllama)
     reached, kept = (
-        (list(partner.values()) == index.search(list(partner), false_alarms=rate).ids.T).any(axis=0)
+        (list(partner.values()) == index.search(list(partner), false_positives=rate).ids.T).any(axis=0)
         for rate in (None, 0.01)
     )
     assert not (kept & ~reached).any()

@@ -65,7 +65,7 @@ def test_search_takes_filters_words_and_rows(client):
         {"query": "a", "k": 100_000},
         {"query": "a", "where": "colour = 3"},
         {"query": "a", "where": "("},
-        {"query": "a", "false_alarms": 2.0},
+        {"query": "a", "false_positives": 2.0},
         {"like": 3},
         {"like": "nobody"},
         {"like": "horse", "hybrid": True},

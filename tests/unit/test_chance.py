@@ -61,16 +61,16 @@ def test_a_higher_score_of_the_same_pair_never_has_a_lower_share(rows, chance, s
 
 
 @pytest.mark.parametrize(("n_rows", "dim"), [(100, 24), (3000, 24), (3000, 30)])
-@pytest.mark.parametrize("false_alarms", [0.01, 0.1])
-def test_random_queries_match_as_often_as_stated(n_rows, dim, false_alarms):
+@pytest.mark.parametrize("false_positives", [0.01, 0.1])
+def test_random_queries_match_as_often_as_stated(n_rows, dim, false_positives):
     rows = units(n_rows, dim)
     found = search(rows, units(4000, dim, seed=1), k=3)
-    rate = Chance.fit(rows, n_rows=n_rows).is_match(*found, false_alarms=false_alarms).any(axis=1).mean()
-    assert false_alarms / 3 < rate < 2 * false_alarms
+    rate = Chance.fit(rows, n_rows=n_rows).is_match(*found, false_positives=false_positives).any(axis=1).mean()
+    assert false_positives / 3 < rate < 2 * false_positives
 
 
 def test_random_queries_match_less_often_in_many_dimensions(rows, chance):
-    matches = chance.is_match(*search(rows, units(2000, seed=1)), false_alarms=0.01)
+    matches = chance.is_match(*search(rows, units(2000, seed=1)), false_positives=0.01)
     assert matches.any(axis=1).mean() < 0.003
 
 
@@ -82,12 +82,12 @@ def test_a_sample_stands_for_the_index():
 
 def test_planted_copies_match(rows, chance):
     noise = 0.05 * np.random.default_rng(1).normal(size=(100, rows.shape[1]))
-    matches = chance.is_match(*search(rows, unit_rows(rows[:100] + noise).astype(np.float32)), false_alarms=0.01)
+    matches = chance.is_match(*search(rows, unit_rows(rows[:100] + noise).astype(np.float32)), false_positives=0.01)
     assert matches[:, 0].all()
     assert matches[:, 1:].mean() < 0.05
 
 
-def test_more_rows_or_fewer_false_alarms_need_a_higher_score(chance):
+def test_more_rows_or_fewer_false_positives_need_a_higher_score(chance):
     rates = [0.9, 0.5, 0.1, 0.01, 1e-6]
     thresholds = [chance.threshold(rate) for rate in rates]
     assert thresholds == sorted(thresholds)
@@ -133,14 +133,14 @@ def test_a_rank_below_the_width_and_float16_are_fine():
     share = chance.share(*found)
     assert share.dtype == np.float64
     assert np.isfinite(share).all()
-    assert chance.is_match(*found, false_alarms=0.5).shape == (10, 5)
+    assert chance.is_match(*found, false_positives=0.5).shape == (10, 5)
 
 
 def test_zero_rows_and_missing_hits_never_match(rows, chance):
     queries, hits, scores = search(rows, rows[:4])
     queries, hits = queries.copy(), hits.copy()
     queries[0], hits[1, 0], scores[2, 0], scores[3, 0] = 0, 0, np.nan, -np.inf
-    assert not chance.is_match(queries, hits, scores, false_alarms=0.5)[:, 0].any()
+    assert not chance.is_match(queries, hits, scores, false_positives=0.5)[:, 0].any()
     np.testing.assert_array_equal(chance.share(queries, hits, scores)[:, 0], 0)
 
 
@@ -148,7 +148,7 @@ def test_no_queries_or_hits_give_empty_arrays(chance):
     for shape in ((0, 3), (2, 0)):
         found = np.zeros((shape[0], 48)), np.zeros((*shape, 48)), np.zeros(shape)
         assert chance.share(*found).shape == shape
-        assert chance.is_match(*found, false_alarms=0.1).shape == shape
+        assert chance.is_match(*found, false_positives=0.1).shape == shape
 
 
 def test_tensors_bring_it_back(rows, chance):
@@ -177,7 +177,7 @@ def test_wrong_input_is_refused(rows, chance):
     with pytest.raises(InputError, match="scores"):
         chance.share(queries, hits[:3], scores[:3])
     for rate in (0, 1, -0.1, 2, "a"):
-        with pytest.raises(InputError, match="false_alarms"):
+        with pytest.raises(InputError, match="false_positives"):
             chance.threshold(rate)
     with pytest.raises(InputError, match="n_rows"):
         chance.threshold(0.1, n_rows=-1)

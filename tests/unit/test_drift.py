@@ -55,7 +55,7 @@ def test_moments_alone_show_what_most_axes_share():
 
 
 @pytest.mark.parametrize(("n_rows", "dim"), [((100, 100), 8), ((40, 40), 100), ((30, 120), 60)])
-def test_false_alarms_are_rare_also_with_fewer_rows_than_dimensions(n_rows, dim):
+def test_false_positives_are_rare_also_with_fewer_rows_than_dimensions(n_rows, dim):
     n_runs, alarms = 80, np.zeros(2)
     for run in range(n_runs):
         old, new = (drawn(n, [run, side], dim) for side, n in enumerate(n_rows))

@@ -53,14 +53,14 @@ def test_texts_without_a_duplicate_are_rarely_in_a_group(rate):
     centers = rng.normal(size=(40, 24))
     vectors = centers[rng.integers(40, size=2000)] + 1.5 * rng.normal(size=(2000, 24))
     model = Vectors({f"{row}": vector.astype(np.float32) for row, vector in enumerate(vectors)})
-    found = find_duplicates(list(model.vectors), model, false_alarms=rate)
+    found = find_duplicates(list(model.vectors), model, false_positives=rate)
     assert found.n_duplicates / 2000 <= 1.5 * rate
 
 
-def test_more_false_alarms_give_more_duplicates(wordllama, texts):
-    strict, lax = (find_duplicates(texts, wordllama, false_alarms=rate) for rate in (0.001, 0.2))
+def test_more_false_positives_give_more_duplicates(wordllama, texts):
+    strict, lax = (find_duplicates(texts, wordllama, false_positives=rate) for rate in (0.001, 0.2))
     assert strict.n_duplicates <= lax.n_duplicates
-    assert (strict.false_alarms, lax.false_alarms) == (0.001, 0.2)
+    assert (strict.false_positives, lax.false_positives) == (0.001, 0.2)
 
 
 def test_edited_sentences_are_found(wordllama, texts):
@@ -87,7 +87,7 @@ def test_equal_texts_are_in_one_group_though_the_encoder_knows_no_word(wordllama
 def test_few_texts_are_compared_by_their_characters_only(wordllama):
     found = find_duplicates(["one", "One", "two", "one"], wordllama)
     assert found.groups == ((0, 3),)
-    assert found.false_alarms is None
+    assert found.false_positives is None
     assert find_duplicates(["one"], wordllama).groups == ()
     assert find_duplicates(["one"] * 300, wordllama).groups == (tuple(range(300)),)
 
@@ -169,7 +169,7 @@ def in_lists(monkeypatch):
 
 def test_small_sets_are_compared_exactly(many):
     model, texts, groups = many
-    found = find_duplicates(texts, model, false_alarms=0.001)
+    found = find_duplicates(texts, model, false_positives=0.001)
     assert found.recall is None
     assert sorted(found.groups) == groups
 
@@ -177,12 +177,12 @@ def test_small_sets_are_compared_exactly(many):
 @pytest.mark.usefixtures("in_lists")
 def test_large_sets_are_grouped_in_lists_and_say_with_which_recall(many, monkeypatch):
     model, texts, groups = many
-    found = find_duplicates(texts, model, false_alarms=0.001)
+    found = find_duplicates(texts, model, false_positives=0.001)
     assert sorted(found.groups) == groups
     assert found.recall == found.to_json()["recall"] == 1
     monkeypatch.setattr("isosent.search.duplicates._FEWEST_PROBED", 1)
     monkeypatch.setattr("isosent.search.duplicates._MOST_PROBED", 1)
-    assert 0.3 < find_duplicates(texts, model, false_alarms=0.2).recall < 0.99
+    assert 0.3 < find_duplicates(texts, model, false_positives=0.2).recall < 0.99
 
 
 @pytest.mark.usefixtures("in_lists")
@@ -191,7 +191,7 @@ def test_groups_do_not_depend_on_the_number_of_threads(many):
     found = []
     for n_threads in (1, 3):
         with threadpool_limits(n_threads, user_api="blas"):
-            found.append(find_duplicates(texts, model, false_alarms=0.2))
+            found.append(find_duplicates(texts, model, false_positives=0.2))
     assert found[0].groups == found[1].groups
     assert found[0].recall == found[1].recall
 
@@ -199,7 +199,7 @@ def test_groups_do_not_depend_on_the_number_of_threads(many):
 @pytest.mark.usefixtures("in_lists")
 def test_recall_is_unknown_without_a_pair():
     model, texts, _ = planted(n_texts=2500, sizes=())
-    found = find_duplicates(texts, model, false_alarms=0.001)
+    found = find_duplicates(texts, model, false_positives=0.001)
     assert found.groups == ()
     assert np.isnan(found.recall)
     assert found.to_json()["recall"] is None
@@ -209,8 +209,8 @@ def test_bad_arguments_are_refused(wordllama):
     with pytest.raises(InputError, match="zero texts"):
         find_duplicates([], wordllama)
     for rate in (0, 0.5, -1, float("nan")):
-        with pytest.raises(InputError, match="false_alarms"):
-            find_duplicates(["one"], wordllama, false_alarms=rate)
+        with pytest.raises(InputError, match="false_positives"):
+            find_duplicates(["one"], wordllama, false_positives=rate)
     with pytest.raises(InputError, match="seed"):
         find_duplicates(["one"], wordllama, seed=-1)
 

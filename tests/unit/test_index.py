@@ -278,7 +278,7 @@ def test_all_rows_of_a_graph_are_found_if_they_are_asked_for(vectors):
 def test_hits_that_beat_chance_keep_the_order_of_a_hybrid_search(text_index):
     query = "a dog and a man playing music"
     fused = text_index.search(query, 6, hybrid=True).ids[0]
-    kept = text_index.search(query, 6, hybrid=True, false_alarms=0.999999).ids[0]
+    kept = text_index.search(query, 6, hybrid=True, false_positives=0.999999).ids[0]
     assert [number for number in kept if number in fused] == [number for number in fused if number in kept]
     assert len(set(fused) & set(kept)) >= 4
 
@@ -586,7 +586,7 @@ def test_bad_rows_are_refused(wordllama, arguments, word, tmp_path):
         ({"queries": "x", "k": 0}, "0"),
         ({"queries": "x", "k": -3}, "-3"),
         ({"queries": "x", "where": "colour = 1"}, "colour"),
-        ({"queries": "x", "false_alarms": 2}, "2"),
+        ({"queries": "x", "false_positives": 2}, "2"),
         ({"queries": np.ones((1, 5), np.float32)}, "5"),
         ({"queries": np.full((1, 256), np.inf, np.float32)}, "infinity"),
     ],

@@ -60,8 +60,8 @@ def duplicates(
     listed = read_texts(texts, column=column)
     loaded = open_model(model)
     with progress_bar("encoding") as bar:
-        found = find_duplicates(listed, loaded, false_alarms=false_positives, progress=bar(len(set(listed))))
-    if found.false_alarms is None and len(listed) > 1:
+        found = find_duplicates(listed, loaded, false_positives=false_positives, progress=bar(len(set(listed))))
+    if found.false_positives is None and len(listed) > 1:
         say(f"fewer than {FEWEST_TEXTS} distinct texts: only equal texts are grouped")
     if found.recall is not None:
         share = "unknown" if found.recall != found.recall else f"{found.recall:.1%} of pairs"

@@ -374,7 +374,6 @@ def search(
         _refuse(chosen - {"like"}, "a query; got --like")
         result = opened.more_like(_parsed_ids(likes, opened), k, where=where)
     else:
-        settings["false_alarms"] = settings.pop("false_positives")
         result = opened.search(list(queries) if vectors is None else vectors, k, where=where, **settings)
     hits = [[] for _ in asked]
     for row in result.to_arrow().to_pylist():

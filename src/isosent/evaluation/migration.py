@@ -10,7 +10,6 @@ into one sentence.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -64,8 +63,7 @@ class Difference(NamedTuple):
         return f"{self.value:+.3f}, 95% interval {self.low:+.3f} to {self.high:+.3f}"
 
 
-@dataclass(frozen=True, slots=True)
-class Migration:
+class Migration(NamedTuple):
     """A map from an old model to a new one, and what to do.
 
     Attributes

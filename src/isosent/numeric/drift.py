@@ -108,7 +108,7 @@ def drift(old: Moments, new: Moments, *, kurtosis: Double | None = None) -> Drif
     and the p-value of the covariance is twice the median of those of the axes (Rüger 1978), which a few axes with
     heavier tails hardly move. So a change along a few axes remains unseen, and no axis is named for its variance.
 
-    Rows count as independent. Repeated or related rows, such as the sentences of a document, make false alarms more
+    Rows count as independent. Repeated or related rows, such as the sentences of a document, make false positives more
     frequent. A rotation in a plane that leaves the variances along the shared axes equal is not seen by the tests; the
     spread shows it.
 

@@ -19,7 +19,7 @@ _CSS = "mark { background: var(--tint); color: var(--accent); font-weight: 600; 
 
 def duplicates_page(found: Duplicates, *, source: str, model: str) -> str:
     """The page of near-duplicates: a table per group; words that the first text of a group lacks are marked."""
-    n_groups, rate = len(found.groups), found.false_alarms
+    n_groups, rate = len(found.groups), found.false_positives
     meaning = (
         "There are too few texts to tell what chance gives: only equal texts are grouped."
         if rate is None

@@ -97,7 +97,7 @@ class Chance:
     >>> hits, scores = rows[None, :2], rows[:1] @ rows[:2].T
     >>> chance.share(rows[:1], hits, scores).round(2)
     array([[1.  , 0.11]])
-    >>> chance.is_match(rows[:1], hits, scores, false_alarms=0.01)
+    >>> chance.is_match(rows[:1], hits, scores, false_positives=0.01)
     array([[ True, False]])
     """
 
@@ -232,7 +232,7 @@ class Chance:
         hits: ArrayLike,
         scores: ArrayLike,
         *,
-        false_alarms: float,
+        false_positives: float,
         n_rows: int | None = None,
     ) -> NDArray[np.bool_]:
         """Tell which hits beat chance. A query has no match if none does.
@@ -241,7 +241,7 @@ class Chance:
         ----------
         queries, hits, scores : array_like
             As for `corrected`.
-        false_alarms : float
+        false_positives : float
             Share of unrelated queries, in (0, 1), that may get a match.
         n_rows : int, optional
             Number of rows that each query was compared with; by default those of the index when it was fitted.
@@ -256,15 +256,15 @@ class Chance:
         InputError
             If the shapes do not agree, or a number is out of its range.
         """
-        threshold = self.threshold(false_alarms, n_rows=n_rows)
+        threshold = self.threshold(false_positives, n_rows=n_rows)
         return np.asarray(self.corrected(queries, hits, scores) > threshold)
 
-    def threshold(self, false_alarms: float, *, n_rows: int | None = None) -> float:
-        """Corrected score that the best of `n_rows` unrelated pairs exceeds with probability `false_alarms`.
+    def threshold(self, false_positives: float, *, n_rows: int | None = None) -> float:
+        """Corrected score that the best of `n_rows` unrelated pairs exceeds with probability `false_positives`.
 
         Parameters
         ----------
-        false_alarms : float
+        false_positives : float
             Probability in (0, 1).
         n_rows : int, optional
             Number of pairs; by default, the rows of the index when it was fitted.
@@ -280,12 +280,12 @@ class Chance:
             If a number is out of its range.
         """
         where = "Chance.threshold"
-        if not 0 < _check.fraction(where, "false_alarms", false_alarms) < 1:
-            raise InputError(f"{where}: false_alarms must lie between 0 and 1; got {false_alarms!r}.")
+        if not 0 < _check.fraction(where, "false_positives", false_positives) < 1:
+            raise InputError(f"{where}: false_positives must lie between 0 and 1; got {false_positives!r}.")
         n_pairs = self.n_rows if n_rows is None else n_rows
         _check.whole_number(where, "n_rows", n_pairs, 0)
         # ln of the chance that a pair among n_sample rows is below, which the isolated texts are with 5%
-        ratio = math.log1p(-false_alarms) / math.log(_ISOLATED) * self.n_sample / max(n_pairs, 1)
+        ratio = math.log1p(-false_positives) / math.log(_ISOLATED) * self.n_sample / max(n_pairs, 1)
         return max(-1.0, 1 - (1 - self.isolated) * math.pow(ratio, 1 / self.exponent))
 
     def tensors(self) -> dict[str, NDArray[Any]]:

@@ -81,7 +81,7 @@ class Duplicates:
     shares : ndarray of shape (n_texts,), float64
         Share of random pairs of these texts with a lower score, corrected for hubs; NaN for texts in no group, and if
         there are too few texts.
-    false_alarms : float or None
+    false_positives : float or None
         Share of the texts without a duplicate that may get into a group; None if there were too few texts to tell what
         chance gives, so that only equal texts are in a group.
     n_without_vector : int
@@ -95,7 +95,7 @@ class Duplicates:
     groups: tuple[tuple[int, ...], ...]
     scores: NDArray[np.float32]
     shares: NDArray[np.float64]
-    false_alarms: float | None
+    false_positives: float | None
     n_without_vector: int
     recall: float | None
 
@@ -150,13 +150,13 @@ class Duplicates:
         Returns
         -------
         dict
-            `n_texts`, `n_duplicates`, `n_without_vector`, `false_alarms`, and `groups`: row, text, score and share.
+            `n_texts`, `n_duplicates`, `n_without_vector`, `false_positives`, and `groups`: row, text, score and share.
         """
         return {
             "n_texts": len(self.texts),
             "n_duplicates": self.n_duplicates,
             "n_without_vector": self.n_without_vector,
-            "false_alarms": self.false_alarms,
+            "false_positives": self.false_positives,
             "recall": None if self.recall is None or math.isnan(self.recall) else self.recall,
             "groups": [
                 [
@@ -177,7 +177,7 @@ def find_duplicates(
     texts: Sequence[str],
     model: SentenceEncoder,
     *,
-    false_alarms: float = 0.01,
+    false_positives: float = 0.01,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Duplicates:
@@ -189,7 +189,7 @@ def find_duplicates(
         At least one text.
     model : SentenceEncoder
         Encodes the texts.
-    false_alarms : float, default 0.01
+    false_positives : float, default 0.01
         Share of the texts without a duplicate that may get into a group, 0.001 to 0.2.
     seed : int, default 0
         Seed of the random parts in which chance is measured.
@@ -205,7 +205,7 @@ def find_duplicates(
     Raises
     ------
     InputError
-        If there is no text, or `false_alarms` or `seed` is out of its range.
+        If there is no text, or `false_positives` or `seed` is out of its range.
 
     Notes
     -----
@@ -215,7 +215,7 @@ def find_duplicates(
 
     .. math:: x > x_{50} + 1.3 (x_{90} - x_{50}) \left(\frac{\ln(0.5 / R)}{\ln 5}\right)^{1.3}
 
-    for the rate of false alarms R and percentiles of the closeness of nearest neighbours in random eighths of the
+    for the rate of false positives R and percentiles of the closeness of nearest neighbours in random eighths of the
     corpus. Of more than 20,000 distinct texts, each is compared with the lists of k-means that are nearest to it, as
     many as hold 90% of the three nearest others of a sample, 8 to 64. The number of threads changes no group.
 
@@ -230,8 +230,8 @@ def find_duplicates(
     where = "find_duplicates"
     texts = tuple(_check.some_texts(where, texts))
     check_model(where, model)
-    if not LEAST_RATE <= _check.fraction(where, "false_alarms", false_alarms) <= MOST_RATE:
-        raise InputError(f"{where}: false_alarms must lie in [{LEAST_RATE}, {MOST_RATE}]; got {false_alarms!r}.")
+    if not LEAST_RATE <= _check.fraction(where, "false_positives", false_positives) <= MOST_RATE:
+        raise InputError(f"{where}: false_positives must lie in [{LEAST_RATE}, {MOST_RATE}]; got {false_positives!r}.")
     _check.whole_number(where, "seed", seed, 0)
     first_rows = distinct_rows(texts)
     units = unit_rows(model.encode([texts[row] for row in first_rows], progress=progress)).astype(
@@ -245,7 +245,7 @@ def find_duplicates(
     else:
         compared = units if len(places) == len(units) else units[places]
         with one_thread_products():
-            (stars, recall), rate = _stars(compared, false_alarms, seed), false_alarms
+            (stars, recall), rate = _stars(compared, false_positives, seed), false_positives
     label = np.arange(len(first_rows))  # of each distinct text: the place of its representative
     for star in stars:
         label[places[star]] = places[star[0]]
@@ -418,7 +418,9 @@ class _Nearest:
 # -- the rule --------------------------------------------------------------------------------------------------------
 
 
-def _stars(units: NDArray[np.float32], false_alarms: float, seed: int) -> tuple[list[NDArray[np.intp]], float | None]:
+def _stars(
+    units: NDArray[np.float32], false_positives: float, seed: int
+) -> tuple[list[NDArray[np.intp]], float | None]:
     """Groups of rows, each with its representative first, and the recall of the pairs; None if all were compared."""
     k = min(_N_NEIGHBOURS, len(units) - 1)
     is_exact = len(units) <= MOST_EXACT
@@ -435,7 +437,7 @@ def _stars(units: NDArray[np.float32], false_alarms: float, seed: int) -> tuple[
     is_left = np.ones(len(units), dtype=np.bool_)
     for star in _stars_above(_CLOSE, units, radii, places, closeness):
         is_left[star[1:]] = False
-    least = _least_closeness(units, np.flatnonzero(is_left), false_alarms, seed)
+    least = _least_closeness(units, np.flatnonzero(is_left), false_positives, seed)
     stars = _stars_above(least, units, radii, places, closeness)
     if is_exact:
         return stars, None
@@ -507,7 +509,7 @@ def _closeness(distances: NDArray[np.float32], radii: Any, other_radii: Any) -> 
     return np.asarray(np.log(np.sqrt(radii * other_radii) / distances))
 
 
-def _least_closeness(units: NDArray[np.float32], rows: NDArray[np.intp], false_alarms: float, seed: int) -> float:
+def _least_closeness(units: NDArray[np.float32], rows: NDArray[np.intp], false_positives: float, seed: int) -> float:
     """Closeness that the nearest text of a text without a duplicate exceeds at this rate; `rows` are left of them."""
     n_parts = min(_N_PARTS, len(rows) // _FEWEST_OF_PART)
     parts = np.array_split(rows[np.random.default_rng(seed).permutation(len(rows))], n_parts) if n_parts else []
@@ -523,7 +525,7 @@ def _least_closeness(units: NDArray[np.float32], rows: NDArray[np.intp], false_a
         if spread > 0:
             above = 0.5 * math.exp(-math.log(5) * ((_CLOSE - median) / spread) ** (1 / _SHAPE))
             share = min(above, _MOST_ABOVE)
-    return float(np.clip(median + _MARGIN * spread * _curve(false_alarms), *_RANGE))
+    return float(np.clip(median + _MARGIN * spread * _curve(false_positives), *_RANGE))
 
 
 def _nearest_closeness(units: NDArray[np.float32], n_asking: int) -> NDArray[np.float32]:

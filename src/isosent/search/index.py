@@ -475,7 +475,7 @@ class Index:
         *,
         where: str | None = None,
         hybrid: bool = False,
-        false_alarms: float | None = None,
+        false_positives: float | None = None,
         rerank: bool = False,
         unique: bool = False,
     ) -> SearchResult:
@@ -491,7 +491,7 @@ class Index:
             Condition on the ids, the texts and the metadata, such as ``'lang = "en" and year >= 2020'``.
         hybrid : bool, default False
             Whether to fuse the ranking by vectors with one by words (BM25); queries must be texts.
-        false_alarms : float, optional
+        false_positives : float, optional
             Keep only hits that beat chance: of queries that have nothing to do with the texts, about this share gets a
             hit. By default the nearest rows are returned, however far away they are.
         rerank : bool, default False
@@ -507,12 +507,14 @@ class Index:
         Raises
         ------
         InputError
-            If a query is empty, k or false_alarms is out of range, a column is unknown, or vectors have another width
-            or hold NaN.
+            If a query is empty, k or false_positives is out of range, a column is unknown, or vectors have another
+            width or hold NaN.
         """
         _check.whole_number("search", "k", k, 1)
         if unique:
-            search = partial(self.search, queries, where=where, hybrid=hybrid, false_alarms=false_alarms, rerank=rerank)
+            search = partial(
+                self.search, queries, where=where, hybrid=hybrid, false_positives=false_positives, rerank=rerank
+            )
             return _unique_hits(search, k, max(1, len(self)))
         snapshot = self._snapshot
         texts = query_texts(queries)
@@ -538,8 +540,8 @@ class Index:
         positions[missing], scores[missing] = -1, -np.inf
         if texts is not None and hybrid:
             scores, positions = snapshot.fused(texts, units, positions, allowed, n_fetched)
-        if false_alarms is not None:
-            scores, positions = snapshot.matches(units, scores, positions, false_alarms)
+        if false_positives is not None:
+            scores, positions = snapshot.matches(units, scores, positions, false_positives)
         return SearchResult(snapshot, units, positions[:, :k], scores[:, :k], n_without_vector=int(missing.sum()))
 
     def more_like(self, ids: Sequence[str] | Sequence[int], k: int = 10, *, where: str | None = None) -> SearchResult:

@@ -343,19 +343,19 @@ class Snapshot:
         units: NDArray[np.float32],
         scores: NDArray[np.float32],
         positions: NDArray[np.int64],
-        false_alarms: float,
+        false_positives: float,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Keep the hits that beat chance, in their order."""
-        if not 0 < false_alarms < 1:
-            raise InputError(f"search: false_alarms must lie between 0 and 1; got {false_alarms:g}.")
+        if not 0 < false_positives < 1:
+            raise InputError(f"search: false_positives must lie between 0 and 1; got {false_positives:g}.")
         if self.chance is None:
-            raise InputError("search: the index has too few texts to say what chance gives. Leave false_alarms out.")
+            raise InputError("search: the index has too few texts to say what chance gives. Leave false_positives out.")
         found = positions >= 0
         is_match = self.chance.is_match(
             units,
             self.vectors(positions),
             np.where(found, scores, np.float32(0)),
-            false_alarms=false_alarms,
+            false_positives=false_positives,
             n_rows=len(self),
         )
         kept = is_match & found

@@ -35,7 +35,7 @@ class SearchBody(Struct, forbid_unknown_fields=True):
     k: int = 10
     where: str | None = None
     hybrid: bool = False
-    false_alarms: float | None = None
+    false_positives: float | None = None
     explain: bool = False
     index: str | None = None
 
@@ -84,8 +84,8 @@ def _hits(served: Served, body: SearchBody) -> list[dict[str, Any]]:
     if body.explain and len(body.query or "") > _LONGEST_EXPLAINED:
         raise RequestError(422, f"explain takes a query of at most {_LONGEST_EXPLAINED} characters.", param="explain")
     if body.like is not None:
-        if body.hybrid or body.false_alarms is not None:
-            raise RequestError(422, "hybrid and false_alarms need a query.", param="like")
+        if body.hybrid or body.false_positives is not None:
+            raise RequestError(422, "hybrid and false_positives need a query.", param="like")
         row: Any = body.like
         if isinstance(row, str) != (str(index.schema.field("id").type) == "string"):
             raise RequestError(422, f"the ids of this index are of type {index.schema.field('id').type}.", param="like")
@@ -94,7 +94,7 @@ def _hits(served: Served, body: SearchBody) -> list[dict[str, Any]]:
         result = index.more_like([row], body.k, where=body.where)
     else:
         query = body.query or ""
-        result = index.search(query, body.k, where=body.where, hybrid=body.hybrid, false_alarms=body.false_alarms)
+        result = index.search(query, body.k, where=body.where, hybrid=body.hybrid, false_positives=body.false_positives)
     hits = without_nan(result.to_arrow().drop(["query"]).to_pylist())
     if body.explain:
         for hit in hits:

@@ -3,7 +3,7 @@
 import { get, post } from "./api.js";
 import { at, during, element, fillSelect, percent } from "./dom.js";
 
-const FALSE_ALARMS = 0.01;
+const FALSE_POSITIVES = 0.01;
 const KNOWN = ["rank", "id", "score", "share", "text", "words"];
 
 export function start() {
@@ -27,7 +27,7 @@ async function run(asked) {
   if (asked.query !== undefined) {
     body.hybrid = at("hybrid").checked;
     body.explain = at("explain").checked;
-    body.false_alarms = at("only-matches").checked ? FALSE_ALARMS : null;
+    body.false_positives = at("only-matches").checked ? FALSE_POSITIVES : null;
   }
   const indexes = [...new Set([at("index-a").value, at("index-b").value])];
   const answers = await Promise.all(indexes.map((index) => post("/search", { ...body, index })));
