@@ -43,7 +43,7 @@ from isosent.loading import read_record
 from isosent.model import Role, SentenceEncoder
 from isosent.pages.progress import progress_bar
 
-dtype_option = click.option("--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Number type of the output.")
+dtype_option = click.option("--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Dtype of the output.")
 vector_column_option = click.option("--column", metavar="NAME", help="Column or tensor with the vectors.")
 _format_option = click.option(
     "--format", "file_format", metavar="|".join(SHARD_FORMATS), help="Folder: file format.  [default: npy]"
@@ -166,7 +166,7 @@ def _sharding(
     "--dtype",
     type=click.Choice([*DTYPES, *CODES]),
     default=DTYPES[0],
-    help="Number type of the output, or codes of a calibrated model: int8, binary.",
+    help="Dtype of the output, or codes of a quantized model: int8, ubinary.",
 )
 @shard_options
 @worker_options

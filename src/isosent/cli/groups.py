@@ -47,7 +47,7 @@ def duplicates(
     outputs: tuple[Path, ...],
     as_json: bool,
 ) -> None:
-    """Find groups of texts that say the same.
+    """Find near-duplicates: groups of texts that differ little.
 
     TEXTS is a .txt file (one text per line), a .csv, .tsv, .jsonl or .parquet table, or - for standard input. The CSV
     holds group, row (from 0), text, score (the cosine with the nearest text of the group) and share (of random pairs

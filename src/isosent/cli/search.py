@@ -94,7 +94,7 @@ def index() -> None:
 @click.option(
     "--kind", type=click.Choice(["auto", *KINDS]), default="auto", help="auto: flat up to 200,000 rows, ivf above."
 )
-@click.option("--store", type=click.Choice(STORES), help="Number type.  [default: float32, or what fits --budget-mb]")
+@click.option("--store", type=click.Choice(STORES), help="Dtype.  [default: float32, or what fits --budget-mb]")
 @click.option("--budget-mb", type=click.FloatRange(0, min_open=True), metavar="N", help="Memory for the vectors.")
 @click.option(
     "--min-recall",
@@ -286,7 +286,7 @@ def migrate(folder: Path, mapping: str) -> None:
 @click.argument("folder", metavar="INDEX|URL")
 @click.argument("queries", nargs=-1, metavar="[QUERY]...")
 @click.option("--model", "-m", metavar="REFERENCE", help="Model of the table, if the first argument is a URL.")
-@click.option("-k", "k", type=click.IntRange(1), default=_MOST_HITS, metavar="N", help="Most hits of a query.")
+@click.option("-k", "k", type=click.IntRange(1), default=_MOST_HITS, metavar="N", help="Number of results per query.")
 @click.option("--like", "likes", multiple=True, metavar="ID", help="Search rows like this one; may be repeated.")
 @click.option(
     "--where",
@@ -619,7 +619,7 @@ def _show_budget(stats: IndexStats, budget_mb: float) -> None:
         if (kind, store) != ("hnsw", "binary")
     ]
     show(f"budget: {budget_mb:g} MB; {', '.join(sizes)}")
-    show("advice: choose a smaller number type before fewer dimensions. Fewer, whitened dimensions may be better only")
+    show("advice: choose a smaller dtype before fewer dimensions. Fewer, whitened dimensions may be better only")
     show("for vectors of a raw layer or means of word vectors: isosent inspect tells")
 
 

@@ -108,7 +108,8 @@ def serve(
 ) -> None:
     """Serve models and indexes over HTTP.
 
-    Clients of OpenAI and of Text Embeddings Inference change their URL and nothing else. SIGHUP loads all models again.
+    OpenAI-compatible clients and those of Text Embeddings Inference change their URL and nothing else. SIGHUP loads all
+    models again.
 
     \b
     isosent serve model
@@ -187,10 +188,10 @@ def proxy(
     drain: tuple[float, float],
     limits: Limits,
 ) -> None:
-    """Apply a map to the vectors of an embedding API.
+    """Transform the vectors of an embedding API.
 
-    Clients of OpenAI use the proxy as their URL. Their key is passed on and never kept, or the proxy has the key of the
-    API (--upstream-key-file) and its own clients have others (--api-key-file).
+    OpenAI-compatible clients use the proxy as their URL. Their key is passed on and never kept, or the proxy has the
+    key of the API (--upstream-key-file) and its own clients have others (--api-key-file).
 
     \b
     isosent proxy --upstream https://api.openai.com/v1 --learn seen.safetensors \\

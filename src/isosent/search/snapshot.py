@@ -349,7 +349,9 @@ class Snapshot:
         if not 0 < false_positives < 1:
             raise InputError(f"search: false_positives must lie between 0 and 1; got {false_positives:g}.")
         if self.chance is None:
-            raise InputError("search: the index has too few texts to say what chance gives. Leave false_positives out.")
+            raise InputError(
+                "search: the index has too few texts to say how high unrelated texts score. Leave false_positives out."
+            )
         found = positions >= 0
         is_match = self.chance.is_match(
             units,

@@ -1,0 +1,81 @@
+"""The vocabulary of what readers meet: pages, help texts and messages have one name for each thing.
+
+Prints each place with a word that has a better one, and exits with 1 if there is any. Pages of research and of the API,
+code and tables of figures are left out.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from isosent.cli.main import app
+
+ROOT = Path(__file__).parents[1]
+BETTER = {
+    r"false alarms?": "false positives",
+    r"beats? chance|what chance gives": "higher than an unrelated text would score",
+    r"number types?": "dtype",
+    r"say the same": "near-duplicates",
+    r"clients of OpenAI": "OpenAI-compatible clients",
+    r"verdict": "recommendation",
+    r"made-up": "synthetic",
+    r"scored again": "reranked",
+    r"the image of a column": "the transformed column",
+    r"appl(y|ies) (a|the) map": "transform",
+    r"scatter matrix": "covariance",
+    r"whitening was rejected": "a recommendation",
+    r"most hits": "number of results",
+    r"in turns": "interleaved",
+}
+# calls whose text a reader meets
+_SAID = {"say", "show", "warn", "InputError", "InputFileError", "FileFormatError", "OutputError", "RequestError"}
+
+
+def pages() -> Iterator[tuple[str, str]]:
+    """Lines of the pages, without code."""
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        text = re.sub(r"```.*?```", lambda match: "\n" * match[0].count("\n"), path.read_text("utf-8"), flags=re.S)
+        for number, line in enumerate(text.splitlines(), 1):
+            yield f"{path.relative_to(ROOT)}:{number}", re.sub(r"`[^`]*`|\]\([^)]*\)", "", line)
+
+
+def helps(command: click.Command, name: str) -> Iterator[tuple[str, str]]:
+    """Help texts of the commands and of their options."""
+    yield name, command.help or ""
+    yield from ((f"{name} {option.name}", getattr(option, "help", "") or "") for option in command.params)
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for sub in command.list_commands(context):
+            if found := command.get_command(context, sub):
+                yield from helps(found, f"{name} {sub}")
+
+
+def messages() -> Iterator[tuple[str, str]]:
+    """Texts of errors, warnings and what commands print."""
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            name = getattr(node, "func", None)
+            if isinstance(node, ast.Call) and getattr(name, "id", getattr(name, "attr", "")) in _SAID:
+                for part in ast.walk(node):
+                    if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                        yield f"{path.relative_to(ROOT)}:{part.lineno}", part.value
+
+
+def main() -> int:
+    """Check everything."""
+    found = [
+        f"{place}: {match[0]!r}: better: {better}"
+        for place, text in [*pages(), *helps(app, "isosent"), *messages()]
+        for pattern, better in BETTER.items()
+        for match in re.finditer(rf"\b(?:{pattern})\b", text, re.I)
+    ]
+    print("\n".join(found))
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
