@@ -156,7 +156,7 @@ READERS = (
     Reader("result", "compare a.json b.json --resamples 20", ("a.json", "b.json")),
     Reader("result, report", "report a.json -o o.html", ("a.json",)),
     Reader("study", "report study.json -o o.html", ("study.json",), is_quick=True),
-    Reader("paper", "reproduce paper.yaml --data data --models map.yaml", ("paper.yaml", "map.yaml")),
+    Reader("paper", "research reproduce paper.yaml --data data --models map.yaml", ("paper.yaml", "map.yaml")),
     Reader("data lock", "data get biosses -o fetched --from hub", ("fetched/isosent-data.json",)),
     Reader("fetched data", "data get biosses -o o --from hub", ("hub/mteb/biosses-sts/test.jsonl.gz",)),
     Reader(
