@@ -19,6 +19,7 @@ lint:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python .ci/vocabulary.py
+	$(BIN)/python bench/reading.py > /dev/null
 	$(BIN)/numpydoc lint $(shell find src -name '*.py')
 
 types:
