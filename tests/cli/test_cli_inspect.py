@@ -234,3 +234,11 @@ def test_moments_of_texts_are_those_of_their_vectors(isosent_, here, texts, refu
     assert facts[0] == facts[1]
     again = ("moments", "old.txt", "-m", "wordllama", "--checkpoint", "kept", "-o", "m.safetensors")
     refuses(isosent_(*again), "--checkpoint is for vectors")
+
+
+def test_columns_of_texts_may_be_named_where_vectors_were_expected(isosent_, here, texts):
+    rows = "".join(f'{number},"{text}"\n' for number, text in enumerate(texts[:60]))
+    (here / "table.csv").write_text(f"id,body\n{rows}")
+    named = ("--column", "body", "-m", "wordllama")
+    assert isosent_("moments", "table.csv", *named, "-o", "t.safetensors").code == 0
+    assert isosent_("drift", "table.csv", "table.csv", *named).out.startswith("No refit")

@@ -211,7 +211,7 @@ def test_an_index_opens_with_the_model_it_was_made_from_only(fitted, wordllama, 
 
 
 def test_an_index_that_faiss_does_not_know_is_refused(fitted, tmp_path):
-    with pytest.raises(InputError, match="--index must be a factory string of FAISS; got 'Flatt'"):
+    with pytest.raises(InputError, match="index must be a factory string of FAISS; got 'Flatt'"):
         export(fitted, "faiss", tmp_path / "a.faiss", index="Flatt")
     assert list(tmp_path.iterdir()) == []
 

@@ -247,7 +247,7 @@ def moments(
         if checkpoint is not None and files != list(inputs):
             raise InputError("moments: --checkpoint is for vectors. Encode the texts first: isosent encode.")
         measured = sum_of_files(
-            *open_vector_files(files, column=column),
+            *open_vector_files(files, column=column, encoded=set(files) - set(inputs)),
             checkpoint=checkpoint,
             resumed=lambda n_rows: say(f"resuming from row {n_rows:,}, as saved in {checkpoint}"),
             progress=bar,

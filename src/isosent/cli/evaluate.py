@@ -381,7 +381,7 @@ def migrate(old: str, new: str, texts: str, queries: str | None, output: Path | 
             sides[1],
             listed,
             answers=answers,
-            reference=str(Path(new).absolute()) if Path(new).is_dir() else new,
+            reference=_absolute(new),
             source=texts,
             progress=bar(n_models * len(listed)),
         )
@@ -458,6 +458,14 @@ def _ways_table(report: Mapping[str, Any]) -> "Table":
     return table
 
 
+def _absolute(reference: str) -> str:
+    """A reference that holds in other folders, too."""
+    scheme, colon, rest = reference.partition(":") if not Path(reference).is_dir() else ("", "", reference)
+    location, mark, options = rest.partition("?")
+    path = Path(location)
+    return f"{scheme}{colon}{path.absolute()}{mark}{options}" if location and path.exists() else reference
+
+
 @click.command()
 @click.argument("results", nargs=-1, required=True, type=PATH)
 @outputs_option(".html", ".csv", ".tex", *FORMATS, required=True)
@@ -480,6 +488,8 @@ def report(results: tuple[Path, ...], outputs: tuple[Path, ...], figures: Path |
             check_curve_output(output)
             write_curve(output, read_metrics(results[0]))
         return
+    if pictures := [f"{path}" for path in outputs if path.suffix.lower() in FORMATS]:
+        raise InputError(f"report: --output {pictures[0]}: figures of results are written by --figures DIR.")
     if figures is not None:
         check_figures(figures)
     data = read_report(results)
@@ -492,7 +502,7 @@ def report(results: tuple[Path, ...], outputs: tuple[Path, ...], figures: Path |
         ".csv": lambda: csv_table(*board.table()),
         ".tex": lambda: latex_table(*board.table()),
     }
-    write_outputs([path for path in outputs if path.suffix.lower() in contents], contents)
+    write_outputs(outputs, contents)
     for output in outputs:
         show(f"{output}: {report_title(data, board)}")
     if figures is not None:

@@ -1,4 +1,9 @@
-"""The commands ``inspect``, ``drift``, ``calibrate`` and ``quantize``."""
+"""The commands ``inspect``, ``drift``, ``calibrate`` and ``quantize``.
+
+`inspect` asks `jobs.inspect` about texts, vectors or moments, prints the recommendation and then the tables of
+`report.inspect_page`. `drift` compares two sets; texts are encoded into temporary files first. `calibrate` and
+`quantize` fit on a sample (`_model_and_sample`), and write the model folder that ``-m`` or ``-o`` names.
+"""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -79,7 +84,7 @@ def inspect(
     """  # noqa: D301
     check_outputs(outputs, reads=() if is_url(source) else (source,))
     if is_url(source) or (source != STANDARD_INPUT and holds_moments(source)):
-        if texts is not None or any(path.suffix == ".html" for path in outputs):
+        if texts is not None or any(path.suffix.lower() == ".html" for path in outputs):
             raise InputError("inspect: a page and --texts need vectors; got moments.")
         _inspect_moments(source, outputs, as_json=as_json)
         return
@@ -159,9 +164,11 @@ def drift(old: str, new: str, model: str | None, column: str | None, as_json: bo
     isosent drift last_month.txt this_month.txt -m model
     isosent drift last_month.npy this_month.npy
     """  # noqa: D301
+    if STANDARD_INPUT in (old, new):
+        raise InputError("drift: texts are read twice, so they cannot come from standard input. Name a file.")
     opening = partial(open_model, model) if model else None
     with progress_bar("drift", "rows") as bar, texts_encoded((old, new), opening, column=column, progress=bar) as files:
-        found = drift_of_files(*files, column=column, progress=bar)
+        found = drift_of_files(*files, column=column, encoded=set(files) - {old, new}, progress=bar)
     texts = read_texts(new, column=column) if files[1] != new else None
     if as_json:
         unusual = [each._asdict() | ({} if texts is None else {"text": texts[each.row]}) for each in found.unusual]

@@ -14,6 +14,7 @@ from isosent.errors import InputError, InputTypeError
 from isosent.loading import check_model
 from isosent.model import SentenceEncoder
 from isosent.search.index import Index
+from isosent.search.rows import MAPPED
 
 _extras.require("langchain_core")  # names what to install
 
@@ -185,7 +186,11 @@ class IsosentVectorStore(VectorStore):
         return [_document(row) for row in self.index.rows(self._own_ids(ids)).drop_columns("vector").to_pylist()]
 
     def _own_ids(self, ids: Sequence[str]) -> list[Any]:
-        return list(ids) if self.index.ids_are_strings else [int(each) for each in ids if each.isdecimal()]
+        return (
+            list(ids)
+            if self.index.ids_are_strings
+            else [int(each) for each in ids if each.isdecimal() and len(each) < 19]
+        )
 
     def _hits(
         self, query: str, k: int, filter: str | None, options: Mapping[str, Any]
@@ -260,7 +265,7 @@ def _columns_of(metadatas: Sequence[Mapping[str, Any]] | None, n_texts: int, nam
     """Metadata by the columns of an index; what has none goes into `METADATA` as JSON, or has a column that fails."""
     rows = [{} for _ in range(n_texts)] if metadatas is None else [dict(row) for row in metadatas]
     _check.same_count("IsosentVectorStore", "metadatas", len(rows), n_texts)
-    own = [name for name in names if name not in ("id", "text", METADATA)]
+    own = [name for name in names if name not in ("id", "text", MAPPED, METADATA)]
     if METADATA not in names:
         own = list(dict.fromkeys([*own, *(name for row in rows for name in row)]))
     table: dict[str, Any] = {name: [row.pop(name, None) for row in rows] for name in own}
@@ -274,5 +279,6 @@ def _document(row: Mapping[str, Any]) -> Document:
     columns = {name: value for name, value in row.items() if value is not None}
     others = json.loads(columns.pop(METADATA, "{}"))
     number, text = columns.pop("id"), columns.pop("text", "")
-    columns.pop("vector", None)
+    for name in ("vector", MAPPED):
+        columns.pop(name, None)
     return Document(page_content=text, metadata=columns | others, id=str(number))

@@ -139,6 +139,8 @@ def migrate(
             name = str(side.path) if isinstance(side, VectorSource) else "vectors"
             if n_rows != len(texts):
                 raise InputError(f"migrate: {name} holds {n_rows:,} vectors of {len(texts):,} texts. Name both alike.")
+    if answers is not None and not answers:
+        raise InputError("migrate: the queries must hold at least one query with its answer; got none.")
     if answers is not None and not has_models:
         raise InputError("migrate: queries are encoded by both models; got vectors. Name models, or leave them out.")
     rows = np.array(distinct_rows(texts), np.intp)
@@ -269,6 +271,8 @@ def _measured(
 
 def _advice(mapped: Difference, again: Difference) -> tuple[str, str]:
     """What to do, and why, by the gains of mapped documents and of embedding again over the old model."""
+    if not np.isfinite([*mapped, *again]).all():
+        raise InputError("migrate: the ways of searching cannot be compared: the vectors are constant or have no rank.")
     if again.low <= 0:
         better = "is worse" if again.high < 0 else "is not better beyond chance"
         return "stay", f"Stay with the old model. On these texts the new one {better} ({again})."

@@ -80,9 +80,7 @@ def _made(dim: int, index: str, quantization: Quantization | None) -> Any:
     try:
         made = faiss.index_factory(dim, index, faiss.METRIC_INNER_PRODUCT)
     except RuntimeError as error:
-        raise InputError(
-            f"export: --index must be a factory string of FAISS; got {index!r}: {_reason(error)}"
-        ) from None
+        raise InputError(f"export: index must be a factory string of FAISS; got {index!r}: {_reason(error)}") from None
     codes = faiss.downcast_index(made.storage) if isinstance(made, faiss.IndexHNSW) else made
     is_int8 = isinstance(codes, faiss.IndexScalarQuantizer) and codes.sq.qtype == faiss.ScalarQuantizer.QT_8bit
     if is_int8 and quantization is not None:

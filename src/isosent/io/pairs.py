@@ -165,6 +165,12 @@ def read_matches(file: str | os.PathLike[str], *, columns: str | None = None) ->
     with open_pairs(file, columns, MATCHES, option="--column") as (table, chosen):
         names = tuple(chosen.values())
         kind = next((name for name in table.columns if name.lower() in KIND_COLUMNS and name not in names), None)
+        scored = [name for name in table.columns if (name.lower(),) in SCORE_COLUMNS and name not in names]
+        if scored and columns is None:
+            raise InputError(
+                f"{table.name} has the column {scored[0]}, but every row counts as a match. Keep only the rows that "
+                f"match, and name their columns: --column {','.join(names)}."
+            )
         for number, values in table.rows(*names, optional=[] if kind is None else [kind]):
             for name, value, side in zip(names, values, (first, second), strict=False):
                 side.append(table.text(number, name, value or ""))

@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isosent import _check
 from isosent.encoders.base import WINDOW, EncodingStats, Progress, collecting_stats
 from isosent.errors import InputError
+from isosent.io.bounds import STANDARD_INPUT
 from isosent.io.parquet import VECTOR_COLUMN, ColumnsBeside
 from isosent.io.remote import is_folder
 from isosent.io.space import Space
@@ -67,6 +69,8 @@ def texts_encoded(
         for place, path in enumerate(paths):
             if is_url(path) or is_folder(path) or holds_vectors(path, column=column):
                 continue
+            if path != STANDARD_INPUT:
+                _check.input_file(path)
             if load_model is None:
                 raise InputError(f"{path} holds texts, not vectors. Name the model that encodes them: -m MODEL.")
             model = model or load_model()

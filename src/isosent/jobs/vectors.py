@@ -19,7 +19,7 @@ import time
 import urllib.error
 import urllib.request
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -104,15 +104,18 @@ class FileMoments:
 
 
 def open_vector_files(
-    paths: Sequence[str], *, column: str | None = None
+    paths: Sequence[str], *, column: str | None = None, encoded: Collection[str] = ()
 ) -> tuple[list[VectorSource], list[FileMoments]]:
-    """Open files of vectors, and read those of moments. Refuses files of different dimensions or spaces."""
+    """Open files of vectors, and read those of moments. Refuses files of different dimensions or spaces.
+
+    The column is that of the files, except of those that were `encoded` from texts.
+    """
     sources, merged = [], []
     for path in paths:
         if is_url(path) or holds_moments(path):
             merged.append(fetch_moments(path) if is_url(path) else read_moments(path))
         else:
-            sources.append(open_vectors(path, column=column))
+            sources.append(open_vectors(path, column=None if path in encoded else column))
     no_rows(sources, merged)
     return sources, merged
 
@@ -246,12 +249,14 @@ def labelled_moments_of(
     return total, n_zero_rows
 
 
-def drift_of_files(old: str, new: str, *, column: str | None = None, progress: Start | None = None) -> Drift:
+def drift_of_files(
+    old: str, new: str, *, column: str | None = None, encoded: Collection[str] = (), progress: Start | None = None
+) -> Drift:
     """What has changed between two files of vectors or of moments, or since a model was fitted."""
     opened = [
         ([], [_model_statistics(path)])
         if (Path(path) / MODEL_FILE).is_file()
-        else open_vector_files([path], column=column)
+        else open_vector_files([path], column=column, encoded=encoded)
         for path in (old, new)
     ]
     sources = [files for files, _ in opened]

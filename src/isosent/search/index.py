@@ -678,7 +678,9 @@ class Index:
             drawn = np.sort(np.random.default_rng(0).permutation(snapshot.live)[:_VERIFIED_AMONG])
             drawn = drawn[nonzero_rows(snapshot.vectors(drawn))] if len(drawn) else drawn
             texts = snapshot.take(drawn).column(TEXT).to_pylist()
-            longest = sorted(range(len(drawn)), key=lambda row: -len(texts[row] or ""))[:_N_VERIFIED]
+            has_text = np.array([bool(text) for text in texts], bool)
+            drawn, texts = drawn[has_text], [text for text in texts if text]
+            longest = sorted(range(len(drawn)), key=lambda row: -len(texts[row]))[:_N_VERIFIED]
             rows = drawn[longest]
         if len(rows):
             encoded = model.encode([texts[row] for row in longest], role="document", show_progress_bar=False)

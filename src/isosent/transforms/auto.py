@@ -198,7 +198,7 @@ def choose(
     if evenness > EVEN and mildest in certain:
         even = "For vectors that are spread this evenly, a small gain is enough."
         return AutoChoice(mildest.candidate, scored, f"{_whitened(mildest, wanted)} {even}")
-    return AutoChoice(first, scored, f"{_action(first)} {_rejected(best, wanted, is_certain=bool(certain))}")
+    return AutoChoice(first, scored, f"{_action(first)} {_rejected(best, wanted, is_certain=bool(certain))}{apart}")
 
 
 def separate_groups(
@@ -281,7 +281,7 @@ def _distance(units: NDArray[np.float32], found: NDArray[np.intp], half: int) ->
 
 def _within_groups(pairs: Pairs, groups: NDArray[np.intp]) -> Pairs:
     """The pairs whose texts are of one group."""
-    is_within = groups[pairs.first] == groups[pairs.second]
+    is_within = (groups[pairs.first] == groups[pairs.second]) & (groups[pairs.first] >= 0)
     return Pairs(pairs.first[is_within], pairs.second[is_within], pairs.overlap[is_within], pairs.others)
 
 

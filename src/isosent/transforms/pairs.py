@@ -159,7 +159,9 @@ class MatchingPairs:
         sizes = np.bincount(self.group)
         held_out, n_held_out = np.zeros(self.n_groups, bool), 0
         for group in random.permutation(self.n_groups):
-            if n_held_out + sizes[group] <= max(len(self) // (_N_FOLDS + 1), 1):
+            # where one group has most pairs, the others must not all be held out
+            has_room = held_out.sum() <= 2 * self.n_groups // (_N_FOLDS + 1)
+            if has_room and n_held_out + sizes[group] <= max(len(self) // (_N_FOLDS + 1), 1):
                 held_out[group], n_held_out = True, n_held_out + sizes[group]
         units = np.arange(self.n_groups) if self.kind is None else self.kind
         weights = np.bincount(units, sizes * ~held_out)
