@@ -19,7 +19,7 @@ lint:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python .ci/vocabulary.py
-	$(BIN)/python bench/reading.py > /dev/null
+	$(BIN)/python bench/reading.py
 	$(BIN)/numpydoc lint $(shell find src -name '*.py')
 
 types:

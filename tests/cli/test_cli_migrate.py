@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import isosent
+from isosent.errors import InputError
 from isosent.evaluation.migration import WAYS, migrate
 from isosent.evaluation.unlabelled import UnlabelledComparison
 from isosent.numeric.similarity import unit_rows
@@ -230,3 +231,11 @@ def test_a_comparison_needs_two_models_or_two_results(
     monkeypatch.chdir(tmp_path)
     refuses(isosent_("compare", corpus, *arguments), *words)
     assert not (tmp_path / "table.csv").exists()
+
+
+def test_constant_vectors_and_empty_queries_are_refused(texts, wordllama):
+    vectors = wordllama.encode(texts)
+    with pytest.raises(InputError, match="all vectors are equal"):
+        migrate(np.ones((len(texts), 8), np.float32), vectors, texts)
+    with pytest.raises(InputError, match="at least one query"):
+        migrate(wordllama, wordllama, texts, answers=[])

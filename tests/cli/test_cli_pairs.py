@@ -81,6 +81,7 @@ def test_pairs_that_teach_nothing_leave_the_model_unchanged(isosent_, tmp_path, 
         (("query", "document"), [("a", "b"), ("c", " ")], "line 3: document is empty"),
         (("query", "document"), [("a", f"text {row}") for row in range(40)], "1 groups"),
         (("query", "document"), [], "no pairs"),
+        (("sentence1", "sentence2", "score"), [("a", "b", 5), ("c", "d", 0)], "has the column score"),
     ],
 )
 def test_bad_pairs_are_one_sentence_and_nothing_is_written(isosent_, tmp_path, columns, rows, message):

@@ -57,6 +57,8 @@ def test_what_cannot_be_reported_is_refused(isosent_, refuses, here):
     refuses(report("a.json", "no.json"), "no.json: no such file")
     refuses(report("a.json", "a.json"), "a.json is named 2 times")
     refuses(report("a.json", output="a.json"), "the extension must be .html")
+    refuses(report("a.json", output="report.svg"), "--figures DIR")
+    assert not (here / "report.svg").exists()
     refuses(report("a.json", output="no/report.html"), "must lie in an existing folder")
     refuses(report("a.json", "--figures", "b.json"), "b.json is a file")
     assert not (here / "report.html").exists()

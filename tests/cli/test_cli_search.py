@@ -325,3 +325,13 @@ def test_verify_says_whether_the_model_is_the_one_that_made_the_index(isosent_, 
     assert finished.code == 0
     assert finished.err.count("warning:") == 1
     assert "index verify" in finished.err
+
+
+def test_verify_leaves_out_rows_without_a_text(isosent_, table):
+    rng = np.random.default_rng(0)
+    Path("few.txt").write_text("a cat sleeps\na dog barks\nshares rose today\n")
+    np.save("u.npy", rng.normal(size=(5, 256)).astype(np.float32))
+    isosent_("index", "few.txt", "-o", "few")
+    assert isosent_("index", "add", "few", "u.npy").code == 0
+    found = json.loads(isosent_("index", "verify", "few", "--json").out)
+    assert (found["n_rows"], found["has_changed"]) == (3, False)

@@ -266,8 +266,11 @@ def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:
     """The recommendation, then what was measured, then what was saved."""
     record = result.record
     choices = [fit.choice for fit in result.model.fits if fit.choice and fit.transform != "erasure"]
-    if choices and (result.size is not None or (record is not None and record.choice)):
-        show(choices[-1]["reason"])
+    # a size is what was asked for: that nothing was recommended without texts is no answer to it
+    is_asked = result.size is None or any(choice.get("candidates") for choice in choices)
+    if choices and is_asked and (result.size is not None or (record is not None and record.choice)):
+        is_erased = any(fit.transform == "erasure" for fit in result.model.fits[-2:])
+        show(f"{'After erasing: ' * is_erased}{choices[-1]['reason']}")
         if choices[-1].get("candidates"):
             show(GAIN)
     for erased in [fit for fit in result.model.fits[-2:] if fit.transform == "erasure"]:

@@ -223,7 +223,7 @@ def _measured(
     own = None
     if isinstance(old, SentenceEncoder) and isinstance(new, SentenceEncoder):
         if answers is None:
-            halves = halves_of([texts[row] for row in rows], seed=seed)
+            halves = halves_of([texts[row] for row in rows], where="migrate, held-out texts", seed=seed)
             queries, documents = halves[: len(halves) // 2], halves[len(halves) // 2 :]
             measure = "mean reciprocal rank of the second half of a text, for the first half"
         else:

@@ -162,13 +162,13 @@ def _contained(vectors: Mapping[str, NDArray[Any]], *, seed: int) -> list[dict[s
     return contained
 
 
-def halves_of(texts: Sequence[str], *, seed: int = 0) -> list[str]:
+def halves_of(texts: Sequence[str], *, where: str = "compare", seed: int = 0) -> list[str]:
     """The first halves of distinct texts that have enough words, and then their second halves."""
     words = [texts[row].split() for row in distinct_rows(texts)]
     long = [each for each in words if len(each) >= _FEWEST_WORDS]
     if len(long) < FEWEST_TEXTS:
         raise InputError(
-            f"compare: at least {FEWEST_TEXTS} different texts of {_FEWEST_WORDS} words or more are needed; got "
+            f"{where}: at least {FEWEST_TEXTS} different texts of {_FEWEST_WORDS} words or more are needed; got "
             f"{len(long)}."
         )
     chosen = [long[i] for i in np.random.default_rng(seed).permutation(len(long))[:_MOST_TEXTS]]

@@ -378,6 +378,8 @@ class JointMoments:
         T is `towards`, (dim, n_outputs), zeros by default: the map that a large penalty leads to.
         """
         x, y = self.x, self.y
+        if not np.trace(x.covariance) > 0:
+            raise InputError("all vectors are equal, so no map can be fitted to them. Use vectors that differ.")
         amount = penalty * float(np.trace(x.covariance)) / self.cut
         right = self.cross if towards is None else self.cross + amount * towards
         weight: Double = np.linalg.solve(x.covariance + amount * np.eye(self.cut), right).astype(np.float64)
