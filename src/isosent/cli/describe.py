@@ -53,7 +53,7 @@ def info(source: str, as_json: bool) -> None:
         else:
             show_stats(path, stats)
         return
-    facts = _facts_of_file(source) if path.is_file() else _facts_of_shards(source) if holds_vectors(path) else None
+    facts = _facts_of_file(source) if path.is_file() else _facts_of_vectors(source) if holds_vectors(path) else None
     if facts is None:
         facts = read_record(source).facts()
     if as_json:
@@ -84,7 +84,7 @@ def _facts_of_file(source: str) -> dict[str, Any]:
             "embedding space": str(measured.space or "unknown"),
             "files": ", ".join(measured.sources),
         }
-    return _facts_of_shards(source)
+    return _facts_of_vectors(source)
 
 
 def _is_word_vectors(source: str) -> bool:
@@ -93,7 +93,7 @@ def _is_word_vectors(source: str) -> bool:
     return not holds_vectors(source)
 
 
-def _facts_of_shards(source: str) -> dict[str, Any]:
+def _facts_of_vectors(source: str) -> dict[str, Any]:
     vectors = open_vectors(source)
     column = {"column": vectors.column} if vectors.column else {}
     return {
@@ -192,8 +192,7 @@ def explain(first: str, second: str, model: str | None, as_json: bool) -> None:
     isosent explain "A man rides a bike." "Someone is on a bicycle."
     """  # noqa: D301
     explanation = open_model(model).explain(first, second)
-    pairs = explanation.top()
-    cosine = sum(pair.contribution for pair in pairs)
+    pairs, cosine = explanation.top(), explanation.cosine
     if as_json:
         show_json({"cosine": cosine, "pairs": [pair._asdict() for pair in pairs]})
         return
