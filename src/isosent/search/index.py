@@ -212,7 +212,9 @@ class Index:
         table = rows_table(n_rows, ids=ids, texts=listed, metadata=metadata)
         originals = original_queries(model, listed, source, n_rows, seed=seed)
         if query_model is not None:  # refused before anything is written
-            check_query_model(query_model, Space(model.fingerprint, model.record.name), listed or ())
+            check_query_model(query_model, Space(model.fingerprint, model.record.name))
+            if (n_texts := len(listed or ())) < 2:
+                raise InputError(f"index: a query model is measured on two texts or more; this index has {n_texts}.")
         units = encoded_units(model, listed, source, see=None if originals is None else originals.see)
         index = cls._build(
             folder,

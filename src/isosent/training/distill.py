@@ -33,6 +33,7 @@ from isosent.encoders.load import encoder_for
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError
+from isosent.evaluation.overlap import text_hashes
 from isosent.exports.check import (
     EXPORT,
     Agreement,
@@ -47,7 +48,7 @@ from isosent.exports.tokenizer import transformer_tokenizer
 from isosent.io.atomic import check_folder, replacing_folder
 from isosent.io.remote import local_copies, remove
 from isosent.io.shards import Sharding, input_paths
-from isosent.io.space import Space, same_space
+from isosent.io.space import TEXTS_FILE, Space, same_space
 from isosent.io.texts import TEXT_ENDINGS, open_texts, text_blocks
 from isosent.io.vector_source import VectorSource, in_blocks
 from isosent.io.vectors import open_vectors
@@ -281,6 +282,7 @@ class Corpus:
 
     def __init__(self, texts: Iterable[str], tokenizer: SubwordTokenizer, progress: Progress) -> None:
         ids, lengths, hashes = [np.empty(0, np.int32)], [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
+        seen = [np.empty(0, np.uint64)]
         self.n_unknown = self.n_characters = self.n_words = 0
         for window in text_blocks(texts, WINDOW):
             tokens = tokenizer(window)
@@ -289,6 +291,7 @@ class Corpus:
             bounds = zip(tokens.offsets[:-1], tokens.offsets[1:], strict=True)
             digests = (blake2b(tokens.ids[start:stop].tobytes(), digest_size=8).digest() for start, stop in bounds)
             hashes.append(np.frombuffer(b"".join(digests), np.uint64))
+            seen.append(text_hashes(window))
             self.n_unknown += tokens.n_unknown
             self.n_characters += sum(map(len, window))
             self.n_words += sum(len(text.split()) for text in window)
@@ -299,7 +302,7 @@ class Corpus:
         place[self.vocab] = np.arange(len(self.vocab))
         offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
         self.shares = TokenShares(place[together], offsets, len(self.vocab))
-        self._hashes = np.concatenate(hashes)
+        self._hashes, self.seen = np.concatenate(hashes), np.unique(np.concatenate(seen))
 
     def split(self, has_vector: NDArray[np.bool_]) -> None:
         """Choose the texts by their tokens alone: each sequence of tokens counts once, and is in one part only."""
@@ -519,7 +522,7 @@ def _distilled(
         held_out = [by_number[number] for number in corpus.held_out.tolist()]
         units = unit_rows(fit.held_out + fit.mean).astype(np.float32)
         report |= _measure(model, static, held_out, units, is_shared=shares is not None)
-        _save(static, output, report, shares)
+        _save(static, output, report, shares, seen=corpus.seen)
     return Distillation(Path(output), report, shares, [*sentences, *_advice(report, shares)])
 
 
@@ -619,7 +622,14 @@ def _advice(report: Mapping[str, Any], shares: Space | None) -> list[str]:
     return advice
 
 
-def _save(static: StaticEncoder, output: str | os.PathLike[str], report: dict[str, Any], shares: Space | None) -> None:
+def _save(
+    static: StaticEncoder,
+    output: str | os.PathLike[str],
+    report: dict[str, Any],
+    shares: Space | None,
+    *,
+    seen: NDArray[np.uint64],
+) -> None:
     """Write a folder of Model2Vec that sentence-transformers opens too, and compare the vectors of each library."""
     modules = [
         {"idx": 0, "name": "0", "path": ".", "type": "sentence_transformers.models.StaticEmbedding"},
@@ -636,6 +646,7 @@ def _save(static: StaticEncoder, output: str | os.PathLike[str], report: dict[st
     assert isinstance(static.tokenizer, SubwordTokenizer)
     with replacing_folder(output, EXPORT) as folder:
         save_file({"embeddings": np.ascontiguousarray(static.token_vectors)}, folder / "model.safetensors")
+        np.save(folder / TEXTS_FILE, seen)
         static.tokenizer.tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
         for name, document in (("config.json", config), ("modules.json", modules)):
             (folder / name).write_text(json.dumps(document, indent=2) + "\n", "utf-8")
