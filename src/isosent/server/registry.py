@@ -491,7 +491,7 @@ class Served:
         unknown = np.flatnonzero(~nonzero_rows(embedded.vectors))
         if not len(unknown):
             return embedded
-        others = await self.worker.embed([texts[row] for row in unknown], role)
+        others = await self.worker.embed([texts[row] for row in unknown.tolist()], role)
         vectors = embedded.vectors.copy()
         vectors[unknown] = others.vectors
         n_tokens, n_truncated = embedded.n_tokens + others.n_tokens, embedded.n_truncated + others.n_truncated
