@@ -16,7 +16,7 @@ from isosent.distributed import engine_for
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import FileFormatError, InputError
 from isosent.evaluation.overlap import text_hashes
-from isosent.evaluation.tables import sts_table
+from isosent.evaluation.tables import task_table
 from isosent.exports import export
 from isosent.exports.check import space_of
 from isosent.jobs.shards import Worker
@@ -156,7 +156,7 @@ def test_an_evaluation_says_which_of_its_texts_a_model_was_distilled_from(distil
     result = isosent.evaluate(isosent.load(distilled.path), tmp_path / "pairs.tsv", n_resamples=1)
     [counts] = result.fitting["distilled_from"].values()
     assert counts == {"n_texts": 18, "n_same": 10, "n_items": 9, "n_items_same": 1}
-    assert "pairs: 10 of 18 texts are among those" in sts_table(result).caption
+    assert "pairs: 10 of 18 texts are among those" in task_table(result).caption
     assert isosent.load(distilled.path).encoder.fitted_texts.tolist() == np.unique(text_hashes(texts)).tolist()
     hashes = distilled.path / "texts.npy"
     content = hashes.read_bytes()

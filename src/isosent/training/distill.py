@@ -36,7 +36,6 @@ from isosent.errors import InputError
 from isosent.evaluation.overlap import text_hashes
 from isosent.exports.check import (
     EXPORT,
-    Agreement,
     compare_on_texts,
     require_agreement,
     space_of,
@@ -74,6 +73,8 @@ _SCALES = np.geomspace(0.5, 4, 13)
 _NEAREST = 10
 _TIMED_TEXTS = 128
 _MOST_FITTED_ON = 20_000  # texts, by a transform
+_MOST_READ = 20_000  # texts, for tokens in context
+_N_ALONE = 30  # occurrences for which a token alone counts
 _SAME_COSINE = 0.99
 _RESERVED = re.compile(r"[\[<]unused_?\d+[\]>]")
 
@@ -282,7 +283,6 @@ class Corpus:
 
     def __init__(self, texts: Iterable[str], tokenizer: SubwordTokenizer, progress: Progress) -> None:
         ids, lengths, hashes = [np.empty(0, np.int32)], [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
-        seen = [np.empty(0, np.uint64)]
         self.n_unknown = self.n_characters = self.n_words = 0
         for window in text_blocks(texts, WINDOW):
             tokens = tokenizer(window)
@@ -291,7 +291,6 @@ class Corpus:
             bounds = zip(tokens.offsets[:-1], tokens.offsets[1:], strict=True)
             digests = (blake2b(tokens.ids[start:stop].tobytes(), digest_size=8).digest() for start, stop in bounds)
             hashes.append(np.frombuffer(b"".join(digests), np.uint64))
-            seen.append(text_hashes(window))
             self.n_unknown += tokens.n_unknown
             self.n_characters += sum(map(len, window))
             self.n_words += sum(len(text.split()) for text in window)
@@ -302,7 +301,7 @@ class Corpus:
         place[self.vocab] = np.arange(len(self.vocab))
         offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
         self.shares = TokenShares(place[together], offsets, len(self.vocab))
-        self._hashes, self.seen = np.concatenate(hashes), np.unique(np.concatenate(seen))
+        self._hashes = np.concatenate(hashes)
 
     def split(self, has_vector: NDArray[np.bool_]) -> None:
         """Choose the texts by their tokens alone: each sequence of tokens counts once, and is in one part only."""
@@ -363,13 +362,28 @@ def prior_rows(model: SentenceEncoder, tokenizer: SubwordTokenizer, progress: Pr
     return rows
 
 
-class Fit:
-    """The regression: the prior, and rows of all tokens for a penalty; vectors are about `mean`."""
+def contextual_rows(model: SentenceEncoder, texts: Sequence[str], alone: Array) -> Array:
+    """Mean unit vector of each token in these texts and alone, about the mean of all; zero where `alone` is."""
+    encoder = encoder_for(model.encoder, "query")
+    assert isinstance(encoder, TransformerEncoder)
+    if encoder.own_layer_pooling.width(encoder.network.dim) != encoder.network.dim:
+        return alone  # poolings side by side: a token has no vector of this width
+    rows, counts, is_used = _N_ALONE * alone, np.full((len(alone), 1), float(_N_ALONE)), alone.any(axis=1)
+    for ids, states in encoder.embed_in_context(texts):
+        np.add.at(rows, ids, unit_rows(model.transform(states, queries=True)))
+        np.add.at(counts, ids, 1)
+    rows[~is_used] = 0
+    rows[is_used] = rows[is_used] / counts[is_used] - (rows[is_used] / counts[is_used]).mean(axis=0)
+    return rows
 
-    def __init__(self, corpus: Corpus, blocks: Blocks, alone: Array) -> None:
+
+class Fit:
+    """The regression: the better of some priors, and rows of all tokens for a penalty; vectors are about `mean`."""
+
+    def __init__(self, corpus: Corpus, blocks: Blocks, priors: Sequence[Array]) -> None:
         self._corpus, self._blocks = corpus, blocks
         self.shares, self.held_shares = corpus.shares.take(corpus.fitted), corpus.shares.take(corpus.held_out)
-        total = np.zeros(alone.shape[1])
+        total = np.zeros(priors[0].shape[1])
 
         def counted() -> Iterator[NDArray[Any]]:
             for part in rows_in_parts(blocks(), corpus.fitted):
@@ -381,7 +395,9 @@ class Fit:
         self._sums = self.shares.transposed(np.ones((stop - start, 1)) for start, stop in self.shares.bounds())
         self._cross = cross - self._sums * self.mean
         self.held_out = np.concatenate(list(rows_in_parts(blocks(), corpus.held_out))) - self.mean
-        self.prior = self._scaled_prior(alone)
+        scaled = [self._scaled_prior(prior) for prior in priors]
+        scores = [r2(self.held_out, self.predicted(prior[corpus.vocab])) for prior in scaled]
+        self.prior = scaled[int(np.argmax(scores))]
         self._image = self._normal_image(self.shares)
 
     def _scaled_prior(self, alone: Array) -> Array:
@@ -499,8 +515,10 @@ def _distilled(
         corpus.split(np.concatenate([nonzero_rows(block) for block in blocks()]))
         with bars("encoding", "tokens") as bar:
             alone = prior_rows(model, tokenizer, bar(tokenizer.largest_id + 1))
+        sample = corpus.fitted[:: -(-len(corpus.fitted) // _MOST_READ)]
+        priors = [alone, contextual_rows(model, _at(texts(), sample), alone)]
         with bars("solving", "systems") as bar:
-            fit = Fit(corpus, blocks, alone)
+            fit = Fit(corpus, blocks, priors)
             rows, report = fit.best(bar(len(PENALTIES) + 3))
         seen = len(corpus.vocab) / max(1, int(alone.any(axis=1).sum()))
         report |= {"n_texts": len(corpus.fitted), "n_held_out": len(corpus.held_out), "vocabulary_seen": seen}
@@ -509,9 +527,9 @@ def _distilled(
         by_number = dict(zip(chosen.tolist(), _at(texts(), chosen), strict=True))
         shares: Space | None = space_of(model)
         if transform is not None:
-            sample = [by_number[number] for number in corpus.fitted[:_MOST_FITTED_ON].tolist()]
+            fitted_on = [by_number[number] for number in corpus.fitted[:_MOST_FITTED_ON].tolist()]
             static = StaticEncoder(TARGET, {}, tokenizer, rows)
-            fitted = SentenceEncoder(static).fitted(sample, transform)
+            fitted = SentenceEncoder(static).fitted(fitted_on, transform)
             if fitted.linear_map is not None:
                 rows, shares = fitted.linear_map.apply(rows).astype(np.float32), None
             if fitted.fits and fitted.fits[-1].choice:
@@ -522,7 +540,8 @@ def _distilled(
         held_out = [by_number[number] for number in corpus.held_out.tolist()]
         units = unit_rows(fit.held_out + fit.mean).astype(np.float32)
         report |= _measure(model, static, held_out, units, is_shared=shares is not None)
-        _save(static, output, report, shares, seen=corpus.seen)
+        shared = None if shares is None else {"fingerprint": shares.fingerprint, "reference": shares.reference}
+        _save(static, output, {"shares": shared, "distilled": report, "tei": False}, texts())
     return Distillation(Path(output), report, shares, [*sentences, *_advice(report, shares)])
 
 
@@ -622,14 +641,7 @@ def _advice(report: Mapping[str, Any], shares: Space | None) -> list[str]:
     return advice
 
 
-def _save(
-    static: StaticEncoder,
-    output: str | os.PathLike[str],
-    report: dict[str, Any],
-    shares: Space | None,
-    *,
-    seen: NDArray[np.uint64],
-) -> None:
+def _save(static: StaticEncoder, output: str | os.PathLike[str], notes: dict[str, Any], seen: Iterable[str]) -> None:
     """Write a folder of Model2Vec that sentence-transformers opens too, and compare the vectors of each library."""
     modules = [
         {"idx": 0, "name": "0", "path": ".", "type": "sentence_transformers.models.StaticEmbedding"},
@@ -646,7 +658,7 @@ def _save(
     assert isinstance(static.tokenizer, SubwordTokenizer)
     with replacing_folder(output, EXPORT) as folder:
         save_file({"embeddings": np.ascontiguousarray(static.token_vectors)}, folder / "model.safetensors")
-        np.save(folder / TEXTS_FILE, seen)
+        np.save(folder / TEXTS_FILE, np.unique(text_hashes(seen)))
         static.tokenizer.tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
         for name, document in (("config.json", config), ("modules.json", modules)):
             (folder / name).write_text(json.dumps(document, indent=2) + "\n", "utf-8")
@@ -658,10 +670,8 @@ def _save(
         if find_spec("sentence_transformers"):
             with quiet_library():
                 agreements.append(check_vectors(TARGET, model, folder))
-        agreement: Agreement = total(agreements)
+        agreement = total(agreements)
         require_agreement(TARGET, agreement)
         reference = f"static:{Path(output).name}"  # not the temporary folder
         named = StaticEncoder(reference, model.encoder.options, static.tokenizer, static.token_vectors, normalize=True)
-        shared = None if shares is None else {"fingerprint": shares.fingerprint, "reference": shares.reference}
-        more = {"shares": shared, "distilled": report, "tei": False}
-        write_folder_note(folder, TARGET, SentenceEncoder(named), agreement, more)
+        write_folder_note(folder, TARGET, SentenceEncoder(named), agreement, notes)
