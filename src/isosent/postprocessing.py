@@ -46,7 +46,7 @@ class GroupMaps(NamedTuple):
                     f"{_check.brief(', '.join(self.names))}."
                 )
             places[name].append(row)
-        return [(self.maps[name], np.array(rows, np.intp)) for name, rows in places.items() if name in self.maps]
+        return [(self.maps[name], np.array(rows)) for name, rows in places.items() if rows and name in self.maps]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

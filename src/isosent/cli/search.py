@@ -143,6 +143,8 @@ def create(
         if engine is not None:
             if loaded is None or inputs["vectors"] is not None:
                 raise InputError(f"index: --workers encode texts; {paths[0]} holds vectors.")
+            if loaded.groups is not None:
+                raise InputError(f"index: --workers do not know the {loaded.groups.column} of each text. Leave it out.")
             inputs["vectors"] = _encoded(model, loaded, names, column, f"{output}.shards", engine)
         chosen: Any = None if kind == "auto" else kind
         n_rows = len(inputs["texts"]) if inputs["vectors"] is None else inputs["vectors"].n_rows
@@ -302,6 +304,7 @@ def migrate(folder: Path, mapping: str) -> None:
     metavar="R",
     help="Show only results that score higher than unrelated texts would; this share of those may pass.",
 )
+@click.option("--group", metavar="NAME", help="Group of the queries, if the model has a map of each: their language.")
 @click.option("--rerank", is_flag=True, help="Index with a query model: rank the best 100 by the model itself.")
 @click.option("--unique", is_flag=True, help="Show equal texts once.")
 @click.option("--explain", is_flag=True, help="Show which words make a hit similar.")
@@ -318,6 +321,7 @@ def search(
     conditions: tuple[str, ...],
     hybrid: bool,
     false_positives: float | None,
+    group: str | None,
     rerank: bool,
     unique: bool,
     explain: bool,
@@ -342,6 +346,7 @@ def search(
         "false_positives": false_positives,
         "rerank": rerank,
         "unique": unique,
+        "group": group,
     }
     chosen = {name for name, value in (settings | {"explain": explain, "like": likes}).items() if value}
     if against is not None:
@@ -353,10 +358,10 @@ def search(
     if bool(queries) == bool(likes):
         raise InputError(f"search: name queries, or rows with --like; got {'both' if queries else 'neither'}.")
     if is_database(folder):
-        _refuse(chosen - {"hybrid"}, "an index; got a database")
+        _refuse(chosen - {"hybrid", "group"}, "an index; got a database")
         if model is None:
             raise InputError("search: a database needs the model that made its vectors: -m MODEL.")
-        tables = search_database(folder, list(queries), load(model), k, where=where, hybrid=hybrid)
+        tables = search_database(folder, list(queries), load(model), k, where=where, hybrid=hybrid, group=group)
         hits = [[{"rank": n, **row} for n, row in enumerate(table.to_pylist(), start=1)] for table in tables]
         _show_hits(queries, hits, as_json=as_json)
         return
@@ -380,7 +385,11 @@ def search(
         query = row.pop("query")
         hits[query].append(row)
         if explain:
-            words = opened.model.explain(asked[query], row.get("text") or "", roles=("query", "document"))
+            groups = opened.model.groups
+            of_both = (group, None if groups is None else row.get(groups.column))
+            words = opened.model.explain(
+                asked[query], row.get("text") or "", roles=("query", "document"), groups=of_both
+            )
             row["words"] = words.line()
     _show_hits(asked, hits, as_json=as_json)
 

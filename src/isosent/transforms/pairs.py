@@ -443,12 +443,12 @@ def _fitted(candidates: Sequence[Candidate], pairs: MatchingPairs, joint: JointM
             for each in (each for each in by_label if each.base == base):
                 after = mapped.ridge(dict(each.settings)["penalty"], towards=np.eye(mapped.cut))
                 by_label[each][label] = after if before is None else before.then(after)
-    return [
-        (bases[each.base], by_label[each]) if each in by_label else (each.fit(joint), {}) for each in candidates
-    ]
+    return [(bases[each.base], by_label[each]) if each in by_label else (each.fit(joint), {}) for each in candidates]
 
 
-def _failed_test(gains: Iterable[tuple[float, float, float]], differences: Iterable[Double], groups: Rows) -> str | None:
+def _failed_test(
+    gains: Iterable[tuple[float, float, float]], differences: Iterable[Double], groups: Rows
+) -> str | None:
     """The first of both measures that does not gain beyond chance, and how much it gains."""
     for measure, gain, values in zip(("MRR", "nDCG@10"), gains, differences, strict=True):
         if gain[1] <= 0:
