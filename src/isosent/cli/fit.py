@@ -301,6 +301,11 @@ def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:
         say(f"warning: {groups_warning(result.groups)}")
     show_tokens(result.n_tokens, result.n_unknown, result.model.encoder.languages)
     show(f"Saved {output}: {_saved(result)}")
+    if result.unit == "pairs" and (groups := result.model.groups) is not None:
+        show(
+            f"From now on texts need their group: a column {groups.column} in tables, --group for a search. Without "
+            f"one, they count as {groups.reference}."
+        )
 
 
 def _saved(result: FitResult) -> str:

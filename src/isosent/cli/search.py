@@ -143,8 +143,6 @@ def create(
         if engine is not None:
             if loaded is None or inputs["vectors"] is not None:
                 raise InputError(f"index: --workers encode texts; {paths[0]} holds vectors.")
-            if loaded.groups is not None:
-                raise InputError(f"index: --workers do not know the {loaded.groups.column} of each text. Leave it out.")
             inputs["vectors"] = _encoded(model, loaded, names, column, f"{output}.shards", engine)
         chosen: Any = None if kind == "auto" else kind
         n_rows = len(inputs["texts"]) if inputs["vectors"] is None else inputs["vectors"].n_rows

@@ -190,7 +190,7 @@ def read_matches(file: str | os.PathLike[str], *, columns: str | None = None) ->
 
 
 def _group_columns(table: Table, names: Sequence[str]) -> tuple[str, list[str]]:
-    """What the columns beside the texts that name the group of each are called, and these two; none if there are none."""
+    """The columns that name the group of each text, and how both names end; none if there are none."""
     lower = {name.lower(): name for name in table.columns}
     for ending in GROUP_COLUMNS:
         wanted = [f"{name}_{ending}" for name in names]

@@ -82,8 +82,8 @@ def row_groups(record: ModelRecord, table: Any) -> list[Any] | None:
         return None
     if groups.column not in table.column_names:
         raise InputError(
-            f"index: the model has a map for each {groups.column}, so the rows need a column {groups.column} that says "
-            f"which one: {_check.brief(', '.join(groups.names))}. They have: {_check.brief(', '.join(table.column_names))}."
+            f"index: the model has a map for each {groups.column} ({_check.brief(', '.join(groups.names))}), so the "
+            f"rows need a column {groups.column}. They have: {_check.brief(', '.join(table.column_names))}."
         )
     values: list[Any] = table.column(groups.column).to_pylist()
     groups.rows_of(values, len(values))  # refused before anything is encoded

@@ -52,6 +52,7 @@ Double = NDArray[np.float64]
 Rows = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 Fitted = tuple[LinearMap | None, Mapping[int, LinearMap]]  # the map of all vectors, but for those of some labels
+Gain = tuple[float, float, float]  # and the ends of its interval
 Part = tuple[Mask, JointMoments, Mask]  # pairs to be ranked, moments of those to fit on, and which these are
 
 
@@ -318,8 +319,8 @@ class Tested(NamedTuple):
     label: str
     mrr: float
     ndcg: float
-    mrr_gain: tuple[float, float, float] | None = None  # and the ends of the interval
-    ndcg_gain: tuple[float, float, float] | None = None
+    mrr_gain: Gain | None = None
+    ndcg_gain: Gain | None = None
 
 
 class PairsChoice(NamedTuple):
@@ -373,7 +374,7 @@ class PairsChoice(NamedTuple):
         }
 
 
-def _shown(measure: str, gain: tuple[float, float, float]) -> str:
+def _shown(measure: str, gain: Gain) -> str:
     return "{} {:+.3f}, 95% interval {:.3f} to {:.3f}".format(measure, *gain)
 
 
@@ -446,9 +447,7 @@ def _fitted(candidates: Sequence[Candidate], pairs: MatchingPairs, joint: JointM
     return [(bases[each.base], by_label[each]) if each in by_label else (each.fit(joint), {}) for each in candidates]
 
 
-def _failed_test(
-    gains: Iterable[tuple[float, float, float]], differences: Iterable[Double], groups: Rows
-) -> str | None:
+def _failed_test(gains: Iterable[Gain], differences: Iterable[Double], groups: Rows) -> str | None:
     """The first of both measures that does not gain beyond chance, and how much it gains."""
     for measure, gain, values in zip(("MRR", "nDCG@10"), gains, differences, strict=True):
         if gain[1] <= 0:
@@ -458,7 +457,7 @@ def _failed_test(
     return None
 
 
-def _gain(differences: Double, groups: Rows) -> tuple[float, float, float]:
+def _gain(differences: Double, groups: Rows) -> Gain:
     """Mean difference, and its 95% interval if groups are drawn anew."""
     place = np.unique(groups, return_inverse=True)[1]
     sums, counts = np.bincount(place, differences), np.bincount(place)
