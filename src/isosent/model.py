@@ -313,8 +313,8 @@ class SentenceEncoder:
             _check.whole_number("encode", "truncate_dim", truncate_dim, 1)
             if precision != "float32":
                 raise InputError(f"encode: truncate_dim {truncate_dim} needs float32; codes stand for all dimensions.")
-        if prompt is None and prompt_name in ("query", "document") and role == "text":
-            role = prompt_name
+        if prompt is None and role == "text" and prompt_name in ("query", "document"):
+            role = "query" if prompt_name == "query" else "document"
         encoder = encoder_for(self._encoder if device is None else self._encoder.on_device(str(device)), role)
         is_single = isinstance(texts, str)
         listed = _check.text_list("encode", [texts] if isinstance(texts, str) else texts)
