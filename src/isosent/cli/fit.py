@@ -199,7 +199,8 @@ def fit(
 
     With --pairs, the transform is fitted on matching texts, such as questions and answers. For vectors, --pairs holds
     the query of each vector of INPUTS. A fifth of the pairs is held out; unless these are ranked better beyond chance,
-    the model is saved unchanged.
+    the model is saved unchanged. If two columns such as query_lang and document_lang name the language or other group
+    of each text, a transform for each group is tried, too.
 
     With --bytes or --loss, dimensions and dtype are chosen by measuring how many of the nearest neighbors are kept. The
     model holds both, and "isosent index -m FOLDER" stores vectors so.

@@ -127,7 +127,8 @@ def create(
 
     The other columns of a table can be filtered by. The model is saved in the index. Without -m, texts are encoded by
     wordllama, and vectors are used as they are. An index that is there is replaced. Workers encode texts; the index is
-    made of their vectors in this process.
+    made of their vectors in this process. A model with a transform for each group of texts takes the group of a row
+    from the column that it names (see "isosent info MODEL").
 
     \b
     isosent index texts.csv --column text -m model -o index
@@ -302,7 +303,9 @@ def migrate(folder: Path, mapping: str) -> None:
     metavar="R",
     help="Show only results that score higher than unrelated texts would; this share of those may pass.",
 )
-@click.option("--group", metavar="NAME", help="Group of the queries, if the model has a map of each: their language.")
+@click.option(
+    "--group", metavar="NAME", help="Group of the queries, such as their language, for a model with a transform each."
+)
 @click.option("--rerank", is_flag=True, help="Index with a query model: rank the best 100 by the model itself.")
 @click.option("--unique", is_flag=True, help="Show equal texts once.")
 @click.option("--explain", is_flag=True, help="Show which words make a hit similar.")
