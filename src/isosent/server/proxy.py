@@ -195,18 +195,22 @@ async def _embeddings(request: Request, body: EmbeddingsBody) -> Response:
     name, model = proxy.choose(body.model)
     items, role = _items_of(body.input, proxy), role_of(body.prompt_name, body.input_type)
     caller = {} if proxy.upstream.key is not None or proxy.has_keys else _keys_of(request)
+    if model is None and body.group is not None:
+        raise RequestError(400, "vectors without a map have no groups. Leave it out.", param="group")
     if model is not None:
         space = checked_space(request, model, name, body.dimensions)
     else:
         space = checked_raw_space(request, proxy.upstream.model, body.dimensions, proxy.upstream.dim)
-    static = proxy.maps.query_models.get(name) if role == "query" else None
+    static = proxy.maps.query_models.get(name) if role == "query" and body.group is None else None
     known = {} if static is None else await asyncio.to_thread(_vectors_of_known, static, items)
     others = [item for row, item in enumerate(items) if row not in known]
     raw, n_tokens, headers = np.empty((0, 0), np.float32), 0, dict[str, str]()
     if others:
         raw, n_tokens, headers = await proxy.fetches.vectors(others, role, caller)
     if model is not None:
-        rows = iter(await asyncio.to_thread(model.transform, raw, queries=role == "query") if others else ())
+        rows = iter(
+            await asyncio.to_thread(model.transform, raw, queries=role == "query", group=body.group) if others else ()
+        )
         transformed = np.array([known[row] if row in known else next(rows) for row in range(len(items))])
         vectors = cut(transformed, body.dimensions, normalize=True)
     else:
