@@ -140,6 +140,40 @@ def test_other_libraries_give_its_vectors(distilled, texts, tmp_path):
     assert export(static, "onnx", tmp_path / "onnx").agreement.holds
 
 
+@pytest.mark.parametrize("options", ["", "?layers=1,-1&query_prompt=find the "])
+def test_a_token_in_context_has_the_mean_of_its_states(reference, texts, options):
+    model = isosent.load(f"{reference}{options}")
+    encoder, texts = model.encoder.for_queries(), texts[:40]
+    alone = np.random.default_rng(0).standard_normal((len(list(encoder.vocabulary())), model.dim))
+    alone[:3], sums, counts = 0, 30 * alone, np.full(len(alone), 30)
+    n_leading = 1 + len(encoder.tokenizer.tokenize(encoder.prompt))
+    for text in texts:
+        ids, states = encoder.tokenize([text]).ids[n_leading:-1], encoder.token_embeddings(text)[n_leading:-1]
+        for number, state in zip(ids, isosent.model.unit_rows(states), strict=True):
+            sums[number] += state
+            counts[number] += 1
+    expected = sums[3:] / counts[3:, None]
+    rows = module.contextual_rows(model, texts, alone, lambda _: None)
+    np.testing.assert_allclose(rows[3:], expected - expected.mean(axis=0), atol=1e-5)
+    assert not rows[:3].any()
+    both = isosent.load(f"{reference}?pooling=mean,cls")
+    wide = np.ones((len(alone), both.dim))
+    assert module.contextual_rows(both, texts, wide, lambda _: None) is wide  # no token has such a vector
+
+
+def test_the_prior_that_predicts_other_texts_better_is_taken(model, texts, tmp_path):
+    tokenizer = module._static_tokenizer(model, tmp_path / "tokenizer.json")
+    corpus, vectors = module.Corpus(texts, tokenizer, lambda _: None), model.encode(texts)
+    corpus.split(vectors.any(axis=1))
+    alone = module.prior_rows(model, tokenizer, lambda _: None)
+    noise = np.random.default_rng(0).standard_normal(alone.shape)
+    chosen, good, bad = (
+        module.Fit(corpus, lambda: iter([vectors]), priors).prior for priors in ([noise, alone], [alone], [noise])
+    )
+    assert (chosen == good).all()
+    assert (chosen != bad).any()
+
+
 def test_its_vectors_are_nearer_to_those_of_the_model_than_chance(distilled, model, texts):
     static = isosent.load(distilled.path)
     cosines = np.einsum("ij,ij->i", static.encode(texts), isosent.model.unit_rows(model.encode(texts)))

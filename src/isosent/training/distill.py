@@ -2,9 +2,9 @@
 
 `distill` takes texts, `distill_files` files, which are encoded in shards that an interrupted run resumes. `_distilled`
 does the rest: `Corpus` holds the tokens of all texts, and which of them are held out; `prior_rows` are the tokens
-alone; `Fit` solves the regression of `numeric.sparse_ridge` with the penalty that is best on held-out texts; `_measure`
-says what is lost, against the model and against wordllama; `_save` writes a folder that Model2Vec and
-sentence-transformers open, after a comparison of their vectors.
+alone, `contextual_rows` in texts; `Fit` solves the regression of `numeric.sparse_ridge` with the prior and the penalty
+that are best on held-out texts; `_measure` says what is lost, against the model and against wordllama; `_save` writes a
+folder that Model2Vec and sentence-transformers open, after a comparison of their vectors.
 """
 
 from __future__ import annotations
@@ -137,7 +137,8 @@ def distill(
 
     A static model gives a text the mean of the rows of its tokens, :math:`A E`. The rows minimize
     :math:`\|Y - A E\|^2 + \lambda \|E - E_0\|^2`, where Y are the vectors of the model, about their mean, and the prior
-    :math:`E_0` are its vectors of each token alone, times SIF weights. One sparse system of equations gives them.
+    :math:`E_0` are its vectors of each token, alone or in context, times SIF weights. One sparse system of equations
+    gives them.
 
     Parameters
     ----------
@@ -363,7 +364,7 @@ def prior_rows(model: SentenceEncoder, tokenizer: SubwordTokenizer, progress: Pr
     return rows
 
 
-def contextual_rows(model: SentenceEncoder, texts: Sequence[str], alone: Array) -> Array:
+def contextual_rows(model: SentenceEncoder, texts: Sequence[str], alone: Array, progress: Progress) -> Array:
     """Mean unit vector of each token in these texts and alone, about the mean of all; zero where `alone` is."""
     encoder = encoder_for(model.encoder, "query")
     assert isinstance(encoder, TransformerEncoder)
@@ -373,6 +374,7 @@ def contextual_rows(model: SentenceEncoder, texts: Sequence[str], alone: Array) 
     for ids, states in encoder.embed_in_context(texts):
         np.add.at(rows, ids, unit_rows(model.transform(states, queries=True)))
         np.add.at(counts, ids, 1)
+        progress(len(ids))
     rows[~is_used] = 0
     rows[is_used] = rows[is_used] / counts[is_used] - (rows[is_used] / counts[is_used]).mean(axis=0)
     return rows
@@ -514,10 +516,11 @@ def _distilled(
         with bars("reading tokens", "texts") as bar:
             corpus = Corpus(texts(), tokenizer, bar(sum(1 for _ in texts())))
         corpus.split(np.concatenate([nonzero_rows(block) for block in blocks()]))
-        with bars("encoding", "tokens") as bar:
-            alone = prior_rows(model, tokenizer, bar(tokenizer.largest_id + 1))
         sample = corpus.fitted[:: -(-len(corpus.fitted) // _MOST_READ)]
-        priors = [alone, contextual_rows(model, _at(texts(), sample), alone)]
+        with bars("encoding", "tokens") as bar:
+            advance = bar(tokenizer.largest_id + 1 + int(np.diff(corpus.shares.offsets)[sample].sum()))
+            alone = prior_rows(model, tokenizer, advance)
+            priors = [alone, contextual_rows(model, _at(texts(), sample), alone, advance)]
         with bars("solving", "systems") as bar:
             fit = Fit(corpus, blocks, priors)
             rows, report = fit.best(bar(len(PENALTIES) + 3))
@@ -560,13 +563,8 @@ def _static_tokenizer(model: SentenceEncoder, path: Path) -> SubwordTokenizer:
 
 def _at(texts: Iterator[str], numbers: NDArray[np.intp]) -> list[str]:
     """Texts with these numbers, in their order."""
-    wanted, found = set(numbers.tolist()), {}
-    last = max(wanted, default=-1)
-    for number, text in enumerate(texts):
-        if number in wanted:
-            found[number] = text
-        if number == last:
-            break
+    wanted = set(numbers.tolist())
+    found = {number: text for number, text in enumerate(texts) if number in wanted}
     return [found[number] for number in numbers.tolist()]
 
 
