@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from isosent import search  # its classes are imported when they are first used
 from isosent.cli.options import (
     PATH,
     column_option,
@@ -52,7 +53,9 @@ from isosent.persistence import check_model_folder
 from isosent.report.figures import check_figures, write_figures
 from isosent.report.leaderboard import make_leaderboard, read_report
 from isosent.report.results_page import html_report, report_title
+from isosent.search.rows import ID, TEXT, VECTOR
 from isosent.search.storage import is_index
+from isosent.search.units import units_of_lists
 from isosent.training.curve import check_curve_output, write_curve
 from isosent.training.metrics import read_metrics
 from isosent.transforms.base import AUTO, TRANSFORMS, resolve_transform
@@ -430,11 +433,7 @@ def _opened(side: str) -> SentenceEncoder | VectorSource:
 
 def _index_side(folder: Path) -> tuple[SentenceEncoder | VectorSource, list[str], VectorSource | None]:
     """The model of an index, or its vectors if it has none, its texts, and the vectors that its model need not make."""
-    from isosent.search.index import Index
-    from isosent.search.rows import TEXT, VECTOR
-    from isosent.search.units import units_of_lists
-
-    opened = Index.open(folder)
+    opened = search.Index.open(folder)
     if TEXT not in opened.schema.names:
         raise InputError(f"migrate: {folder} holds no texts. Give a file of them, and one of their vectors as OLD.")
     if n_mapped := opened.stats().n_mapped:
@@ -454,9 +453,7 @@ def _require_same_ids(*paths: str) -> None:
     ids = {}
     for path in paths:
         if is_index(path):
-            from isosent.search import Index
-
-            ids[path] = [name for batch in Index.open(path).batches() for name in batch.column("id").to_pylist()]
+            ids[path] = [name for batch in search.Index.open(path).batches() for name in batch.column(ID).to_pylist()]
         elif is_table(path):
             with open_table(path) as table:
                 if "id" in table.columns:
