@@ -83,6 +83,7 @@ class Storage(Struct, frozen=True, forbid_unknown_fields=True):
     """How vectors of a model are stored by default, as it was chosen by measuring (see `isosent.search.sizes`)."""
 
     dtype: Text  # of an index
+    oversampling: Count  # candidates per result that are scored again, at least
     n_bytes: Finite  # in memory per vector, in a flat index
     min_recall: Score  # that an index of the vectors is to have, against exact search of them
     recall: Score  # of the neighbors of the original vectors

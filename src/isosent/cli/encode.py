@@ -220,6 +220,9 @@ def transform(
     with progress_bar("transforming", "vectors") as bar:
         n_zero_rows = transform_file(source, record, output, dtype=dtype, queries=queries, progress=bar(source.n_rows))
     show(f"{output}: {source.n_rows} x {record.dim} {dtype}; zero rows: {n_zero_rows}")
+    code = "" if record.storage is None else record.storage.dtype.replace("binary", "ubinary")
+    if code in CODES and dtype not in CODES:
+        show(f"The model was fitted for {code}: isosent index stores it, and here --dtype {code} does.")
 
 
 @click.command()

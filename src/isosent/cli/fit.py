@@ -16,6 +16,7 @@ import click
 
 from isosent.cli.options import (
     PATH,
+    Share,
     checkpoint_option,
     details_option,
     either_column_option,
@@ -57,6 +58,8 @@ from isosent.pages.progress import progress_bar
 from isosent.persistence import check_model_folder
 from isosent.report.inspect_page import sizes_table
 from isosent.transforms.base import Auto, resolve_transform
+
+_FEW_KEPT = 0.5  # of the neighbors
 
 # how a fit is called for people; a fit that changes nothing has no name
 _FIT_NAMES = {"none": "", "principal_components": "PCA", "mean_centering": "centering", "erasure": "erasure"}
@@ -157,9 +160,9 @@ def _demo_steps(report: DemoReport) -> Iterator[list[str]]:
 )
 @click.option(
     "--loss",
-    type=click.FloatRange(0, 1, max_open=True),
+    type=Share(0, 1, max_open=True),
     metavar="SHARE",
-    help="Take the least memory that loses at most this share of the neighbors, as 0.01.",
+    help="Take the least memory that loses at most this share of the neighbors, such as 1%.",
 )
 @details_option
 @shard_size_option
@@ -337,3 +340,5 @@ def _show_size(result: FitResult, *, details: bool) -> None:
             "principal_components?center=false"
         )
     show(measured.sentence(size))
+    if size.recall < _FEW_KEPT:
+        say(f"warning: only {size.recall:.0%} of the neighbors are kept. Searches will miss most; allow more --bytes.")

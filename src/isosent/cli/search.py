@@ -21,7 +21,7 @@ from msgspec import to_builtins
 
 from isosent import _extras
 from isosent._check import brief
-from isosent.cli.options import PATH, json_option, model_options, open_model, worker_options
+from isosent.cli.options import PATH, Share, json_option, model_options, open_model, worker_options
 from isosent.cli.printing import say, shortened, show, show_json
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.encoders.reference import DEFAULT_REFERENCE, without_permissions
@@ -98,7 +98,7 @@ def index() -> None:
 @click.option("--budget-mb", type=click.FloatRange(0, min_open=True), metavar="N", help="Memory for the vectors.")
 @click.option(
     "--min-recall",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=Share(0, 1, min_open=True),
     metavar="R",
     help=f"Share of the ten nearest rows to be found; settings are chosen by measuring.  [default: {MIN_RECALL}]",
 )
@@ -304,7 +304,7 @@ def migrate(folder: Path, mapping: str) -> None:
 @click.option("--hybrid", is_flag=True, help="Rank by meaning and by words.")
 @click.option(
     "--false-positives",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=Share(0, 1, min_open=True, max_open=True),
     metavar="R",
     help="Show only results that score higher than unrelated texts would; this share of those may pass.",
 )
@@ -597,7 +597,7 @@ def show_stats(folder: Path, stats: IndexStats) -> None:
         elif stats.has_map:
             show(f"recall@10 of the original vectors: not known; isosent search {folder} --against VECTORS measures it")
         if stats.recall.recall < stats.recall.min_recall:
-            say(f"warning: no setting reached the recall of {stats.recall.min_recall:g}")
+            say(f"warning: recall is below the aim of {stats.recall.min_recall:g}; a finer --store keeps more")
     if stats.queries is not None:
         show(
             f"queries by the static model: {stats.queries.recall:.4f} of the ten nearest of the model's own queries, "
