@@ -188,7 +188,7 @@ def choose(
     certain = [each for each in scored[1:] if each.low > 0]
     why_not = ""
     if groups is not None:
-        is_worse: list[bool] = (np.quantile(draws - draws[:, :1], 0.975, axis=2) < 0).any(axis=0).tolist()
+        is_worse = list((np.quantile(draws - draws[:, :1], 0.975, axis=2) < 0).any(axis=0))
         worse = [each for each, is_so in zip(scored, is_worse, strict=True) if is_so and each in certain]
         certain = [each for each in certain if each not in worse]
         mixing = _mixing(vectors, has_vector, groups, pairs, [each.candidate for each in scored])
