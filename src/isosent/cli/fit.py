@@ -199,7 +199,8 @@ def fit(
 
     With --pairs, the transform is fitted on matching texts, such as questions and answers. For vectors, --pairs holds
     the query of each vector of INPUTS. A fifth of the pairs is held out; unless these are ranked better beyond chance,
-    the model is saved unchanged.
+    the model is saved unchanged. If two columns such as query_lang and document_lang name the language or other group
+    of each text, a transform for each group is tried, too.
 
     With --bytes or --loss, dimensions and dtype are chosen by measuring how many of the nearest neighbors are kept. The
     model holds both, and "isosent index -m FOLDER" stores vectors so.
@@ -304,6 +305,11 @@ def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:
         say(f"warning: {groups_warning(result.groups)}")
     show_tokens(result.n_tokens, result.n_unknown, result.model.encoder.languages)
     show(f"Saved {output}: {_saved(result)}")
+    if result.unit == "pairs" and (groups := result.model.groups) is not None:
+        show(
+            f"From now on texts need their group: a column {groups.column} in tables, --group for a search. Without "
+            f"one, they count as {groups.reference}."
+        )
 
 
 def _saved(result: FitResult) -> str:

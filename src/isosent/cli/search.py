@@ -127,7 +127,8 @@ def create(
 
     The other columns of a table can be filtered by. The model is saved in the index. Without -m, texts are encoded by
     wordllama, and vectors are used as they are. An index that is there is replaced. Workers encode texts; the index is
-    made of their vectors in this process.
+    made of their vectors in this process. A model with a transform for each group of texts takes the group of a row
+    from the column that it names (see "isosent info MODEL").
 
     \b
     isosent index texts.csv --column text -m model -o index
@@ -308,6 +309,9 @@ def migrate(folder: Path, mapping: str) -> None:
     metavar="R",
     help="Show only results that score higher than unrelated texts would; this share of those may pass.",
 )
+@click.option(
+    "--group", metavar="NAME", help="Group of the queries, such as their language, for a model with a transform each."
+)
 @click.option("--rerank", is_flag=True, help="Index with a query model: rank the best 100 by the model itself.")
 @click.option("--unique", is_flag=True, help="Show equal texts once.")
 @click.option("--explain", is_flag=True, help="Show which words make a hit similar.")
@@ -324,6 +328,7 @@ def search(
     conditions: tuple[str, ...],
     hybrid: bool,
     false_positives: float | None,
+    group: str | None,
     rerank: bool,
     unique: bool,
     explain: bool,
@@ -348,6 +353,7 @@ def search(
         "false_positives": false_positives,
         "rerank": rerank,
         "unique": unique,
+        "group": group,
     }
     chosen = {name for name, value in (settings | {"explain": explain, "like": likes}).items() if value}
     if against is not None:
@@ -359,10 +365,10 @@ def search(
     if bool(queries) == bool(likes):
         raise InputError(f"search: name queries, or rows with --like; got {'both' if queries else 'neither'}.")
     if is_database(folder):
-        _refuse(chosen - {"hybrid"}, "an index; got a database")
+        _refuse(chosen - {"hybrid", "group"}, "an index; got a database")
         if model is None:
             raise InputError("search: a database needs the model that made its vectors: -m MODEL.")
-        tables = search_database(folder, list(queries), load(model), k, where=where, hybrid=hybrid)
+        tables = search_database(folder, list(queries), load(model), k, where=where, hybrid=hybrid, group=group)
         hits = [[{"rank": n, **row} for n, row in enumerate(table.to_pylist(), start=1)] for table in tables]
         _show_hits(queries, hits, as_json=as_json)
         return
@@ -386,7 +392,11 @@ def search(
         query = row.pop("query")
         hits[query].append(row)
         if explain:
-            words = opened.model.explain(asked[query], row.get("text") or "", roles=("query", "document"))
+            groups = opened.model.groups
+            of_both = (group, None if groups is None else row.get(groups.column))
+            words = opened.model.explain(
+                asked[query], row.get("text") or "", roles=("query", "document"), groups=of_both
+            )
             row["words"] = words.line()
     _show_hits(asked, hits, as_json=as_json)
 

@@ -421,10 +421,12 @@ def encoded_units(
     vectors: NDArray[np.floating] | VectorSource | None,
     progress: Progress | None = None,
     see: Callable[[NDArray[np.floating]], None] | None = None,
+    *,
+    groups: Sequence[Any] | None = None,
 ) -> Iterator[NDArray[np.float32]]:
     """Unit vectors of texts, or of raw vectors; those of a file that already belong to the model are not mapped.
 
-    Raw vectors are shown to `see`.
+    Raw vectors are shown to `see`. `groups` are those of the rows, for a model with a map of each.
     """
     record = model.record if isinstance(model, SentenceEncoder) else model
     if vectors is None:
@@ -437,13 +439,16 @@ def encoded_units(
                 rows = encoder.encode(batch, progress=bar)
             if see:
                 see(rows)
-            yield unit_vectors(record.postprocessing.apply(rows))
+            group = None if groups is None else groups[start : start + len(batch)]
+            yield unit_vectors(record.postprocessing.apply(rows, group=group))
         return
-    is_mapped = is_of_model(record, vectors)
+    is_mapped, start = is_of_model(record, vectors), 0
     for block in raw_blocks(record, vectors):
         if see:
             see(block)
-        yield unit_vectors(block if is_mapped else record.postprocessing.apply(block))
+        group = None if groups is None else groups[start : start + len(block)]
+        start += len(block)
+        yield unit_vectors(block if is_mapped else record.postprocessing.apply(block, group=group))
 
 
 def original_queries(

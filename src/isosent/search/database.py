@@ -265,6 +265,7 @@ def search_database(
     *,
     where: str | None = None,
     hybrid: bool = False,
+    group: str | None = None,
 ) -> list[Any]:
     """Find the rows of a table nearest to each query: a pyarrow table with the columns id, score, text and others.
 
@@ -284,7 +285,7 @@ def search_database(
             check = CanaryCheck(0.0 if now is None else stored.lowest_cosine(now))
             if check.has_changed:
                 warnings.warn(f"{database.name}: {CHANGED} {check}.", IsosentWarning, stacklevel=2)
-        units = unit_vectors(model.encode(texts, role="query", show_progress_bar=False))
+        units = unit_vectors(model.encode(texts, role="query", group=group, show_progress_bar=False))
         tables = database.search(units, k, where=where, texts=texts if hybrid else None)
         return [table.drop_columns([DIGEST]) if DIGEST in table.column_names else table for table in tables]
     finally:
