@@ -180,12 +180,12 @@ def compare_vectors(
     vectors: Sequence[NDArray[Any]], halves: Sequence[str], *, seed: int = 0
 ) -> dict[tuple[int, int], UnlabelledComparison]:
     """Compare models in pairs by their vectors of `halves_of`; the keys are their places."""
-    pairs = [np.split(rows, 2) for rows in vectors]
-    ranks = np.stack([reciprocal_ranks(first, second) for first, second in pairs])
+    sides = [np.split(rows, 2) for rows in vectors]
+    ranks = np.stack([reciprocal_ranks(first, second) for first, second in sides])
     draws, scores = mean_draws(ranks, seed=seed), ranks.mean(axis=1).tolist()
     distinct = distinct_rows(halves)
-    sides = [(rows[distinct], rows[distinct]) for rows in vectors]
-    agreements, drawn = overlap_agreements([halves[row] for row in distinct], sides, seed=seed) or (None, None)
+    equal = [(rows[distinct], rows[distinct]) for rows in vectors]
+    agreements, drawn = overlap_agreements([halves[row] for row in distinct], equal, seed=seed) or (None, None)
     comparisons = {}
     for a, b in combinations(range(len(vectors)), 2):
         overlap = (float("nan"),) * 3

@@ -182,14 +182,16 @@ def choose(
     width = first.n_components or len(eigen.values)
     whitenings = [Candidate("whitening", strength, width) for strength in STRENGTHS]
     agreements, draws = _score(vectors, has_vector, pairs, (first, *whitenings), groups)
+    if (is_measured := ~np.isnan(draws).any(axis=(1, 2))).any():  # of a group, all overlaps may be equal
+        agreements, draws = agreements[is_measured], draws[is_measured]
     scored = _scored((first, *whitenings), agreements.mean(axis=0), draws.mean(axis=0))
     if any(math.isnan(each.low) for each in scored):  # in a half or a resample, all cosines or overlaps are equal
         return AutoChoice(first, (), _undecided(first, "The effect of whitening could not be measured."))
     certain = [each for each in scored[1:] if each.low > 0]
     why_not = ""
     if groups is not None:
-        is_worse = list((np.quantile(draws - draws[:, :1], 0.975, axis=2) < 0).any(axis=0))
-        worse = [each for each, is_so in zip(scored, is_worse, strict=True) if is_so and each in certain]
+        highs = np.array([[central_interval(drawn - group[0])[1] for drawn in group] for group in draws])
+        worse = [each for each, high in zip(scored, highs.min(axis=0), strict=True) if high < 0 and each in certain]
         certain = [each for each in certain if each not in worse]
         mixing = _mixing(vectors, has_vector, groups, pairs, [each.candidate for each in scored])
         apart = [each for each in certain if each.candidate not in mixing]
