@@ -308,7 +308,8 @@ class StaticEncoder(Encoder):
         for tokens in windows:
             with self._table.lock:
                 vectors = self.weighting.coarse(self._words(tokens))
-            collected.append(vectors[tokens.lengths > 0])
+            has_words = tokens.lengths > 0
+            collected.append(vectors if has_words.all() else vectors[has_words])
             if len(collected) == _WINDOWS_AT_ONCE:
                 moments, collected = moments + Moments.from_rows(np.concatenate(collected)), []
             if progress:

@@ -154,7 +154,7 @@ def create_app(
     ]
     app = http.application(
         ModelService(sources, limits, has_keys=bool(keys)),
-        [*pages, *(endpoint.route for endpoint in endpoints)],
+        [*(endpoint.route for endpoint in endpoints), *pages],
         open_paths=["/", *(endpoint.path for endpoint in endpoints if not endpoint.needs_key)],
         keys=keys,
         hosts=hosts,

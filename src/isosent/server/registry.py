@@ -105,12 +105,15 @@ class Worker:
     def __init__(self, model: SentenceEncoder, name: str, *, limits: Limits, metrics: Metrics) -> None:
         self.model = model
         self._name, self._limits, self._metrics = name, limits, metrics
+        self._queue_size, self._queued_tokens = metrics.queue_size.labels(name), metrics.queued_tokens.labels(name)
+        self._queue_duration = metrics.queue_duration.labels(name)
         self._encoders = {role: encoder_for(model.encoder, role) for role in ("text", "query", "document")}
         self._waiting: deque[_Request] = deque()
         self._calls: deque[tuple[Callable[[], Any], Future[Any], int]] = deque()
         self._condition, self._computing = threading.Condition(), threading.Lock()
         is_cheap = all(each.has_tokens and not each.is_costly for each in self._encoders.values())
         self._is_quick = is_cheap and model.flow is None  # a few texts take microseconds
+        self._is_due = False  # `_compute_here`, in this turn of the event loop
         self._is_retired = False
         self._characters_a_token = float(_CHARACTERS_A_TOKEN)
         self.n_queued_tokens = 0
@@ -135,7 +138,9 @@ class Worker:
                 loop.call_soon_threadsafe(_end_wait, computed)
 
         future.add_done_callback(settle)
-        loop.call_soon(self._compute_here)  # together with what other connections have brought by then
+        if not self._is_due:
+            self._is_due = True
+            loop.call_soon(self._compute_here)  # together with what other connections have brought by then
         try:
             await computed
         except asyncio.CancelledError:
@@ -145,6 +150,7 @@ class Worker:
 
     def _compute_here(self) -> None:
         """Compute what waits in the event loop if that takes less than to wake up the thread and be woken by it."""
+        self._is_due = False
         if not self._computing.acquire(blocking=False):
             return  # the thread takes what waits when it is ready
         try:
@@ -211,8 +217,8 @@ class Worker:
 
     def _count(self, n_tokens: int) -> None:
         self.n_queued_tokens += n_tokens
-        self._metrics.queue_size.labels(self._name).set(len(self._waiting))
-        self._metrics.queued_tokens.labels(self._name).set(self.n_queued_tokens)
+        self._queue_size.set(len(self._waiting))
+        self._queued_tokens.set(self.n_queued_tokens)
 
     # -- the thread --------------------------------------------------------------------------------------------------
 
@@ -271,7 +277,7 @@ class Worker:
         started = time.perf_counter()
         for piece in pieces:
             if not piece.start:
-                self._metrics.queue_duration.labels(self._name).observe(started - piece.request.queued_at)
+                self._queue_duration.observe(started - piece.request.queued_at)
         try:
             self._embed(pieces)
         except Exception as error:
