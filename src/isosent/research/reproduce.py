@@ -103,10 +103,8 @@ def reproduce(
 
 
 def _read_paper(paper: str | os.PathLike[str]) -> Paper:
-    if paper in PAPERS:
+    if paper in PAPERS or not Path(paper).exists():
         return known_paper(str(paper))
-    if not Path(paper).exists():
-        raise InputError(f"reproduce: paper must be one of {', '.join(PAPERS)}, or a YAML file; got {str(paper)!r}.")
     stored = read_paper(paper)
     tables = []
     for table in stored.tables:  # a file must not grant its models permissions, such as to run code
