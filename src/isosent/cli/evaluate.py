@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 from click.core import ParameterSource
 
 from isosent.cli.options import (
@@ -42,6 +43,7 @@ from isosent.io.tables import open_table
 from isosent.io.texts import is_table, read_texts
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import holds_vectors, open_vectors
+from isosent.loading import wrap
 from isosent.model import SentenceEncoder
 from isosent.numeric.statistics import LEVEL
 from isosent.pages.figures import FORMATS
@@ -51,6 +53,8 @@ from isosent.persistence import check_model_folder
 from isosent.report.figures import check_figures, write_figures
 from isosent.report.leaderboard import make_leaderboard, read_report
 from isosent.report.results_page import html_report, report_title
+from isosent.search.index import Index
+from isosent.search.storage import is_index
 from isosent.training.curve import check_curve_output, write_curve
 from isosent.training.metrics import read_metrics
 from isosent.transforms.base import AUTO, TRANSFORMS, resolve_transform
@@ -110,12 +114,16 @@ def evaluate(
     isosent evaluate sts --data DIR -m model -o scores.json
     isosent evaluate STS-B SICK-R --data DIR --transform none --transform whitening --transform auto
     isosent evaluate pairs --data pairs.csv --columns a,b,score
+    isosent evaluate retrieval --data DIR -m index
+
+    The model may also be an index, for retrieval, or .parquet files with the texts of the tasks and their vectors:
+    -m documents.parquet,queries.parquet
 
     Correlations are given over all pairs ("all", as in Sentence-BERT and MTEB), and as the mean over subsets ("mean",
     as in WhiteningBERT; "wmean", weighted by pairs). "isosent compare" tests two JSON results against each other.
     """  # noqa: D301 - click keeps the lines of a paragraph that begins with a backspace
     check_outputs(outputs, reads=(data, fit_on))
-    loaded = open_model(model)
+    loaded = _evaluated(model)
     has_several = len(transform) > 1
     if has_several and (
         unused := settings.keys() - {name for each in transform for name in _settings_for(each, settings)}
@@ -149,6 +157,25 @@ def evaluate(
         show(_table(one))
     if has_several:
         show(_variants_table(dict(zip(transform, results, strict=True))))
+
+
+def _evaluated(model: str | None) -> SentenceEncoder | Index:
+    """What is named: a model, an index, or files with the texts of the tasks and their vectors."""
+    if model is not None and is_index(model):
+        return Index.open(model)
+    paths = (model or "").split(",")
+    if not all(Path(path).is_file() and holds_vectors(path) for path in paths):
+        return open_model(model)
+    vectors: dict[str, Any] = {}
+    for path in paths:
+        if not is_table(path):
+            raise InputError(
+                f"{path} holds no texts, by which tasks find their vectors. Write both: isosent encode TEXTS -o "
+                "FILE.parquet."
+            )
+        rows = np.concatenate(list(open_vectors(path).blocks()))
+        vectors |= zip(read_texts(path, column="text"), rows, strict=True)
+    return wrap(vectors)
 
 
 def _settings_for(transform: str, settings: Mapping[str, Any]) -> dict[str, Any]:
