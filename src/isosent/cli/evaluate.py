@@ -29,11 +29,11 @@ from isosent.cli.options import (
 )
 from isosent.cli.printing import check_outputs, json_text, say, show, show_json, write_outputs
 from isosent.errors import InputError
-from isosent.evaluation.compare import CORRELATIONS, N_RESAMPLES, Comparison, Difference, compare_results
+from isosent.evaluation.compare import CORRELATIONS, Comparison, Difference, compare_results
 from isosent.evaluation.cqa import TEXT_PARTS
 from isosent.evaluation.migration import Answers
 from isosent.evaluation.migration import migrate as migrate_models
-from isosent.evaluation.result import EvaluationResult, read_result
+from isosent.evaluation.result import N_RESAMPLES, EvaluationResult, read_result
 from isosent.evaluation.run import TARGET
 from isosent.evaluation.run import evaluate as evaluate_model
 from isosent.evaluation.sts import SICKR_PARTS

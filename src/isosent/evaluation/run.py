@@ -31,7 +31,7 @@ from isosent.encoders.load import encoder_for
 from isosent.errors import EvaluationWarning, InputError, InputTypeError, TaskNotFoundError
 from isosent.evaluation.cqa import TEXT_PARTS, cqa_tasks
 from isosent.evaluation.overlap import count_overlap
-from isosent.evaluation.result import EvaluationResult, TaskResult
+from isosent.evaluation.result import N_RESAMPLES, EvaluationResult, TaskResult
 from isosent.evaluation.retrieval import paraphrase_task, retrieval_tasks
 from isosent.evaluation.rte import rte_tasks
 from isosent.evaluation.sts import SICKR_PARTS, TASKS, pairs_task, sts_tasks
@@ -42,7 +42,7 @@ from isosent.io.texts import read_texts
 from isosent.loading import check_model
 from isosent.model import Role, SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
-from isosent.numeric.statistics import N_RESAMPLES, bootstrap_interval
+from isosent.numeric.statistics import bootstrap_interval
 from isosent.search.index import Index
 from isosent.transforms.base import Auto, Transform, resolve_transform, settings_of, transform_name
 
@@ -106,7 +106,7 @@ def evaluate(
         "retrieval" of the two texts. By default columns are detected by their usual names.
     seed : int, default 0
         Seed of all random numbers.
-    n_resamples : int, default 1000
+    n_resamples : int, default 2000
         Draws of the bootstrap.
     progress : callable, optional
         Called with the number of texts to encode; returns what is called with the number of texts finished.

@@ -41,12 +41,12 @@ from isosent.evaluation.published import (
     read_paper,
     read_yaml,
 )
+from isosent.evaluation.result import N_RESAMPLES
 from isosent.evaluation.run import environment, read_tasks, run_tasks
 from isosent.evaluation.sts import sts_tasks
 from isosent.evaluation.task import Task
 from isosent.loading import load
 from isosent.model import SentenceEncoder
-from isosent.numeric.statistics import N_RESAMPLES
 from isosent.research.dims import study_dims
 from isosent.research.gem import SENSITIVITY, study_gem
 from isosent.research.layers import NONE, best_of_sizes, study_layers
