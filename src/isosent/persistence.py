@@ -38,7 +38,7 @@ from isosent.io.json import document_bytes, format_of, read_document
 from isosent.io.schemas import Count, Document, FileName, Finite, Positive, Score, Text
 from isosent.io.space import Space, same_space
 from isosent.io.system import read_bytes, system_error
-from isosent.numeric.canary import N_SHORT, Canary
+from isosent.numeric.canary import Canary
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.postprocessing import Postprocessing
@@ -361,7 +361,7 @@ def _record_in(folder: Path) -> ModelRecord:
             "the arrays of a quantization",
         ),
         storage=None if document.get("storage") is None else convert(document["storage"], Storage),
-        canary=_canary(folder, document.get(_CANARY), encoder["dim"], corpus),
+        canary=_canary(folder, document.get(_CANARY), encoder["dim"]),
     )
     if record.postprocessing.dim not in (None, record.encoder_dim):
         raise ModelFolderError(
@@ -414,11 +414,7 @@ def _calibration(folder: Path, document: Mapping[str, Any] | None) -> Calibratio
         raise ModelFolderError(f"{folder / MODEL_FILE}: calibration is malformed: {error}") from None
 
 
-def _canary(folder: Path, name: str | None, dim: int, corpus: dict[str, NDArray[np.float64]]) -> Canary | None:
-    """Vectors of fixed texts; a proxy of an earlier version kept those of the short ones with the statistics."""
-    if (earlier := corpus.pop(_CANARY, None)) is not None and name is None:
-        with suppress(InputError):  # it is made again
-            return Canary.from_tensors({"documents": earlier[:N_SHORT]}, dim)
+def _canary(folder: Path, name: str | None, dim: int) -> Canary | None:
     return _component(folder, name, lambda content: Canary.from_tensors(load(content), dim), "vectors of fixed texts")
 
 

@@ -13,6 +13,8 @@ import shutil
 import sys
 import tomllib
 from contextlib import ExitStack
+from importlib import import_module
+from importlib.util import find_spec
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +27,7 @@ from campaign.seeds import write_tasks
 from vector_makers import write_vectors
 
 import isosent
+from isosent import search, training
 from isosent.cli.main import app, main
 from isosent.demo import demo_pool, write_texts
 
@@ -78,6 +81,40 @@ def test_few_blocks_are_not_run_and_each_for_a_reason():
     marked = [block["reason"] for path in PAGES.values() for block in blocks_of(path) if block["reason"]]
     assert len(marked) <= 40
     assert sum(path.read_text("utf-8").count("not run:") for path in PAGES.values()) == len(marked)
+
+
+def test_every_public_name_has_its_reference():
+    pages = "".join(path.read_text("utf-8") for path in (ROOT / "docs" / "api").glob("*.md"))
+    documented = set(re.findall(r"^::: ([\w.]+)$", pages, re.MULTILINE))
+    listed = {f"{module.__name__}.{name}" for module in (isosent, search, training) for name in module.__all__}
+    assert listed - documented == {"isosent.IsosentError", "isosent.IsosentWarning"}  # on the page of errors
+    assert {name for name in documented if name != resolved(name)} == set()
+
+
+def test_names_in_the_pages_are_where_the_pages_say():
+    """Names of Python, without those of code that is not run and of attributes of files and connections."""
+    named = {
+        name
+        for path in PAGES.values()
+        for name in re.findall(r"`(isosent(?:\.[a-zA-Z_]\w*)+)[`(]", path.read_text("utf-8"))
+    }
+    assert {name for name in named if name != resolved(name)} <= {f"isosent.{name}" for name in STORED}
+
+
+STORED = ("fingerprint", "reference", "space", "normalize", "json")  # in files, and settings of PostgreSQL
+
+
+def resolved(name):
+    """The name, as far as it can be followed."""
+    parts = name.split(".")
+    place, value = 1, isosent
+    while place < len(parts):
+        inner = ".".join(parts[: place + 1])
+        value = getattr(value, parts[place], None) or (find_spec(inner) and import_module(inner))
+        if value is None:
+            break
+        place += 1
+    return ".".join(parts[:place])
 
 
 @pytest.fixture(scope="module")

@@ -43,7 +43,7 @@ from isosent.evaluation.published import (
 )
 from isosent.evaluation.result import N_RESAMPLES
 from isosent.evaluation.run import environment, read_tasks, run_tasks
-from isosent.evaluation.sts import sts_tasks
+from isosent.evaluation.sts import SICKR_PARTS, sts_tasks
 from isosent.evaluation.task import Task
 from isosent.loading import load
 from isosent.model import SentenceEncoder
@@ -318,7 +318,7 @@ class _Measurements:
         key = (family, sickr)
         if key not in self._tasks:
             try:
-                tasks = read_tasks(self._folder, family, **({"sickr": sickr} if family == STS else {}))
+                tasks = read_tasks(self._folder, family, sickr=sickr if family == STS else SICKR_PARTS[0])
             except TaskNotFoundError:
                 tasks = []
             dev = [_dev_part(task) for task in tasks if task.name == STSB]
