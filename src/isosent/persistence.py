@@ -282,9 +282,7 @@ def check_model_folder(folder: str | os.PathLike[str]) -> None:
             if not os.access(folder, os.W_OK):
                 raise OutputError(f"{folder} cannot be written to. Name another folder.")
             return
-    raise OutputError(
-        f"{folder} must be a new or empty folder or an isosent model; got something else. Name another one."
-    )
+    raise OutputError(f"{folder} exists, and is neither empty nor an isosent model. Name another folder.")
 
 
 def _has_model_name(path: Path) -> bool:
@@ -431,9 +429,9 @@ def _component(folder: Path, name: str | None, parse: Callable[[bytes], Field], 
             )
         return parse(content)
     except FileNotFoundError:
-        raise ModelFolderError(f"{folder} must hold {path.name}; it is missing. Copy the whole folder.") from None
+        raise ModelFolderError(f"{folder}: {path.name} is missing. Copy the whole folder.") from None
     except SafetensorError as error:
-        raise ModelFolderError(f"{path} must be a safetensors file; it is damaged or truncated: {error}.") from None
+        raise ModelFolderError(f"{path} is damaged or truncated: {error}. Copy the whole folder again.") from None
     except ModelFolderError:
         raise
     except (KeyError, InputError) as error:

@@ -70,7 +70,7 @@ def test_transfer_names_the_nearest_task(isosent_, refuses, here, write_stsb):
 @pytest.mark.parametrize("command", ["transfer", "cqa", "retrieval", "all"])
 def test_a_folder_without_the_files_is_refused_with_what_is_missing(isosent_, refuses, here, command):
     (here / "empty").mkdir()
-    refuses(isosent_("evaluate", command, "--data", "empty"), "must hold")
+    refuses(isosent_("evaluate", command, "--data", "empty"), "holds no")
 
 
 def test_what_a_corpus_shares_with_a_task_is_told(isosent_, here, write_stsb, sts_lines):

@@ -252,7 +252,7 @@ def test_a_map_of_another_form_is_refused(here, written, message):
 def test_what_cannot_be_done_is_refused(here):
     with pytest.raises(InputError, match=r"T has no 'table 9'\. Its tables: table 1; figure 1; table 2"):
         outcomes("9")
-    with pytest.raises(InputFileError, match="none must be a folder"):
+    with pytest.raises(InputFileError, match="none: no such folder"):
         reproduce("bert-whitening", "none")
     with pytest.raises(InputError, match=r"'nothing.yaml' is no paper\. Use bert-whitening, .*YAML file"):
         reproduce("nothing.yaml", "data")

@@ -188,9 +188,7 @@ def read_beir(
     homes = [path for path, files in folders_below(root) if {_CORPUS, _QUERIES} <= set(files)]
     homes.sort(key=lambda path: path.name)
     if not homes:
-        raise TaskNotFoundError(
-            f"{root} must hold {_CORPUS}, {_QUERIES} and {_QRELS}/{split}.tsv; no such folder was found."
-        )
+        raise TaskNotFoundError(f"{root} holds no folder with {_CORPUS}, {_QUERIES} and {_QRELS}/{split}.tsv.")
     if names is not None:
         available = ", ".join(home.name for home in homes)
         wanted = set(map(name_key, names))
@@ -200,7 +198,7 @@ def read_beir(
             raise TaskNotFoundError(f"retrieval has no {listed} here; it has {available}.")
     for one, other in pairwise(homes):
         if one.name == other.name:
-            raise InputError(f"{root} must not hold two folders of one name; got {one} and {other}. Name one of them.")
+            raise InputError(f"{root} holds two folders of one name, {one} and {other}. Name one of them.")
     return tuple(_read_home(home, split) for home in homes)
 
 
@@ -208,7 +206,7 @@ def _read_home(home: Path, split: str) -> RetrievalSet:
     qrels = home / _QRELS / f"{split}.tsv"
     if not qrels.exists():
         splits = sorted(path.stem for path in (home / _QRELS).glob("*.tsv"))
-        raise InputError(f"{qrels} must exist; available splits: {', '.join(splits) or 'none'}.")
+        raise InputError(f"{qrels}: no such file. Available splits: {', '.join(splits) or 'none'}.")
     documents, queries = _read_texts(home / _CORPUS), _read_texts(home / _QUERIES)
     judged = _read_qrels(qrels, queries, documents)
     # Documents are ordered by id, from the last to the first: so ties are broken as by trec_eval
