@@ -1,8 +1,9 @@
 """A transform from matching pairs, on pairs that had no part in it: what is saved, what it gains, what it harms.
 
-python bench/pairs.py DATA [--multilingual DIR] [--draws N] [--gradient] [--markdown]
+python bench/pairs.py DATA [--multilingual DIR] [--draws N] [--gradient] [--groups] [--markdown]
 DATA holds stsbenchmark, sick, senteval/MRPC, rte, nli and cqa; a kind is a genre or a topic. --multilingual: `data` of
-github.com/PhilipMay/stsb-multi-mt (stsb-LANG-train.csv). --gradient also descends on the same map by torch.
+github.com/PhilipMay/stsb-multi-mt (stsb-LANG-train.csv). --gradient also descends on the same map by torch. --groups:
+instead, a map of each language (stsb-LANG-test.csv), next to ways that need no pairs.
 In each draw, n pairs are given to `fitted_on_pairs`; up to 1,000 others, which share no text with them, are queries
 among the second texts of all others. `shuffled` pairs match by chance: nothing should be saved.
 """
@@ -21,11 +22,13 @@ import isosent
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import JointMoments
 from isosent.numeric.ranking import cosine_ranks
-from isosent.numeric.similarity import nonzero_rows
-from isosent.transforms.pairs import Candidate, MatchingPairs, choose_from_pairs
+from isosent.numeric.similarity import nonzero_rows, unit_rows
+from isosent.transforms.pairs import GROUP_PENALTIES, Candidate, MatchingPairs, choose_from_pairs
 
 SIZES = (50, 300, 2000)
 N_QUERIES = 1000
+LANGUAGES = ("en", "de", "es")
+DIRECTIONS = (("en", "de"), ("en", "es"), ("de", "en"), ("es", "en"))
 PLAIN = Candidate("whitening", (("strength", 0.5),))
 
 
@@ -192,6 +195,99 @@ def measured(name, model, pairs, sizes, *, n_draws, gradient, shuffled=False, wi
                 yield {"data": name, "n": n_pairs, "side": side, "draws": n_draws} | means | spread | counts
 
 
+def found(vectors, queries, n_texts):
+    """Share of sentences whose translation is among the ten nearest of all others, of and from each language."""
+    units = unit_rows(np.concatenate(list(vectors.values())))
+    shares = []
+    for directions in DIRECTIONS:
+        rows, partners = (queries + LANGUAGES.index(each) * n_texts for each in directions)
+        cosines = units[rows] @ units.T
+        wanted = cosines[np.arange(len(rows)), partners]
+        cosines[np.arange(len(rows)), rows] = -np.inf
+        shares.append(100 * float(((cosines > wanted[:, None]).sum(axis=1) < 10).mean()))
+    return shares
+
+
+def ways_of_languages(model, texts, fitted, kinds):
+    """The vectors of each language, fitted on some rows: without pairs, by penalty, and what `fit --pairs` saves."""
+    raw = {each: model.encode(of) for each, of in texts.items()}
+    pool = [texts[each][row] for each in texts for row in fitted]
+    labels = [each for each in texts for _ in fitted]
+    yield "as it is", raw
+    for name, transform, erase in (
+        ("whitening 0.5", "whitening", None),
+        ("whitening 1", "whitening", None),
+        ("erased", None, labels),
+        ("erased, whitening 0.5", "whitening", labels),
+    ):
+        settings = None if transform is None else {"strength": float(name.split()[-1]), "shrinkage": "oas"}
+        other = model.fitted(pool, transform, settings=settings, erase=erase)
+        yield name, {each: other.transform(of) for each, of in raw.items()}
+    for penalty in GROUP_PENALTIES:
+        maps = {
+            each: JointMoments.from_rows(of[fitted], raw["en"][fitted]).ridge(penalty, towards=np.eye(of.shape[1]))
+            for each, of in raw.items()
+        }
+        yield (
+            f"a map of each, penalty {penalty:g}",
+            {each: of if each == "en" else maps[each].apply(of) for each, of in raw.items()},
+        )
+    for name, of_pairs in (("saved", None), ("saved, genres held out", kinds)):
+        if of_pairs is None or len(set(of_pairs[fitted])) > 1:
+            groups = [each for each in texts if each != "en" for _ in fitted], ["en"] * 2 * len(fitted)
+            first = [texts[each][row] for each in texts if each != "en" for row in fitted]
+            second = [texts["en"][row] for row in fitted] * 2
+            of_each = None if of_pairs is None else np.tile(of_pairs[fitted], 2).tolist()
+            saved = model.fitted_on_pairs(first, second, groups={"lang": groups}, kinds=of_each)
+            choice = saved.fits[-1].choice["chosen"]
+            group = {each: None if saved.groups is None else each for each in texts}
+            yield f"{name}: {choice}", {each: saved.transform(of, group=group[each]) for each, of in raw.items()}
+
+
+def languages(model, folder, data, *, n_draws):
+    """One row per way: mean share of translations found in one pool of three languages, over the draws."""
+    texts = {each: [row[0] for row in csv.reader(lines(folder / f"stsb-{each}-test.csv"))] for each in LANGUAGES}
+    kinds = np.array([line.split("\t")[0] for line in lines(data / "stsbenchmark/sts-test.csv")])
+    _, number = np.unique(texts["en"], return_inverse=True)
+    n_texts, n_distinct = len(number), number.max() + 1
+    first = np.unique(number, return_index=True)[1]
+    for name, genres in (
+        ("half of the sentences", ()),
+        ("captions, tested on forums and news", ("main-captions",)),
+        ("captions and news, tested on forums", ("main-captions", "main-news")),
+    ):
+        totals = {}
+        for draw in range(1 if genres else n_draws):
+            is_fitted = np.random.default_rng(draw).permutation(n_distinct) < n_distinct // 2
+            if genres:
+                is_fitted = np.isin(kinds[first], genres)
+            fitted, queries = np.flatnonzero(is_fitted[number]), first[~is_fitted]
+            for way, vectors in ways_of_languages(model, texts, fitted, kinds):
+                way, _, choice = way.partition(": ")
+                totals.setdefault(way, []).append((found(vectors, queries, n_texts), choice))
+        for way, draws in totals.items():
+            shares = np.mean([share for share, _ in draws], axis=0)
+            counts = {"n_fitted": len(fitted), "n_queries": len(queries), "pool": 3 * n_texts}
+            chosen = {"chosen": sorted({choice for _, choice in draws if choice})}
+            yield {
+                "data": name,
+                **counts,
+                "way": way,
+                **dict(zip(map(" to ".join, DIRECTIONS), shares, strict=True)),
+                **chosen,
+            }
+
+
+def markdown_of_languages(rows):
+    """One line per way, and a heading per set of pairs."""
+    for number, row in enumerate(rows):
+        if not number or row["data"] != rows[number - 1]["data"]:
+            print(f"\n{row['data']}: {row['n_fitted']} pairs each, {row['n_queries']} queries, pool {row['pool']:,}\n")
+            print(f"| | {' | '.join(map(' to '.join, DIRECTIONS))} | chosen |\n|---|---|---|---|---|---|")
+        shares = " | ".join(f"{row[' to '.join(each)]:.0f}" for each in DIRECTIONS)
+        print(f"| {row['way']} | {shares} | {'; '.join(row['chosen'])} |")
+
+
 def markdown(rows):
     """One line per set and size: both sides, and queries only."""
     print("| pairs | n | MRR | whitening 0.5 | both sides | saved, worse | queries only | saved, worse |")
@@ -211,9 +307,17 @@ if __name__ == "__main__":
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--only", help="a regular expression of the names of sets")
     parser.add_argument("--gradient", action="store_true")
+    parser.add_argument("--groups", action="store_true")
     parser.add_argument("--markdown", action="store_true")
     arguments = parser.parse_args()
     folder, loaded = arguments.data, isosent.load(arguments.model)
+    if arguments.groups:
+        rows = list(languages(loaded, arguments.multilingual, folder, n_draws=arguments.draws))
+        if arguments.markdown:
+            markdown_of_languages(rows)
+        else:
+            print(*map(json.dumps, rows), sep="\n")
+        raise SystemExit
     sets = [
         ("STS-B, scored 4 or more", stsb(folder), {}),
         ("SICK, scored 4.3 or more", sick(folder), {}),

@@ -33,7 +33,7 @@ from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import cosine_matrix, unit_rows
 from isosent.pages.progress import encoding_bar
 from isosent.persistence import FitRecord, ModelRecord, Storage, write_model
-from isosent.postprocessing import NO_POSTPROCESSING, Postprocessing, rows_with_vector
+from isosent.postprocessing import NO_POSTPROCESSING, GroupMaps, Postprocessing, rows_with_vector
 from isosent.transforms.auto import AutoChoice, choose_from_texts, choose_without_texts, distinct_rows
 from isosent.transforms.base import (
     AUTO,
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from isosent.transforms.erasure import Effect, LabelledMoments, Labels
 
 Role = Literal["text", "query", "document"]
+PairGroups = tuple[Sequence[Any], Sequence[Any]]  # the group of each first and of each second text
 
 
 class _RoleOptions(TypedDict, total=False):
@@ -72,6 +73,7 @@ class _RoleOptions(TypedDict, total=False):
     prompt: str | None
     prompt_name: str | None
     truncate_dim: int | None
+    group: object
 
 
 class _EncodeOptions(_RoleOptions, total=False):
@@ -162,6 +164,11 @@ class SentenceEncoder:
         return self._postprocessing.query_map
 
     @property
+    def groups(self) -> GroupMaps | None:
+        """The maps of groups such as languages, with the name of their column and the reference; None without any."""
+        return self._postprocessing.groups
+
+    @property
     def flow(self) -> Glow | None:
         """The fitted flow (BERT-flow, Li et al. 2020), which follows the map; None if there is none."""
         return self._postprocessing.flow
@@ -244,6 +251,7 @@ class SentenceEncoder:
         prompt: str | None = None,
         prompt_name: str | None = None,
         truncate_dim: int | None = None,
+        group: object = None,
     ) -> Any:
         """Encode texts. Takes the arguments that code written for sentence-transformers passes.
 
@@ -274,9 +282,13 @@ class SentenceEncoder:
         prompt : str, optional
             What to put before each text, in place of the prompt of the role; an empty prompt counts.
         prompt_name : str, optional
-            Name of a prompt of the encoder: "query", "document" or "default". `prompt` wins over it.
+            Name of a prompt of the encoder: "query", "document" or "default". `prompt` wins over it. The first two are
+            also the role if none is given.
         truncate_dim : int, optional
             Number of leading dimensions to keep, before vectors are scaled to length 1.
+        group : str or sequence of str, optional
+            Group of the texts, or of each, such as its language, for a model with a map of each group (see
+            `fitted_on_pairs`). By default the reference, whose texts have no map of their own.
 
         Returns
         -------
@@ -290,8 +302,8 @@ class SentenceEncoder:
         InputTypeError
             If something in `texts` is not a string.
         InputError
-            If the encoder cannot compute on `device`, the model has no quantization, there is no prompt of that name,
-            or `truncate_dim` is below 1 or comes with codes.
+            If the encoder cannot compute on `device`, the model has no quantization, there is no prompt or group of
+            that name, or `truncate_dim` is below 1 or comes with codes.
         """
         if batch_size is not None:
             _check.whole_number("encode", "batch_size", batch_size, 1)
@@ -306,6 +318,8 @@ class SentenceEncoder:
             _check.whole_number("encode", "truncate_dim", truncate_dim, 1)
             if precision != "float32":
                 raise InputError(f"encode: truncate_dim {truncate_dim} needs float32; codes stand for all dimensions.")
+        if prompt is None and role == "text" and prompt_name in ("query", "document"):
+            role = "query" if prompt_name == "query" else "document"
         encoder = encoder_for(self._encoder if device is None else self._encoder.on_device(str(device)), role)
         is_single = isinstance(texts, str)
         listed = _check.text_list("encode", [texts] if isinstance(texts, str) else texts)
@@ -315,7 +329,7 @@ class SentenceEncoder:
             encoder, listed = with_prompt(encoder, listed, prompt)
         with encoding_bar(len(listed), progress, is_wanted=show_progress_bar) as report:
             encoded = encoder.encode(listed, progress=report)
-        vectors: NDArray[Any] = self.transform(encoded, queries=role == "query")[:, :truncate_dim]
+        vectors: NDArray[Any] = self.transform(encoded, queries=role == "query", group=group)[:, :truncate_dim]
         if normalize_embeddings or quantization is not None:
             vectors = unit_rows(vectors).astype(np.float32, copy=False)
         if quantization is not None and precision != "float32":
@@ -409,7 +423,9 @@ class SentenceEncoder:
         """
         return self.encode(texts, role="query", **arguments)
 
-    def transform(self, vectors: NDArray[np.floating], *, queries: bool = False) -> NDArray[np.float32]:
+    def transform(
+        self, vectors: NDArray[np.floating], *, queries: bool = False, group: object = None
+    ) -> NDArray[np.float32]:
         """Apply what follows the encoder to vectors of the bare encoder.
 
         Parameters
@@ -418,6 +434,8 @@ class SentenceEncoder:
             What ``model.encoder.encode`` returned, here or elsewhere; zero rows stay zero.
         queries : bool, default False
             Whether they are vectors of queries.
+        group : str or sequence of str, optional
+            As for `encode`.
 
         Returns
         -------
@@ -427,11 +445,12 @@ class SentenceEncoder:
         Raises
         ------
         InputError
-            If the dimensions are not those of the encoder, a number is NaN or infinite, or a result is beyond float32.
+            If the dimensions are not those of the encoder, a number is NaN or infinite, a result is beyond float32, or
+            the model has no such group.
         """
         array = _check.matrix("transform", "vectors", vectors)
         _check.same_dim("transform", "vectors", array.shape[1], self._encoder.dim)
-        return self._postprocessing.apply(array, queries=queries)
+        return self._postprocessing.apply(array, queries=queries, group=group)
 
     def similarity(
         self,
@@ -470,7 +489,14 @@ class SentenceEncoder:
         rows = _check.texts_or_vectors("similarity", name, values)
         return self.encode(rows) if isinstance(rows, list) else rows
 
-    def explain(self, a: str, b: str, *, roles: tuple[Role, Role] = ("text", "text")) -> Explanation:
+    def explain(
+        self,
+        a: str,
+        b: str,
+        *,
+        roles: tuple[Role, Role] = ("text", "text"),
+        groups: tuple[str | None, str | None] = (None, None),
+    ) -> Explanation:
         """Say which words make two texts similar: the cosine as an exact sum over pairs of words.
 
         Possible if the vector of a text is a sum of vectors of its words: means, `SIF`, `USIF`, `GEM`, static models,
@@ -482,6 +508,8 @@ class SentenceEncoder:
             Two texts of at most 5,000 tokens.
         roles : pair of {"text", "query", "document"}, default ("text", "text")
             What the texts are, as for `encode`; ``("query", "document")`` for a query and what it found.
+        groups : pair of str, optional
+            The group of each text, as for `encode`.
 
         Returns
         -------
@@ -510,13 +538,13 @@ class SentenceEncoder:
             raise InputError(
                 "explain: a cosine is no sum over pairs of words after a flow, which is not linear. Use another model."
             )
-        return explain_cosine(*map(self._unit_sum, texts, roles))
+        return explain_cosine(*map(self._unit_sum, texts, roles, groups))
 
-    def _unit_sum(self, text: str, role: Role) -> UnitSum:
+    def _unit_sum(self, text: str, role: Role, group: str | None) -> UnitSum:
         """The vector of a text as a sum over its words."""
         summands = encoder_for(self._encoder, role).summands(text)
-        vector = self.encode(text, role=role, show_progress_bar=False)
-        return unit_sum(summands, self._postprocessing.map_of(role == "query"), vector)
+        vector = self.encode(text, role=role, group=group, show_progress_bar=False)
+        return unit_sum(summands, self._postprocessing.map_of(role == "query", group), vector)
 
     def with_calibration(self, calibration: Calibration | None) -> SentenceEncoder:
         """Return this model with another calibration.
@@ -792,6 +820,7 @@ class SentenceEncoder:
         *,
         queries_only: bool = False,
         kinds: Sequence[Any] | None = None,
+        groups: PairGroups | Mapping[str, PairGroups] | None = None,
         source: str = "pairs in memory",
         progress: Progress | None = None,
     ) -> SentenceEncoder:
@@ -804,7 +833,12 @@ class SentenceEncoder:
         queries_only : bool, default False
             Whether only queries are transformed, so that stored vectors of documents stay as they are.
         kinds : sequence, optional
-            The kind of each pair, such as its source. The map must then serve kinds that it was not fitted on.
+            The kind of each pair, such as its source. The map must then serve kinds that it was not fitted on. Pairs
+            without one (None, NaN, empty) are left out, with a warning.
+        groups : pair of sequences, or mapping of str to one, optional
+            The group of each query and that of each document, such as their languages: at most 100. One more candidate
+            is then a map of each group to a reference, the group that most others have pairs with. Pass the group to
+            `encode`. A mapping names it, for the column of an index: ``{"lang": (of_queries, of_documents)}``.
         source : str, optional
             Where the pairs come from, for the record.
         progress : callable, optional
@@ -819,8 +853,9 @@ class SentenceEncoder:
         Raises
         ------
         InputError
-            If the numbers of queries and documents differ, pairs form fewer than 30 groups that share no text, vectors
-            are NaN or infinite, or vectors of this model end with length 1 or a flow.
+            If the numbers of queries and documents differ, pairs form fewer than 30 groups that share no text (with
+            `groups`, those of each group with the reference), vectors are NaN or infinite, or vectors of this model end
+            with length 1 or a flow.
 
         Notes
         -----
@@ -830,35 +865,42 @@ class SentenceEncoder:
         pairs is held out, whole groups that share no text. Folds of the others choose s, g and l by the mean reciprocal
         rank of the document. The map is used if this and nDCG@10 gain beyond chance on the fifth (95% intervals above
         zero, and random signs), with `kinds` on those that it was not fitted on. It is then fitted on all pairs.
+
+        With `groups`, each text is searched for among the texts of both sides, all encoded as documents. With a and b
+        the vectors of pairs of a group and the reference, each about its own mean, vectors of the group become
+        :math:`(x - \mu_a) (A^\top A + l I)^{-1} (A^\top B + l I) + \mu_b`, and the reference stays as it is.
         """
         self._encoder.require_fitted("fitted_on_pairs")
         self._postprocessing.check_fit(Auto())
         sides = [_check.texts_or_vectors("fitted_on_pairs", "pairs", side) for side in (queries, documents)]
         _check.same_count("fitted_on_pairs", "documents", len(sides[1]), len(sides[0]))
-        if kinds is not None:
-            _check.same_count("fitted_on_pairs", "kinds", len(kinds), len(sides[0]))
+        column, labels = next(iter(groups.items())) if isinstance(groups, Mapping) else ("group", groups)
+        for name, values in (("kinds", kinds), *(("groups", each) for each in labels or ())):
+            if values is not None:
+                _check.same_count("fitted_on_pairs", name, len(values), len(sides[0]))
+        if labels is not None and (queries_only or self.query_map is not None):
+            raise InputError("fit: maps of groups do not go with a separate map of queries. Leave one out.")
         vectors, keys = [], []
-        for role, side in zip(("query", "document"), sides, strict=True):
+        # a map of a group is of its documents and queries
+        for role, side in zip(("query" if labels is None else "document", "document"), sides, strict=True):
             encoded = (
                 encoder_for(self._encoder, role).encode(side, progress=progress) if isinstance(side, list) else side
             )
             _check.same_dim("fitted_on_pairs", "pairs", encoded.shape[1], self._encoder.dim)
             vectors.append(self._postprocessing.apply(encoded, queries=role == "query"))
             keys.append(side if isinstance(side, list) else [row.tobytes() for row in side])
-        pairs = MatchingPairs(vectors[0], vectors[1], keys[0], keys[1], kinds)
+        pairs = MatchingPairs(vectors[0], vectors[1], keys[0], keys[1], kinds, labels)
         choice = choose_from_pairs(pairs, queries_only=queries_only)
-        record = FitRecord.made_now(
-            choice.chosen.name,
-            dict(choice.chosen.settings),
-            len(pairs),
-            pairs.n_zero_rows,
-            source,
-            choice=choice.to_json(),
-        )
-        fits = (*self._fits, record)
-        if choice.linear_map is None:
+        counts, details = (len(pairs), pairs.n_zero_rows, source), choice.to_json()
+        fits = (*self._fits, FitRecord.made_now(choice.chosen.name, choice.parameters, *counts, choice=details))
+        if choice.reference is not None and choice.group_maps:
+            postprocessing = self._postprocessing.with_groups(
+                column, choice.reference, choice.linear_map, choice.group_maps
+            )
+        elif choice.linear_map is not None:
+            postprocessing = self._postprocessing.followed_by(choice.linear_map, queries_only=queries_only)
+        else:
             return SentenceEncoder.from_record(self._encoder, replace(self.record, fits=fits))
-        postprocessing = self._postprocessing.followed_by(choice.linear_map, queries_only=queries_only)
         return SentenceEncoder(self._encoder, postprocessing, fits)
 
     def _fitted_linear(

@@ -1,4 +1,4 @@
-"""The model folder: ``model.json``, and safetensors files: map, flow, quantization, canary, what an encoder learned.
+"""The model folder: ``model.json``, and safetensors files: maps, flow, quantization, canary, what an encoder learned.
 
 ``model.json`` names the other files and is renamed into place last. Their names contain a hash of their content, so a
 process that is killed at any moment leaves either the old model or the new one.
@@ -41,7 +41,7 @@ from isosent.io.system import read_bytes, system_error
 from isosent.numeric.canary import Canary
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
-from isosent.postprocessing import Postprocessing
+from isosent.postprocessing import GroupMaps, Postprocessing
 from isosent.transforms.calibration import Calibration
 from isosent.transforms.quantization import DTYPES, Quantization
 
@@ -52,7 +52,14 @@ MIGRATION = "migration"  # transform of a fit: a map from vectors of one model t
 CODES_NAME = " codes"  # ends the name of the space of codes
 
 _HASH = "[0-9a-f]{16}"
-_KINDS = _MAP, _FLOW, _CORPUS, _QUANTIZATION, _CANARY = "linear_map", "flow", "corpus", "quantization", "canary"
+_KINDS = _MAP, _GROUPS, _FLOW, _CORPUS, _QUANTIZATION, _CANARY = (
+    "linear_map",
+    "group_maps",
+    "flow",
+    "corpus",
+    "quantization",
+    "canary",
+)
 _MODEL_FILES = re.compile(rf"model\.json|({'|'.join(_KINDS)})-{_HASH}\.safetensors")
 
 Field = TypeVar("Field")
@@ -83,6 +90,7 @@ class Storage(Struct, frozen=True, forbid_unknown_fields=True):
     """How vectors of a model are stored by default, as it was chosen by measuring (see `isosent.search.sizes`)."""
 
     dtype: Text  # of an index
+    oversampling: Count  # candidates per result that are scored again, at least
     n_bytes: Finite  # in memory per vector, in a flat index
     min_recall: Score  # that an index of the vectors is to have, against exact search of them
     recall: Score  # of the neighbors of the original vectors
@@ -120,6 +128,8 @@ class ModelRecord:
             return self.encoder_fingerprint
         normalize = b"normalize" if steps.normalize else b""
         content = self.encoder_fingerprint.encode() + _map_bytes(steps) + _flow_bytes(steps) + normalize
+        if steps.groups is not None:
+            content += "\0".join(steps.groups.names).encode() + _group_bytes(steps.groups)
         return hashlib.sha256(content).hexdigest()
 
     @property
@@ -131,6 +141,7 @@ class ModelRecord:
     def facts(self) -> dict[str, Any]:
         """Description of the model for people and result files, as JSON values."""
         languages = {"languages": LANGUAGES[self.reference]} if self.reference in LANGUAGES else {}
+        groups = self.postprocessing.groups
         return {
             "reference": self.reference,
             **languages,
@@ -139,6 +150,8 @@ class ModelRecord:
             "encoder_dim": self.encoder_dim,
             "normalize": self.postprocessing.normalize,
             "separate_query_mean": self.postprocessing.query_map is not None,
+            **({} if groups is None else {"groups": f"{', '.join(groups.maps)}, mapped to {groups.reference}"}),
+            **({} if groups is None else {"group_column": groups.column}),
             "calibration": None if self.calibration is None else self.calibration.kind,
             "quantization": None if self.quantization is None else ", ".join(DTYPES),
             **({} if self.storage is None else {"storage": structs.asdict(self.storage)}),
@@ -165,6 +178,14 @@ class _Calibration(Struct, forbid_unknown_fields=True):
     label_range: tuple[float, float] | None
     cosines: list[float]
     values: list[float]
+
+
+class _Groups(Struct, forbid_unknown_fields=True):
+    """Names of the groups that have maps."""
+
+    column: Text
+    reference: Text
+    names: list[Text]
 
 
 class _AutoChoice(Struct):  # open: it is shown and no more
@@ -195,6 +216,8 @@ class _ModelFile(Document):
     calibration: _Calibration | None
     storage: Storage | None = None  # not in folders of earlier versions
     canary: FileName | None = None  # the same
+    group_maps: FileName | None = None
+    groups: _Groups | None = None
 
 
 def write_model(folder: str | os.PathLike[str], record: ModelRecord) -> None:
@@ -223,8 +246,10 @@ def write_model(folder: str | os.PathLike[str], record: ModelRecord) -> None:
 
 def model_files(folder: Path, record: ModelRecord) -> dict[str, bytes]:
     """Content of each file of a model folder by its name, ``model.json`` last."""
+    groups = record.postprocessing.groups
     contents = {
         _MAP: _map_bytes(record.postprocessing),
+        **({} if groups is None else {_GROUPS: _group_bytes(groups)}),
         _FLOW: _flow_bytes(record.postprocessing),
         _CORPUS: _tensor_bytes(record.corpus),
         _QUANTIZATION: b"" if record.quantization is None else _tensor_bytes(record.quantization.tensors()),
@@ -243,6 +268,7 @@ def model_files(folder: Path, record: ModelRecord) -> dict[str, bytes]:
             "fingerprint": record.encoder_fingerprint,
         },
         **names,
+        **({} if groups is None else {"groups": _facts_of_groups(groups)}),
         "normalize": record.postprocessing.normalize,
         "calibration": None if record.calibration is None else record.calibration.to_json(),
         **({} if record.storage is None else {"storage": structs.asdict(record.storage)}),
@@ -400,9 +426,23 @@ def _postprocessing(folder: Path, document: Mapping[str, Any]) -> Postprocessing
     linear_map, query_map = _component(folder, document[_MAP], _maps, map_shapes) or (None, None)
     flow = _component(folder, document[_FLOW], lambda content: Glow.from_arrays(load(content)), "the arrays of a flow")
     try:
-        return Postprocessing(linear_map, query_map, document["normalize"], flow)
+        return Postprocessing(linear_map, query_map, document["normalize"], flow, _groups(folder, document, linear_map))
     except InputError as error:
         raise ModelFolderError(f"{folder}: map and flow do not fit together. {error}") from None
+
+
+def _groups(folder: Path, document: Mapping[str, Any], linear_map: LinearMap | None) -> GroupMaps | None:
+    """The maps of groups, which must fit the names in ``model.json`` and the map of the reference."""
+    maps = _component(folder, document.get(_GROUPS), _group_maps, "weight and bias of each map") or []
+    facts = document.get("groups") or {"column": "", "reference": "", "names": []}
+    names = [facts["reference"], *facts["names"]]
+    if not maps and not any(names):
+        return None
+    shapes = {each.weight.shape for each in (linear_map, *maps) if each is not None}
+    are_names = len(set(names)) == len(maps) + 1 == len(names) and all(name and name == name.strip() for name in names)
+    if linear_map is None or len(shapes) > 1 or not are_names:
+        raise ModelFolderError(f"{folder}: the maps of groups do not fit their names, or the map of the reference.")
+    return GroupMaps(facts["column"], names[0], dict(zip(names[1:], maps, strict=True)))
 
 
 def _calibration(folder: Path, document: Mapping[str, Any] | None) -> Calibration | None:
@@ -457,11 +497,33 @@ def _map_bytes(postprocessing: Postprocessing) -> bytes:
     return _tensor_bytes(arrays)
 
 
-def _maps(content: bytes) -> tuple[LinearMap, LinearMap | None]:
+def _facts_of_groups(groups: GroupMaps) -> dict[str, Any]:
+    return {"column": groups.column, "reference": groups.reference, "names": list(groups.maps)}
+
+
+def _group_bytes(groups: GroupMaps) -> bytes:
+    maps = groups.maps.values()
+    return _tensor_bytes({name: np.stack([getattr(each, name) for each in maps]) for name in ("weight", "bias")})
+
+
+def _group_maps(content: bytes) -> list[LinearMap]:
+    tensors = _map_tensors(content)
+    weight, bias = tensors["weight"], tensors["bias"]
+    if weight.ndim != 3 or len(weight) != len(bias):
+        raise InputError(f"the shapes are {weight.shape} and {bias.shape}.")
+    return [LinearMap(*arrays) for arrays in zip(weight, bias, strict=True)]
+
+
+def _map_tensors(content: bytes) -> dict[str, NDArray[np.float64]]:
     tensors = _tensors(content)
     largest = np.finfo(np.float32).max  # vectors are computed in float32
     if outside := next((name for name, array in tensors.items() if (np.abs(array) > largest).any()), None):
         raise InputError(f"{outside} holds numbers beyond float32.")
+    return tensors
+
+
+def _maps(content: bytes) -> tuple[LinearMap, LinearMap | None]:
+    tensors = _map_tensors(content)
     linear_map = LinearMap(tensors["weight"], tensors["bias"])
     query_bias, query_weight = tensors.get("query_bias"), tensors.get("query_weight", linear_map.weight)
     query_map = None if query_bias is None else LinearMap(query_weight, query_bias)

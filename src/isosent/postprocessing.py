@@ -1,9 +1,11 @@
-"""What follows an encoder: a linear map, a second one for queries, a flow, and scaling to length 1."""
+"""What follows an encoder: a linear map, others for queries or for groups of texts, a flow, and scaling to length 1."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +19,36 @@ from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.transforms.base import LinearTransform, check_transform, is_flow
 
 
+class GroupMaps(NamedTuple):
+    """Maps of texts of some groups, such as languages, to the space of a reference group, in place of `linear_map`."""
+
+    column: str  # of tables, which names the group of each text
+    reference: str  # the group that the others are mapped to; its texts have `linear_map`
+    maps: Mapping[str, LinearMap]
+
+    @property
+    def names(self) -> list[str]:
+        """All groups, the reference first."""
+        return [self.reference, *self.maps]
+
+    def rows_of(self, groups: object, n_rows: int) -> list[tuple[LinearMap, NDArray[np.intp]]]:
+        """The rows that have a map, map by map; `groups` is the group of all rows, or that of each."""
+        is_one = isinstance(groups, str) or not isinstance(groups, Iterable)
+        listed: list[Any] = [groups] * n_rows if is_one else list(groups)  # type: ignore[call-overload]
+        _check.same_count("encode", "group", len(listed), n_rows)
+        places: dict[str, list[int]] = {name: [] for name in self.names}
+        for row, group in enumerate([groups] if is_one and not n_rows else listed):
+            name = str(group).strip()
+            if name not in places:
+                where = "" if is_one else f" in row {row}, counted from 0,"
+                raise InputError(
+                    f"{self.column}: {group!r:.80}{where} is no group of this model. It has: "
+                    f"{_check.brief(', '.join(self.names))}."
+                )
+            places[name].append(row)
+        return [(self.maps[name], np.array(rows)) for name, rows in places.items() if rows and name in self.maps]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Postprocessing:
     """What follows an encoder: map, flow, scaling to length 1."""
@@ -25,8 +57,13 @@ class Postprocessing:
     query_map: LinearMap | None = None  # for queries in place of `linear_map`; often only the bias differs
     normalize: bool = False  # scale to length 1 in the end
     flow: Glow | None = None  # after the map
+    groups: GroupMaps | None = None
 
     def __post_init__(self) -> None:
+        others = [] if self.query_map is None else [self.query_map]
+        others += self.groups.maps.values() if self.groups else ()
+        if others and self.linear_map is None:  # with which the others are stored and told apart
+            object.__setattr__(self, "linear_map", LinearMap(np.eye(others[0].dim), np.zeros(others[0].dim)))
         if self.flow is not None and self.linear_map is not None:
             _check.same_dim("Postprocessing", "input of the flow", self.flow.dim, self.linear_map.n_components)
 
@@ -36,9 +73,13 @@ class Postprocessing:
         first = self.linear_map or self.flow
         return None if first is None else first.dim
 
-    def apply(self, vectors: NDArray[np.floating], *, queries: bool = False) -> NDArray[np.float32]:
-        """Map vectors of the encoder, shape (n_texts, dim); zero rows stay zero."""
+    def apply(
+        self, vectors: NDArray[np.floating], *, queries: bool = False, group: object = None
+    ) -> NDArray[np.float32]:
+        """Map vectors of the encoder, shape (n_texts, dim), of one group or of one each; zero rows stay zero."""
         vectors, linear_map = _check.matrix("transform", "vectors", vectors), self.map_of(queries)
+        if group is not None and self.groups is None:
+            raise InputError(f"encode: this model has no maps of groups; got the group {group!r:.80}. Leave it out.")
         if vectors.dtype.kind != "f":
             vectors = vectors.astype(np.float64)
         if linear_map is None:
@@ -46,6 +87,9 @@ class Postprocessing:
             _check.finite_rows("transform", "vectors", mapped)
         else:
             mapped = linear_map.apply(vectors)
+        if group is not None and self.groups is not None:
+            for group_map, rows in self.groups.rows_of(group, len(vectors)):
+                mapped[rows] = group_map.apply(vectors[rows])
         if self.flow is not None:
             mapped = self.flow.forward(mapped)
         if self.dim is not None:
@@ -60,8 +104,9 @@ class Postprocessing:
 
     def moments(self, moments: Moments, *, queries: bool = False) -> Moments:
         """Moments of vectors after the map, from those before it."""
-        if self.flow is not None:
-            raise InputError("fit: nothing can be fitted on moments after a flow. Fit on the vectors of its encoder.")
+        if self.flow is not None or self.groups is not None:
+            end = "a flow" if self.groups is None else "maps of groups"
+            raise InputError(f"fit: nothing can be fitted on moments after {end}. Fit on the vectors of its encoder.")
         if not moments.weight:
             raise InputError("fit: there must be at least one vector that is not zero; got none.")
         linear_map = self.map_of(queries)
@@ -70,8 +115,8 @@ class Postprocessing:
     def check_fit(self, transform: object, *, queries: bool = False) -> None:
         """Refuse a transform that cannot be added; called before any work is done."""
         check_transform(transform)
-        if self.normalize or self.flow is not None:
-            end = "scaling to length 1" if self.normalize else "a flow"
+        if self.normalize or self.flow is not None or self.groups is not None:
+            end = "maps of groups" if self.groups else "scaling to length 1" if self.normalize else "a flow"
             raise InputError(f"fit: cannot add a transform after {end}. Fit it on the encoder of this model instead.")
         if queries and is_flow(transform):
             raise InputError(
@@ -114,14 +159,23 @@ class Postprocessing:
         documents, queries = self.map_of(False), self.map_of(True)
         query_map = linear_map if queries is None else queries.then(linear_map)
         if queries_only:
-            dim = linear_map.dim
-            identity = LinearMap(np.eye(dim), np.zeros(dim))
-            return Postprocessing(identity if documents is None else documents, query_map)
+            return Postprocessing(documents, query_map)
         new = linear_map if documents is None else documents.then(linear_map)
         return Postprocessing(new, None if self.query_map is None else query_map)
 
-    def map_of(self, queries: bool) -> LinearMap | None:
-        """The map of queries or of documents."""
+    def with_groups(
+        self, column: str, reference: str, linear_map: LinearMap | None, maps: Mapping[str, LinearMap]
+    ) -> Postprocessing:
+        """Add a map of each group, and of the reference if it does not stay as it is."""
+        both = self if linear_map is None else self.followed_by(linear_map, queries_only=False)
+        before = self.linear_map
+        combined = {name: each if before is None else before.then(each) for name, each in maps.items()}
+        return replace(both, groups=GroupMaps(column, reference, combined))
+
+    def map_of(self, queries: bool, group: str | None = None) -> LinearMap | None:
+        """The map of queries or of documents, or that of a group."""
+        if group is not None and self.groups is not None:
+            return next((each for each, _ in self.groups.rows_of(group, 1)), self.linear_map)
         return self.query_map if queries and self.query_map is not None else self.linear_map
 
 

@@ -336,6 +336,7 @@ def test_the_state_of_the_server_is_shown(page):
 
 
 def test_tabs_are_used_with_the_keyboard(page):
+    wait_for_sample(page)  # until it is there, its controls cannot be reached
     for before, key, name in (
         ("try", Keys.ARROW_RIGHT, "search"),
         ("search", Keys.END, "server"),

@@ -7,6 +7,10 @@ import numpy as np
 import pytest
 
 import isosent
+from isosent.io.vectors import open_vectors
+from isosent.jobs.fit import fit_pairs
+from isosent.numeric.similarity import unit_rows
+from isosent.search import Index
 
 
 def write_pairs(path, rows, columns=("query", "document")):
@@ -130,3 +134,77 @@ def test_columns_can_be_named_and_a_column_of_sources_makes_the_folds(isosent_, 
     assert [each["mrr"] for each in folds] == pytest.approx(
         [each["mrr"] for each in in_memory.fits[0].choice["folds"]], abs=1e-3
     )
+
+
+def pool_of(rows, lang="back"):
+    return [(text, each) for row in rows for text, each in zip(row, (lang, "en"), strict=True)]
+
+
+@pytest.fixture(scope="module")
+def mapped(backwards, tmp_path_factory):
+    """The folder of a model with a map of texts that are spelled backwards."""
+    folder, (_, rows) = tmp_path_factory.mktemp("groups"), backwards
+    columns = ("query", "document", "query_lang", "document_lang")
+    write_pairs(folder / "pairs.csv", [(*row, "back", "en") for row in rows[:240]], columns)
+    write_pairs(folder / "pool.csv", pool_of(rows[:40]), ("text", "lang"))
+    fit_pairs(str(folder / "pairs.csv"), folder / "m", None)
+    return folder
+
+
+def test_an_index_and_files_take_the_group_from_the_column_that_the_pairs_had(
+    isosent_, mapped, backwards, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    described = isosent_("info", mapped / "m").out
+    assert "back, mapped to en" in described
+    assert isosent_("index", mapped / "pool.csv", "-m", mapped / "m", "-o", "i").code == 0
+    write_pairs(tmp_path / "new.csv", pool_of(backwards[1][40:50]), ("text", "lang"))
+    assert isosent_("index", "add", "i", "new.csv").code == 0
+    model, texts = isosent.load(mapped / "m"), pool_of(backwards[1][:50])
+    expected = model.encode([text for text, _ in texts], group=[lang for _, lang in texts])
+    index = Index.open("i")
+    vectors = np.concatenate([batch.column("vector").flatten().to_numpy() for batch in index.batches()])
+    np.testing.assert_allclose(vectors.reshape(100, -1), unit_rows(expected), atol=1e-6)
+    query = ("search", "i", texts[6][0], "-k", 1, "--json")
+    scores = {}
+    for group in ("en", "back"):
+        [result] = json.loads(isosent_(*query, "--group", group, "--explain").out)["results"]
+        scores[group] = result["hits"][0]["score"]
+    assert scores["back"] == pytest.approx(1, abs=1e-5)
+    assert scores["en"] < 0.99
+    assert json.loads(isosent_(*query).out)["results"][0]["hits"][0]["score"] == scores["en"]
+    assert isosent_("index", "verify", "i").code == 0
+    assert isosent_("index", "compact", "i").code == 0
+    for name in ("v.npy", "v.parquet", "v/"):
+        assert isosent_("encode", mapped / "pool.csv", "--column", "text", "-m", mapped / "m", "-o", name).code == 0
+        np.testing.assert_array_equal(np.concatenate([*open_vectors(name.rstrip("/")).blocks()]), expected[:80])
+    isosent_("encode", mapped / "pool.csv", "--column", "text", "-o", "raw.parquet")
+    assert isosent_("transform", "raw.parquet", "-m", mapped / "m", "-o", "t.parquet").code == 0
+    np.testing.assert_array_equal(np.concatenate([*open_vectors("t.parquet").blocks()]), expected[:80])
+    (tmp_path / "lines.txt").write_text("a man\n")
+    assert "counts as en" in isosent_("encode", "lines.txt", "-m", mapped / "m", "-o", "l.npy").err
+
+
+def test_a_missing_column_and_an_unknown_group_are_refused(isosent_, refuses, mapped, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = ("-m", mapped / "m")
+    for name, lang in (("french", "fr"), ("blank", "")):
+        write_pairs(tmp_path / f"{name}.csv", [("a", "en"), ("b", lang)], ("text", "lang"))
+    write_pairs(tmp_path / "none.csv", [("a", "b")], ("text", "title"))
+    write_pairs(tmp_path / "pairs.csv", [("a", "b", "en")], ("query", "document", "query_lang"))
+    isosent_("index", mapped / "pool.csv", *model, "-o", "i")
+    for command, words in (
+        (("index", "french.csv", *model, "-o", "j"), ("fr", "row 1", "en, back")),
+        (("index", "blank.csv", *model, "-o", "j"), ("row 1",)),
+        (("index", "none.csv", "--column", "text", *model, "-o", "j"), ("column lang", "title")),
+        (("index", "add", "i", "none.csv", "--column", "text"), ("column lang",)),
+        (("index", "add", "i", "french.csv"), ("fr",)),
+        (("encode", "none.csv", "--column", "text", *model, "-o", "v.npy"), ("no column lang",)),
+        (("search", "i", "a", "--group", "fr"), ("fr", "en, back")),
+        (("search", "i", "--like", "1", "--group", "back"), ("--group",)),
+        (("export", mapped / "m", "--to", "numpy", "-o", "map.safetensors"), ("lang",)),
+        (("fit", "--pairs", "pairs.csv", "-o", "n"), ("document_lang",)),
+        (("fit", mapped / "pool.csv", "--column", "text", *model, "-o", "n"), ("maps of groups",)),
+    ):
+        refuses(isosent_(*command), *words)
+    assert {path.name for path in tmp_path.iterdir()} == {"french.csv", "blank.csv", "none.csv", "pairs.csv", "i"}

@@ -6,11 +6,17 @@ import logging
 import random
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import numpy as np
 import openai
 import pytest
 
+from isosent import LinearMap
+from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import unit_rows
+from isosent.postprocessing import GroupMaps, Postprocessing
+from isosent.search import Index
+from isosent.server.app import create_app
 
 KEY = "a key that is not looked at"
 
@@ -196,3 +202,26 @@ def test_answers_name_their_space_and_refuse_another(client, small):
     other = {"If-Space": "0" * 64}
     assert client.post("/v1/embeddings", json={"model": "small", "input": "a"}, headers=same).status_code == 200
     assert client.post("/v1/embeddings", json={"model": "small", "input": "a"}, headers=other).status_code == 409
+
+
+def test_texts_of_a_group_get_its_map(running, wordllama):
+    maps = GroupMaps("lang", "en", {"de": LinearMap(-np.eye(wordllama.dim), np.zeros(wordllama.dim))})
+    model, texts = (
+        SentenceEncoder(wordllama.encoder, Postprocessing(groups=maps)),
+        ["A man rides a horse.", "Two dogs."],
+    )
+    index = Index.create(texts, model, metadata={"lang": ["en", "de"]})
+    with (
+        running(create_app({"mapped": model, "rows": index, "wordllama": wordllama})) as port,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as client,
+    ):
+        expected = unit_rows(wordllama.encode(texts))
+        np.testing.assert_array_equal(vectors_of(post(client, input=texts)), expected)
+        np.testing.assert_array_equal(vectors_of(post(client, input=texts, group="de")), -expected)
+        embedded = client.post("/embed", json={"inputs": texts, "group": "de"}).json()
+        np.testing.assert_allclose(embedded, -expected, atol=1e-7)
+        for body in ({"group": "fr"}, {"group": "de", "model": "wordllama"}):
+            assert post(client, input=texts, **body).status_code == 422
+        body = {"query": texts[1], "group": "de", "explain": True, "k": 1}
+        [hit] = client.post("/search", json=body).json()["hits"]
+        assert (hit["text"], round(hit["score"], 5)) == (texts[1], 1)

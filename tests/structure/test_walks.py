@@ -1,12 +1,13 @@
 """How often a reader changes the file who follows one call from the command to the numbers."""
 
+import json
+import subprocess
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import isosent
@@ -61,60 +62,70 @@ def walked(target=ENDS):
         threading.setprofile(None)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("walks")
+COMMANDS = {
+    "encode {0}/texts.txt -m {0}/model -o {0}/vectors.npy": "numeric/word_averages.py",
+    "fit {0}/texts.txt --transform whitening --dims 16 -o {0}/fitted": "numeric/moments.py",
+    "fit {0}/texts.txt --dims 16 -o {0}/chosen": "numeric/linear_map.py",
+    "fit {0}/vectors.npy --transform whitening -o {0}/mapped": "numeric/moments.py",
+    "index {0}/texts.txt -m {0}/model -o {0}/made": "numeric/word_averages.py",
+    "search {0}/index onions": "search/engine.py",
+    "search {0}/index onions --hybrid": "numeric/word_averages.py",
+}
+
+
+def all_walks(folder):
+    """The walks of each command, and of a request before and after its queue."""
+    from starlette.testclient import TestClient
+
+    from isosent.search import Index
+    from isosent.server import create_app
+
     texts = isosent.demo_texts()[:120]
     (folder / "texts.txt").write_text("\n".join(texts))
     model = isosent.load().fitted(texts, transform=isosent.Whitening(16))
     model.save(folder / "model")
-    pytest.importorskip("isosent.search").Index.create(texts, model, folder=folder / "index")
-    return folder
+    Index.create(texts, model, folder=folder / "index")
+    results = {}
+    for command in COMMANDS:
+        with walked() as walks, redirect_stdout(StringIO()):
+            app.main([word.format(folder) for word in command.split()], standalone_mode=False)
+        results[command] = list(walks)
+    for part, target in {"to the queue": {QUEUE}, "from the queue": ENDS}.items():
+        with walked(target) as walks, TestClient(create_app({"m": isosent.load(folder / "model")})) as client:
+            response = client.post("/v1/embeddings", json={"input": "a horse", "model": "m"})
+        assert response.status_code == 200
+        results[part] = list(walks)
+    return results
 
 
-@pytest.mark.parametrize(
-    ("command", "end"),
-    [
-        ("encode {0}/texts.txt -m {0}/model -o {0}/vectors.npy", "numeric/word_averages.py"),
-        ("fit {0}/texts.txt --transform whitening --dims 16 -o {0}/fitted", "numeric/moments.py"),
-        ("fit {0}/texts.txt --dims 16 -o {0}/chosen", "numeric/linear_map.py"),
-        ("fit {0}/vectors.npy --transform whitening -o {0}/mapped", "numeric/moments.py"),
-        ("index {0}/texts.txt -m {0}/model -o {0}/made", "numeric/word_averages.py"),
-        ("search {0}/index onions", "search/engine.py"),
-        ("search {0}/index onions --hybrid", "numeric/word_averages.py"),
-    ],
-    ids=lambda value: value.split()[0],
-)
-def test_a_command_is_followed_in_few_files_without_a_step_back(folder, command, end):
-    words = [word.format(folder) for word in command.split()]
-    vectors = folder / "vectors.npy"
-    if str(vectors) in words[1:2] and not vectors.exists():
-        np.save(vectors, isosent.load().encode(isosent.demo_texts()[:120]))
-    # in a thread of its own: what earlier tests did to the profile of the main thread does not matter there
-    with walked() as walks, ThreadPoolExecutor(1) as thread:
-        thread.submit(app.main, words, standalone_mode=False).result()
-    module = f"cli/{'search' if words[0] == 'index' else words[0]}.py"
-    walks = {walk[walk.index(module) :] for walk in walks if module in walk}  # without what reads the options
-    assert end in {walk[-1] for walk in walks}
+@pytest.fixture(scope="module")
+def all_of_them(tmp_path_factory):
+    pytest.importorskip("isosent.search")
+    pytest.importorskip("starlette.testclient")
+    # in a process of its own: a profile does not always outlive what other tests do to theirs
+    command = [sys.executable, __file__, tmp_path_factory.mktemp("walks")]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return {name: {tuple(walk) for walk in walks} for name, walks in json.loads(output).items()}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_is_followed_in_few_files_without_a_step_back(all_of_them, command):
+    name = command.split()[0]
+    module = f"cli/{'search' if name == 'index' else name}.py"
+    walks = {walk[walk.index(module) :] for walk in all_of_them[command] if module in walk}  # not to read the options
+    assert COMMANDS[command] in {walk[-1] for walk in walks}
     assert {walk for walk in walks if len(walk) > MOST_STAYS} == set()
     assert {walk for walk in walks if len(walk) > len(set(walk))} == set()
 
 
-def test_a_request_is_followed_in_few_files_without_a_step_back(folder):
-    testclient, server = pytest.importorskip("starlette.testclient"), pytest.importorskip("isosent.server")
-    app = server.create_app({"m": isosent.load(folder / "model")})
-
-    def answer():
-        response = client.post("/v1/embeddings", json={"input": "a horse", "model": "m"})
-        assert response.status_code == 200
-
-    with walked({QUEUE}) as to_queue, testclient.TestClient(app) as client:
-        answer()
-    before = {walk for walk in to_queue if "server/embeddings.py" in walk}
-    with walked() as walks, testclient.TestClient(server.create_app({"m": isosent.load(folder / "model")})) as client:
-        answer()
-    after = {walk for walk in walks if walk[0] == QUEUE}  # in the thread that the queue belongs to
+def test_a_request_is_followed_in_few_files_without_a_step_back(all_of_them):
+    before = {walk for walk in all_of_them["to the queue"] if "server/embeddings.py" in walk}
+    after = {walk for walk in all_of_them["from the queue"] if walk[0] == QUEUE}  # in the thread of the queue
     assert before
     assert {"numeric/word_averages.py", "numeric/linear_map.py"} <= {walk[-1] for walk in after}
     ways = {(*first[:-1], *second) for first in before for second in after}
     assert {way for way in ways if len(way) > MOST_STAYS or len(way) > len(set(way))} == set()
+
+
+if __name__ == "__main__":
+    json.dump(all_walks(Path(sys.argv[1])), sys.stdout)

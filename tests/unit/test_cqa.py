@@ -140,7 +140,7 @@ def test_gem_has_options_for_this_task(dev):
 def test_where_there_are_no_files_their_names_are_told(tmp_path):
     with pytest.raises(InputError, match=r"task 3. They are called SemEval2016-Task3-CQA-QL-dev.xml"):
         read_cqa(tmp_path)
-    with pytest.raises(InputFileError, match="no such folder|is a file"):
+    with pytest.raises(InputFileError, match="no such folder"):
         read_cqa(tmp_path / "nowhere")
 
 

@@ -79,15 +79,15 @@ class Encoding:
 
     def __init__(self, model, stop_after=None):
         self.model, self.record, self.fingerprint = model, model.record, model.fingerprint
-        self.encoder = model.encoder
+        self.encoder, self.groups = model.encoder, model.groups
         self.n_encoded, self.n_calls, self.stop_after = 0, 0, stop_after
 
-    def encode(self, texts, *, progress=None, role="text"):
+    def encode(self, texts, **options):
         self.n_calls += bool(texts)
         self.n_encoded += len(texts)
         if self.n_calls == self.stop_after:
             raise KeyboardInterrupt
-        return self.model.encode(texts, progress=progress, role=role)
+        return self.model.encode(texts, **options)
 
 
 @pytest.mark.parametrize("name", ["v.npy", "v.fvecs", "v.parquet"])

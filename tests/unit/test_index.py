@@ -312,6 +312,11 @@ def test_a_higher_recall_is_reached_by_searching_more(vectors):
     assert high.recall.recall >= 0.999
 
 
+def test_the_stated_recall_is_that_of_queries_that_did_not_choose_the_settings(vectors):
+    exact, chosen = (Index.create(vectors=vectors[:900], store=store).stats() for store in ("float16", "binary"))
+    assert (exact.recall.n_queries, chosen.recall.n_queries) == (225, 112)
+
+
 def test_changes_make_the_recall_stale_and_compacting_measures_again(vectors):
     index = Index.create(vectors=vectors[:300], store="float16")
     assert not index.stats().is_stale

@@ -1,16 +1,22 @@
 """A transform from pairs of matching texts: exact, chosen on groups that are not divided, saved only if it helps."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
 import isosent
-from isosent import Whitening
+from isosent import LinearMap, Whitening
 from isosent.encoders.precomputed import PrecomputedVectors
-from isosent.errors import InputError
+from isosent.errors import InputError, IsosentWarning, ModelFolderError
 from isosent.exports import export
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import JointMoments
+from isosent.postprocessing import Postprocessing
+from isosent.transforms import pairs as pairs_module
+from isosent.transforms.base import make_linear
 from isosent.transforms.pairs import Candidate, MatchingPairs, choose_from_pairs, pair_whitening
 
 DIM = 12
@@ -210,3 +216,210 @@ def test_exports_hold_the_map_of_queries_or_refuse_it(tmp_path):
     same_length(mapped, model.transform(x, queries=True))
     with pytest.raises(InputError, match="rotates"):
         export(model, "sql", tmp_path / "map.sql")
+
+
+def translations(n_pairs=90, names=("a", "b"), noise=0.3):
+    """Pairs of each group with the reference r: rotated by the group, and shifted; half of them begin with r."""
+    random = np.random.default_rng(0)
+    sides, groups = ([], []), ([], [])
+    for number, name in enumerate(names):
+        rotation = np.linalg.qr(random.normal(size=(DIM, DIM)))[0]
+        reference = random.normal(size=(n_pairs, DIM))
+        other = reference @ rotation + 4 * number - 6 + noise * random.normal(size=(n_pairs, DIM))
+        for row in range(n_pairs):
+            pair, labels = (other[row], reference[row]), (name, "r")
+            for side, group, vector, label in zip(
+                sides, groups, pair[:: (-1) ** row], labels[:: (-1) ** row], strict=True
+            ):
+                side.append(vector)
+                group.append(label)
+    return *(np.array(side, np.float32) for side in sides), groups
+
+
+@pytest.fixture(scope="module")
+def grouped():
+    x, y, groups = translations()
+    return model_of_vectors().fitted_on_pairs(x, y, groups={"lang": groups})
+
+
+@pytest.mark.parametrize("whitening", [(), (0.5,)])
+def test_each_map_of_a_group_equals_a_plain_reference_on_the_rows(monkeypatch, whitening):
+    x, y, groups = translations()
+    settings = (("penalty", 0.3), *(("whitening", each) for each in whitening))
+    only = [Candidate("group_maps", settings)]
+    monkeypatch.setattr(pairs_module, "_candidates", lambda **_: (only, only))
+    model = model_of_vectors().fitted_on_pairs(x, y, groups=groups)
+    assert (model.groups.reference, list(model.groups.maps), model.groups.column) == ("r", ["a", "b"], "group")
+    before = x, y
+    if whitening:
+        both = Whitening(strength=0.5, shrinkage="oas").fit(np.concatenate([x, y])).linear_map_
+        before = both.apply(x), both.apply(y)
+        same_length(model.transform(x), before[0])
+    first, second = (np.array(side) for side in groups)
+    for name in ("a", "b"):
+        of_group = np.concatenate([before[0][first == name], before[1][second == name]]).astype(np.float64)
+        of_reference = np.concatenate([before[1][first == name], before[0][second == name]]).astype(np.float64)
+        a, b = of_group - of_group.mean(axis=0), of_reference - of_reference.mean(axis=0)
+        amount = 0.3 * np.trace(a.T @ a) / DIM * np.eye(DIM)
+        weight = np.linalg.inv(a.T @ a + amount) @ (a.T @ b + amount)
+        raw = np.concatenate([x[first == name], y[second == name]])
+        same_length(model.transform(raw, group=name), a @ weight + of_reference.mean(axis=0))
+    same_length(model.transform(x, group="r"), before[0])
+
+
+def test_rows_of_several_groups_and_of_none(grouped, tmp_path):
+    x, _, (first, _) = translations()
+    mixed = grouped.transform(x, group=first)
+    for name in ("a", "b", "r"):
+        rows = [row for row, each in enumerate(first) if each == name]
+        np.testing.assert_array_equal(mixed[rows], grouped.transform(x[rows], group=name))
+    np.testing.assert_array_equal(grouped.transform(x), grouped.transform(x, group="r"))
+    assert not grouped.transform(np.zeros((1, DIM)), group="a").any()
+    grouped.save(tmp_path / "m")
+    loaded = isosent.load(tmp_path / "m")
+    assert loaded.fingerprint == grouped.fingerprint != model_of_vectors().fingerprint
+    assert loaded.groups.column == "lang"
+    np.testing.assert_array_equal(loaded.transform(x, group=first), mixed)
+
+
+@pytest.mark.parametrize(
+    ("group", "message"),
+    [("c", "'c' is no group.*r, a, b"), (["a", None], "None in row 1"), (["a"], "2 rows"), (7, "7 is no group")],
+)
+def test_an_unknown_group_is_refused(grouped, group, message):
+    with pytest.raises(InputError, match=message):
+        grouped.transform(np.ones((2, DIM)), group=group)
+
+
+def test_maps_of_groups_end_a_model(grouped, tmp_path):
+    x, y, groups = translations()
+    for refused in (
+        lambda: grouped.fitted_on_vectors(x, "whitening"),
+        lambda: grouped.fitted_on_pairs(x, y, groups=groups),
+        lambda: export(grouped, "numpy", tmp_path / "map.safetensors"),
+        lambda: model_of_vectors().transform(x, group="a"),
+        lambda: model_of_vectors().fitted_on_pairs(x, y, groups=groups, queries_only=True),
+    ):
+        with pytest.raises(InputError, match=r"group|lang"):
+            refused()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: model["groups"].update(names=["b", "a"]),  # other texts would be mapped by them
+        lambda model: model["groups"].update(names=["a"]),
+        lambda model: model["groups"].update(names=["a", "r"]),
+        lambda model: model["groups"].update(names=["a", ""]),
+        lambda model: model.update(group_maps=model["linear_map"]),
+        lambda model: model.update(group_maps=None),
+        lambda model: model.pop("groups"),
+        lambda model: model.update(linear_map=None),
+    ],
+)
+def test_maps_of_groups_that_were_altered_are_refused(grouped, tmp_path, change):
+    grouped.save(tmp_path / "m")
+    file = tmp_path / "m" / "model.json"
+    document = json.loads(file.read_text())
+    document.pop("checksum", None)
+    change(document)
+    file.write_text(json.dumps(document))
+    with pytest.raises(ModelFolderError):
+        isosent.load(tmp_path / "m")
+
+
+def swapped(side, row, label):
+    return [label if number in row else each for number, each in enumerate(side)]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda first, second: (["a"] * 180, ["a"] * 180), "every text is of the group 'a'"),
+        (lambda first, second: (swapped(first, range(20), "c"), second), r"c \(1.\)"),
+        (lambda first, second: (swapped(first, range(90), "c"), swapped(second, range(90), "c")), r"c \(0\)"),
+        (lambda first, second: ([f"{row}" for row in range(180)], second), "183 different groups; at most 100"),
+        (lambda first, second: (first[:-1], second), "179"),
+        (lambda first, second: ([None] * 180, second), "0 usable pairs"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::isosent.errors.IsosentWarning")
+def test_groups_that_cannot_have_maps_are_refused(change, message):
+    x, y, groups = translations()
+    with pytest.raises(InputError, match=message):
+        model_of_vectors().fitted_on_pairs(x, y, groups=change(*groups))
+
+
+def test_a_hundred_thousand_groups_are_refused_at_once():
+    n_pairs = 100_000
+    x, y = np.random.default_rng(0).normal(size=(2, n_pairs, 2)).astype(np.float32)
+    with pytest.raises(InputError, match="100,001 different groups"):
+        MatchingPairs(x, y, *keys(n_pairs), labels=([f"g{row}" for row in range(n_pairs)], ["en"] * n_pairs))
+
+
+def test_pairs_without_a_group_or_kind_are_left_out():
+    x, y, (first, second) = translations()
+    with pytest.warns(IsosentWarning, match="3 of 180"):
+        pairs = MatchingPairs(x, y, *keys(180), ["k", "", float("nan"), *["l"] * 177], ([None, *first[1:]], second))
+    assert len(pairs) == 177
+    assert pairs.kind is None  # what is left is of one kind
+    assert MatchingPairs(x, y, *keys(180), [None] * 180).kind is None
+
+
+def test_the_reference_is_the_group_that_others_have_pairs_with():
+    x, y, (first, second) = translations()
+    pairs = MatchingPairs(x, y, *keys(180), labels=(first, second))
+    assert pairs.names[pairs.reference] == "r"
+    only = MatchingPairs(x[:90], y[:90], *keys(90), labels=(["a"] * 90, ["z"] * 90))
+    assert only.names[only.reference] == "z"  # two are even: documents stay as they are
+    within = MatchingPairs(x, y, *keys(180), labels=(["a"] * 90 + ["b"] * 90, ["r"] * 90 + ["b"] * 40 + ["r"] * 50))
+    assert [(within.names[label], joint.weight) for label, joint in within.joined(np.ones(180, bool))] == [
+        ("a", 90),
+        ("b", 50),
+    ]
+
+
+def test_maps_of_groups_that_do_not_hold_on_other_kinds_are_not_saved():
+    x, y, groups = translations(names=("a",))
+    u, v, _ = translations(names=("b", "a"))  # the second rotation is another one
+    first = model_of_vectors().fitted_on_pairs(x, y, groups=groups)
+    assert first.groups is not None
+    x, y, groups = np.concatenate([x, u[90:]]), np.concatenate([y, v[90:]]), [2 * side for side in groups]
+    both = model_of_vectors().fitted_on_pairs(x, y, groups=groups, kinds=["k"] * 90 + ["l"] * 90)
+    assert both.groups is None
+
+
+@pytest.mark.parametrize(("seed", "failed"), [(0, "nDCG@10"), (1, "no better on the folds"), (2, "MRR")])
+def test_what_keeps_a_map_from_being_saved_is_named(seed, failed):
+    sides = np.stack(noisy_pairs(200)) + (1 + seed / 3) * np.random.default_rng(seed).normal(size=(2, 200, DIM))
+    reason = choose_from_pairs(MatchingPairs(*sides, *keys(200))).reason
+    assert reason.startswith("Keep")
+    assert failed in reason
+    assert failed.startswith("no") or float(reason.partition("interval ")[2].partition(" to")[0]) <= 0
+
+
+def test_the_record_of_plain_whitening_fits_it_again():
+    x, y = noisy_pairs()
+    candidate = Candidate("whitening", (("strength", 0.5),))
+    again = make_linear("whitening", settings=candidate.parameters).fit(np.concatenate([x, y]).astype(np.float64))
+    same_length(again.linear_map_.apply(x), candidate.fit(JointMoments.from_rows(x, y)).apply(x))
+
+
+def test_a_map_of_queries_alone_is_part_of_the_space(tmp_path):
+    doubled = Postprocessing(None, LinearMap(2 * np.eye(DIM), np.zeros(DIM)))
+    model = SentenceEncoder.from_record(
+        model_of_vectors().encoder, replace(model_of_vectors().record, postprocessing=doubled)
+    )
+    assert model.fingerprint != model_of_vectors().fingerprint
+    model.save(tmp_path / "m")
+    np.testing.assert_array_equal(isosent.load(tmp_path / "m").transform(np.ones((1, DIM)), queries=True), 2)
+    np.testing.assert_array_equal(model.transform(np.ones((1, DIM))), 1)
+
+
+def test_the_name_of_a_prompt_is_the_role():
+    encoder = isosent.load("wordllama").encoder
+    model = SentenceEncoder(encoder, Postprocessing(None, LinearMap(2 * np.eye(encoder.dim), np.zeros(encoder.dim))))
+    texts = ["A man rides a bike."]
+    np.testing.assert_array_equal(model.encode(texts, prompt_name="query"), model.encode_query(texts))
+    np.testing.assert_array_equal(model.encode(texts, prompt_name="document"), model.encode_document(texts))
+    np.testing.assert_array_equal(model.encode(texts, prompt_name="query", role="document"), model.encode(texts))

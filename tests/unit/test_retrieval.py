@@ -121,7 +121,7 @@ def test_missing_files_are_told(folder):
     (folder / "queries.jsonl").unlink()
     with pytest.raises(InputError, match=r"holds no folder with corpus.jsonl, queries.jsonl and qrels/test.tsv"):
         read_beir(folder)
-    with pytest.raises(InputFileError, match="no such folder|is a file"):
+    with pytest.raises(InputFileError, match="no such folder"):
         read_beir(folder / "nowhere")
 
 

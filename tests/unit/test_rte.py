@@ -104,7 +104,7 @@ def test_a_malformed_line_is_named(data, row, message):
 def test_where_there_are_no_files_their_names_are_told(tmp_path):
     with pytest.raises(InputError, match=r"holds no RTE files of GLUE. They are train.tsv and dev"):
         rte_tasks(tmp_path)
-    with pytest.raises(InputFileError, match="no such folder|is a file"):
+    with pytest.raises(InputFileError, match="no such folder"):
         rte_tasks(tmp_path / "nowhere")
 
 

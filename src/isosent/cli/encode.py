@@ -26,7 +26,7 @@ from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.io.remote import is_remote
 from isosent.io.shards import SHARD_FORMATS, SHARD_SIZE, Sharding, check_shard_folder, input_paths
-from isosent.io.texts import TEXT_ENDINGS, open_texts
+from isosent.io.texts import TEXT_ENDINGS, is_table, open_texts
 from isosent.io.vector_source import DTYPES
 from isosent.io.vectors import VECTOR_ENDINGS, check_vector_file, holds_vectors, open_vectors
 from isosent.jobs.encode import encode_file, texts_encoded
@@ -42,6 +42,7 @@ from isosent.jobs.vectors import (
 from isosent.loading import read_record
 from isosent.model import Role, SentenceEncoder
 from isosent.pages.progress import progress_bar
+from isosent.postprocessing import GroupMaps
 
 dtype_option = click.option("--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Dtype of the output.")
 vector_column_option = click.option("--column", metavar="NAME", help="Column or tensor with the vectors.")
@@ -99,6 +100,8 @@ def encode(
         _encode_file(model, paths[0], output, column, role, dtype)
         return
     loaded = open_model(model)
+    for path in paths:
+        _say_reference(path, loaded.groups)
     with progress_bar("encoding") as bar:
         index = encode_folder(
             loaded,
@@ -120,9 +123,16 @@ def _encode_file(model: str | None, path: str, output: str, column: str | None, 
         raise InputError(f"encode: {path} holds vectors, not texts. See: isosent transform --help")
     with open_texts(path, column=column) as source:
         loaded = open_model(model)
+        _say_reference(path, loaded.groups)
         with progress_bar("encoding") as bar:
             dim, stats = encode_file(loaded, source, output, dtype=dtype, role=role, progress=bar(source.n_texts))
     _show_encoded(output, loaded, stats, f"{dim} {dtype}")
+
+
+def _say_reference(path: str, groups: GroupMaps | None) -> None:
+    """Say which group texts or vectors are taken for that are in no table."""
+    if groups is not None and not is_table(path):
+        say(f"note: {path} has no column {groups.column}, so all of it counts as {groups.reference}.")
 
 
 def _show_encoded(output: str, model: SentenceEncoder, stats: EncodingStats, shape: str) -> None:
@@ -200,6 +210,8 @@ def transform(
         raise InputError(f"transform: --dtype {dtype} is for one .npy file; {output} is a folder.")
     source = None if sharding else open_vectors(paths[0], column=column)
     record = read_record(model)
+    for path in paths:
+        _say_reference(path, record.postprocessing.groups)
     if source is None:
         with progress_bar("transforming", "vectors") as bar:
             index = transform_folder(
@@ -220,6 +232,9 @@ def transform(
     with progress_bar("transforming", "vectors") as bar:
         n_zero_rows = transform_file(source, record, output, dtype=dtype, queries=queries, progress=bar(source.n_rows))
     show(f"{output}: {source.n_rows} x {record.dim} {dtype}; zero rows: {n_zero_rows}")
+    code = "" if record.storage is None else record.storage.dtype.replace("binary", "ubinary")
+    if code in CODES and dtype not in CODES:
+        show(f"The model was fitted for {code}: isosent index stores it, and here --dtype {code} does.")
 
 
 @click.command()

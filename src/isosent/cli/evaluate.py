@@ -255,6 +255,12 @@ def compare(
     if len(inputs) != 2 or column is not None:
         raise InputError("compare: name two results, or one file of texts and its models: -m MODEL -m MODEL.")
     first, second = map(Path, inputs)
+    for path in (first, second):
+        if path.suffix.lower() != ".json":
+            raise InputError(
+                f"compare: {path} is not a result, as isosent evaluate ... -o FILE.json writes it. "
+                "Models are compared on texts: isosent compare TEXTS -m MODEL -m MODEL"
+            )
     results = read_result(first), read_result(second)
     with progress_bar("comparing", "items") as bar:
         comparison = compare_results(

@@ -16,6 +16,7 @@ import click
 
 from isosent.cli.options import (
     PATH,
+    Share,
     checkpoint_option,
     details_option,
     either_column_option,
@@ -57,6 +58,8 @@ from isosent.pages.progress import progress_bar
 from isosent.persistence import check_model_folder
 from isosent.report.inspect_page import sizes_table
 from isosent.transforms.base import Auto, resolve_transform
+
+_FEW_KEPT = 0.5  # of the neighbors
 
 # how a fit is called for people; a fit that changes nothing has no name
 _FIT_NAMES = {"none": "", "principal_components": "PCA", "mean_centering": "centering", "erasure": "erasure"}
@@ -157,9 +160,9 @@ def _demo_steps(report: DemoReport) -> Iterator[list[str]]:
 )
 @click.option(
     "--loss",
-    type=click.FloatRange(0, 1, max_open=True),
+    type=Share(0, 1, max_open=True),
     metavar="SHARE",
-    help="Take the least memory that loses at most this share of the neighbors, as 0.01.",
+    help="Take the least memory that loses at most this share of the neighbors, such as 1%.",
 )
 @details_option
 @shard_size_option
@@ -196,7 +199,8 @@ def fit(
 
     With --pairs, the transform is fitted on matching texts, such as questions and answers. For vectors, --pairs holds
     the query of each vector of INPUTS. A fifth of the pairs is held out; unless these are ranked better beyond chance,
-    the model is saved unchanged.
+    the model is saved unchanged. If two columns such as query_lang and document_lang name the language or other group
+    of each text, a transform for each group is tried, too.
 
     With --bytes or --loss, dimensions and dtype are chosen by measuring how many of the nearest neighbors are kept. The
     model holds both, and "isosent index -m FOLDER" stores vectors so.
@@ -301,6 +305,11 @@ def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:
         say(f"warning: {groups_warning(result.groups)}")
     show_tokens(result.n_tokens, result.n_unknown, result.model.encoder.languages)
     show(f"Saved {output}: {_saved(result)}")
+    if result.unit == "pairs" and (groups := result.model.groups) is not None:
+        show(
+            f"From now on texts need their group: a column {groups.column} in tables, --group for a search. Without "
+            f"one, they count as {groups.reference}."
+        )
 
 
 def _saved(result: FitResult) -> str:
@@ -337,3 +346,5 @@ def _show_size(result: FitResult, *, details: bool) -> None:
             "principal_components?center=false"
         )
     show(measured.sentence(size))
+    if size.recall < _FEW_KEPT:
+        say(f"warning: only {size.recall:.0%} of the neighbors are kept. Searches will miss most; allow more --bytes.")

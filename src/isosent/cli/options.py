@@ -38,6 +38,16 @@ details_option = click.option("--details", is_flag=True, help="Also print what w
 json_option = click.option("--json", "as_json", is_flag=True, help="Print nothing but JSON.")
 
 
+class Share(click.FloatRange):
+    """A number from 0 to 1, or a percentage."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read 1% as 0.01."""
+        if isinstance(value, str) and value.endswith("%"):
+            value = click.FLOAT.convert(value[:-1], param, ctx) / 100
+        return float(super().convert(value, param, ctx))
+
+
 def outputs_option(*extensions: str, required: bool = False) -> Callable[[Command], Command]:
     """Pass ``-o FILE``, which may be repeated, as ``outputs``; the extension of a file says what it gets."""
 

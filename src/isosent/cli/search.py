@@ -21,7 +21,7 @@ from msgspec import to_builtins
 
 from isosent import _extras
 from isosent._check import brief
-from isosent.cli.options import PATH, json_option, model_options, open_model, worker_options
+from isosent.cli.options import PATH, Share, json_option, model_options, open_model, worker_options
 from isosent.cli.printing import say, shortened, show, show_json
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.encoders.reference import DEFAULT_REFERENCE, without_permissions
@@ -98,7 +98,7 @@ def index() -> None:
 @click.option("--budget-mb", type=click.FloatRange(0, min_open=True), metavar="N", help="Memory for the vectors.")
 @click.option(
     "--min-recall",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=Share(0, 1, min_open=True),
     metavar="R",
     help=f"Share of the ten nearest rows to be found; settings are chosen by measuring.  [default: {MIN_RECALL}]",
 )
@@ -127,7 +127,8 @@ def create(
 
     The other columns of a table can be filtered by. The model is saved in the index. Without -m, texts are encoded by
     wordllama, and vectors are used as they are. An index that is there is replaced. Workers encode texts; the index is
-    made of their vectors in this process.
+    made of their vectors in this process. A model with a transform for each group of texts takes the group of a row
+    from the column that it names (see "isosent info MODEL").
 
     \b
     isosent index texts.csv --column text -m model -o index
@@ -298,9 +299,12 @@ def migrate(folder: Path, mapping: str) -> None:
 @click.option("--hybrid", is_flag=True, help="Rank by meaning and by words.")
 @click.option(
     "--false-positives",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=Share(0, 1, min_open=True, max_open=True),
     metavar="R",
     help="Show only results that score higher than unrelated texts would; this share of those may pass.",
+)
+@click.option(
+    "--group", metavar="NAME", help="Group of the queries, such as their language, for a model with a transform each."
 )
 @click.option("--rerank", is_flag=True, help="Index with a query model: rank the best 100 by the model itself.")
 @click.option("--unique", is_flag=True, help="Show equal texts once.")
@@ -318,6 +322,7 @@ def search(
     conditions: tuple[str, ...],
     hybrid: bool,
     false_positives: float | None,
+    group: str | None,
     rerank: bool,
     unique: bool,
     explain: bool,
@@ -342,6 +347,7 @@ def search(
         "false_positives": false_positives,
         "rerank": rerank,
         "unique": unique,
+        "group": group,
     }
     chosen = {name for name, value in (settings | {"explain": explain, "like": likes}).items() if value}
     if against is not None:
@@ -353,10 +359,10 @@ def search(
     if bool(queries) == bool(likes):
         raise InputError(f"search: name queries, or rows with --like; got {'both' if queries else 'neither'}.")
     if is_database(folder):
-        _refuse(chosen - {"hybrid"}, "an index; got a database")
+        _refuse(chosen - {"hybrid", "group"}, "an index; got a database")
         if model is None:
             raise InputError("search: a database needs the model that made its vectors: -m MODEL.")
-        tables = search_database(folder, list(queries), load(model), k, where=where, hybrid=hybrid)
+        tables = search_database(folder, list(queries), load(model), k, where=where, hybrid=hybrid, group=group)
         hits = [[{"rank": n, **row} for n, row in enumerate(table.to_pylist(), start=1)] for table in tables]
         _show_hits(queries, hits, as_json=as_json)
         return
@@ -380,7 +386,11 @@ def search(
         query = row.pop("query")
         hits[query].append(row)
         if explain:
-            words = opened.model.explain(asked[query], row.get("text") or "", roles=("query", "document"))
+            groups = opened.model.groups
+            of_both = (group, None if groups is None else row.get(groups.column))
+            words = opened.model.explain(
+                asked[query], row.get("text") or "", roles=("query", "document"), groups=of_both
+            )
             row["words"] = words.line()
     _show_hits(asked, hits, as_json=as_json)
 
@@ -591,7 +601,7 @@ def show_stats(folder: Path, stats: IndexStats) -> None:
         elif stats.has_map:
             show(f"recall@10 of the original vectors: not known; isosent search {folder} --against VECTORS measures it")
         if stats.recall.recall < stats.recall.min_recall:
-            say(f"warning: no setting reached the recall of {stats.recall.min_recall:g}")
+            say(f"warning: recall is below the aim of {stats.recall.min_recall:g}; a finer --store keeps more")
     if stats.queries is not None:
         show(
             f"queries by the static model: {stats.queries.recall:.4f} of the ten nearest of the model's own queries, "

@@ -138,7 +138,8 @@ def migrate(
             n_rows = side.n_rows if isinstance(side, VectorSource) else len(side)
             name = str(side.path) if isinstance(side, VectorSource) else "vectors"
             if n_rows != len(texts):
-                raise InputError(f"migrate: {name} holds {n_rows:,} vectors of {len(texts):,} texts. Name both alike.")
+                counted = f"{n_rows:,} vectors of {len(texts):,} texts"
+                raise InputError(f"migrate: {name} holds {counted}. Name files of the same texts.")
     if answers is not None and not answers:
         raise InputError("migrate: the queries must hold at least one query with its answer; got none.")
     if answers is not None and not has_models:

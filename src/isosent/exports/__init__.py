@@ -101,6 +101,11 @@ def export(
     >>> export(model, "numpy", "map.safetensors").agreement.holds  # doctest: +SKIP
     True
     """
+    if model.groups is not None:
+        raise InputError(
+            f"export: no other format chooses a map by the {model.groups.column} of a text, as this model does. Use "
+            "isosent for it: isosent encode, index or serve."
+        )
     if target not in TARGETS:
         raise InputError(f"export: the target must be one of {', '.join(TARGETS)}; got {target!r}.")
     if target != sentence_transformers.TARGET and (tei or results is not None):

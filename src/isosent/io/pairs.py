@@ -32,6 +32,7 @@ SCORED_GROUPS = (Group(PAIR, TEXT_COLUMNS), Group(("score",), SCORE_COLUMNS))
 PARAPHRASES = (Group(PAIR, (*TEXT_COLUMNS, ("anchor", "positive"))),)
 MATCHES = (Group(PAIR, (*PARAPHRASES[0].usual, ("query", "document"), ("question", "answer"))),)
 KIND_COLUMNS = ("source", "kind", "genre", "domain")
+GROUP_COLUMNS = ("lang", "language", "group")  # after the name of a column of texts, as query_lang and document_lang
 SICK_COLUMNS = dict(zip((*PAIR, "score"), ("sentence_A", "sentence_B", "relatedness_score"), strict=True))
 STSB_RANGE, SICK_RANGE = (0.0, 5.0), (1.0, 5.0)
 NO_SCORE, EMPTY_TEXT = "without a score", "with an empty text"
@@ -150,36 +151,59 @@ def open_pairs(
 
 
 class Matches(NamedTuple):
-    """Pairs of texts of which each second one is to be found by the first, and the kind of each pair, if known."""
+    """Pairs of texts of which each second one is to be found by the first, and of what kind and groups they are."""
 
     first: list[str]
     second: list[str]
     kinds: list[Any] | None = None
+    groups: dict[str, tuple[list[Any], list[Any]]] | None = None  # of the texts of both sides, by the column's name
 
 
 def read_matches(file: str | os.PathLike[str], *, columns: str | None = None) -> Matches:
-    """Read pairs of texts; an empty one is refused. A column of `KIND_COLUMNS` says of what kind they are."""
-    first: list[str] = []
-    second: list[str] = []
-    kinds: list[Any] = []
+    """Read pairs of texts; an empty one is refused.
+
+    A column of `KIND_COLUMNS` says of what kind they are, and two of `GROUP_COLUMNS` of which group each text is.
+    """
+    texts: tuple[list[str], list[str]] = ([], [])
+    others: list[tuple[Any, ...]] = []
     with open_pairs(file, columns, MATCHES, option="--column") as (table, chosen):
         names = tuple(chosen.values())
-        kind = next((name for name in table.columns if name.lower() in KIND_COLUMNS and name not in names), None)
+        kinds = [name for name in table.columns if name.lower() in KIND_COLUMNS and name not in names][:1]
+        group, group_columns = _group_columns(table, names)
         scored = [name for name in table.columns if (name.lower(),) in SCORE_COLUMNS and name not in names]
         if scored and columns is None:
             raise InputError(
                 f"{table.name} has the column {scored[0]}, but every row counts as a match. Keep only the rows that "
                 f"match, and name their columns: --column {','.join(names)}."
             )
-        for number, values in table.rows(*names, optional=[] if kind is None else [kind]):
-            for name, value, side in zip(names, values, (first, second), strict=False):
+        for number, values in table.rows(*names, optional=[*group_columns, *kinds]):
+            for name, value, side in zip(names, values, texts, strict=False):
                 side.append(table.text(number, name, value or ""))
                 if not side[-1].strip():
                     raise FileFormatError(f"{table.place(number)}: {name} is empty. Remove the row, or fill it in.")
-            kinds.append(values[-1])
-    if not first:
+            others.append(values[2:])
+    if not others:
         raise FileFormatError(f"{file} holds no pairs. Give at least 30 of them, a pair per row.")
-    return Matches(first, second, None if kind is None else kinds)
+    columns_beside = [list(values) for values in zip(*others, strict=True)]
+    groups = {group: (columns_beside[0], columns_beside[1])} if group_columns else None
+    return Matches(*texts, columns_beside[-1] if kinds else None, groups)
+
+
+def _group_columns(table: Table, names: Sequence[str]) -> tuple[str, list[str]]:
+    """The columns that name the group of each text, and how both names end; none if there are none."""
+    lower = {name.lower(): name for name in table.columns}
+    for ending in GROUP_COLUMNS:
+        wanted = [f"{name}_{ending}" for name in names]
+        there = [lower[name.lower()] for name in wanted if name.lower() in lower]
+        if len(there) == 1:
+            missing = next(name for name in wanted if name.lower() not in lower)
+            raise InputError(
+                f"{table.name} has the column {there[0]}, but no column {missing}. Name the {ending} of both texts, or "
+                "rename the column."
+            )
+        if there:
+            return ending, there
+    return "", []
 
 
 def known_range(table: Table, score_column: str) -> tuple[float, float] | None:

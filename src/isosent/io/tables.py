@@ -68,7 +68,9 @@ class Table:
         """Refuse a column that the table has not, or twice."""
         if column not in self.columns:
             listed = _check.brief(", ".join(self.columns), 600)
-            raise InputError(f"{self.name} has no column {column}; it has: {listed}.")
+            is_split = len(self.columns) > 1 or ";" not in listed
+            advice = "" if is_split else " Separate columns by commas, not by semicolons."
+            raise InputError(f"{self.name} has no column {column}; it has: {listed}.{advice}")
         if self.columns.count(column) > 1:
             raise FileFormatError(f"{self.name} names the column {column!r} twice. Rename one of the two.")
 

@@ -201,9 +201,7 @@ def open_npy(path: Path, column: str | None) -> VectorSource:
     except Exception as error:  # numpy raises IndexError, SyntaxError, TokenError and others for a damaged header
         first = error.args[0] if error.args else error  # a TokenError adds a place
         reason = brief(str(first).partition("<")[0].rstrip(": "))  # numpy puts an address in memory after it
-        raise FileFormatError(
-            f"{path} is no array saved by numpy: its header is damaged, {reason}. Save it again."
-        ) from None
+        raise FileFormatError(f"{path} is no array of numpy: its header is damaged, {reason}. Save it again.") from None
     if dtype.hasobject:
         raise FileFormatError(f"{path} holds pickled objects, which are not read. Save numbers.")
     if dtype.name not in NUMBER_TYPES:

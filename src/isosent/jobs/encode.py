@@ -24,7 +24,7 @@ from isosent.io.space import Space
 from isosent.io.texts import TextSource, open_texts, text_blocks
 from isosent.io.vector_source import NUMBER_TYPES, VectorSource
 from isosent.io.vectors import check_vector_file, holds_vectors, writing_vectors
-from isosent.jobs.vectors import is_url, narrowed
+from isosent.jobs.vectors import groups_of_rows, is_url, narrowed
 from isosent.model import Role, SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
 from isosent.pages.progress import Start
@@ -32,7 +32,7 @@ from isosent.pages.progress import Start
 _BLOCK_BYTES = 64 << 20
 _MOST_WINDOWS = 4
 
-BlockEncoder = Callable[[list[str]], NDArray[np.float32]]
+BlockEncoder = Callable[..., NDArray[np.float32]]  # of a list of texts
 Row = tuple[str, Sequence[Any]]  # a text, and the values of the columns that are written with its vector
 
 
@@ -48,6 +48,7 @@ def encode_file(
     """Encode texts into one file; the dimensions of the vectors, and what was counted over all texts."""
     check_vector_file(output, dtype)
     encode, dim = encoding(model, role, progress)  # refuses a model that cannot encode, before anything is written
+    encode = of_groups(encode, groups_of_rows(model.groups, source.name, 0, source.n_texts))
     rows = TextRows(source, to_table=Path(output).suffix.lower() == ".parquet")
     space = Space(model.fingerprint, model.record.name)
     encoding_stats = write_encoded(output, rows, (0, source.n_texts), encode, dim=dim, space=space, dtype=dtype)
@@ -84,10 +85,18 @@ def texts_encoded(
 def encoding(model: SentenceEncoder, role: Role, progress: Progress | None = None) -> tuple[BlockEncoder, int]:
     """How texts are encoded, and the dimensions of their vectors."""
 
-    def encode(texts: list[str]) -> NDArray[np.float32]:
-        return model.encode(texts, progress=progress, role=role)
+    def encode(texts: list[str], group: list[Any] | None = None) -> NDArray[np.float32]:
+        return model.encode(texts, progress=progress, role=role, group=group)
 
     return encode, int(encode([]).shape[1])
+
+
+def of_groups(encode: BlockEncoder, groups: Sequence[Any] | None) -> BlockEncoder:
+    """The same of texts of these groups, in their order."""
+    if groups is None:
+        return encode
+    rest = iter(groups)
+    return lambda texts: encode(texts, group=list(islice(rest, len(texts))))
 
 
 def warn_once(model: SentenceEncoder, encoding_stats: EncodingStats) -> None:

@@ -417,12 +417,13 @@ def fit_pairs(
     else:
         if others := [*inputs, *([] if space is None else ["--space"])]:
             raise InputError(f"fit: {pairs} holds texts, so {others[0]} has no use. Leave it out.")
-        first, second, kinds = read_matches(pairs, columns=column)
+        first, second, kinds, groups = read_matches(pairs, columns=column)
         before = load_model(reference, bars)
         with bars("encoding", "texts") as bar:
             progress = bar(2 * len(first))
+            groups = None if queries_only else groups
             after = before.fitted_on_pairs(
-                first, second, queries_only=queries_only, kinds=kinds, source=pairs, progress=progress
+                first, second, queries_only=queries_only, kinds=kinds, groups=groups, source=pairs, progress=progress
             )
     after.save(output)
     record = after.fits[-1]

@@ -529,7 +529,8 @@ def groups_warning(groups: Groups) -> str:
     return (
         f"the rows form {'two' if two else groups.n_groups} separate groups, {shares}, such as languages. Texts find "
         "only texts of their own group, and a cosine means something else in each. If a column names the group, erase "
-        "it: isosent fit --erase COLUMN. Otherwise inspect and fit the groups separately."
+        "it: isosent fit --erase COLUMN. If you have translations, fit on them: isosent fit --pairs FILE. Otherwise "
+        "inspect and fit the groups separately."
     )
 
 

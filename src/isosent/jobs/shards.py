@@ -47,10 +47,11 @@ from isosent.io.space import NOTE_ENDING, Space, same_space
 from isosent.io.texts import open_texts, read_labels
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
-from isosent.jobs.encode import BlockEncoder, TextRows, encoded_source, encoding, warn_once, write_encoded
+from isosent.jobs.encode import BlockEncoder, TextRows, encoded_source, encoding, of_groups, warn_once, write_encoded
 from isosent.jobs.vectors import (
     FileMoments,
     check_source,
+    groups_of_rows,
     labelled_moments_of,
     moments_of,
     read_moments,
@@ -169,6 +170,8 @@ class Worker:
             return self._measure(path, source, part)
         if isinstance(source, TextRows):
             encode, dim = self._encoding
+            name = self._staged.path_of(self._open[0]) if self._open else ""
+            encode = of_groups(encode, groups_of_rows(self._model.groups, name, *part))
             space = Space(self._model.fingerprint, self._model.record.name)
             return write_encoded(path, source, part, encode, dim=dim, space=space, dtype=job.sharding.dtype)
         n_zero_rows = transform_file(

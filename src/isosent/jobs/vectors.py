@@ -42,6 +42,7 @@ from isosent.io.parquet import ColumnsBeside
 from isosent.io.schemas import Count
 from isosent.io.space import SPACE_METADATA, Space, same_space, space_in
 from isosent.io.tensors import read_tensors, safetensors_header, tensors_bytes
+from isosent.io.texts import is_table, read_labels
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import check_vector_file, open_vectors, writing_vectors
 from isosent.loading import load
@@ -51,6 +52,7 @@ from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.pages.progress import Bars, Start
 from isosent.persistence import CODES_NAME, ModelRecord, check_encoder_space, encoder_space, read_model
+from isosent.postprocessing import GroupMaps
 from isosent.transforms.quantization import INT8, UBINARY
 from isosent.transforms.quantization import Dtype as CodeDtype
 from isosent.transforms.whitening import Whitening
@@ -372,8 +374,8 @@ class _Checkpoint:
         if [file | {"name": ""} for file in run["data"]] != [file | {"name": ""} for file in self._data]:
             before, now = (", ".join(str(file.get("name")) for file in data) for data in (run["data"], self._data))
             raise InputError(
-                f"{self._path} is a checkpoint of other data: of {before}, not {now}, or a file has changed since. Name "
-                "another file, or remove it."
+                f"{self._path} is a checkpoint of other data: of {before}, not {now}, or a file has changed since. "
+                "Name another file, or remove it."
             )
         if run["settings"] != self._settings:
             raise InputError(
@@ -549,11 +551,13 @@ def transform_file(
             n_rows=source.block_rows,
             state=source.state,
         )
+    groups = groups_of_rows(record.postprocessing.groups, source.path, source.first_row, source.n_rows)
     settings: dict[str, Any] = {"dtype": stored, "space": space, "beside": beside, "are_codes": coded is not None}
     with writing_vectors(output, (source.n_rows, dim), **settings) as write:
         for block in source.blocks():
             try:
-                mapped = record.postprocessing.apply(block, queries=queries)
+                group = None if groups is None else groups[row : row + len(block)]
+                mapped = record.postprocessing.apply(block, queries=queries, group=group)
             except InputError:
                 source.check_finite(block, row)
                 raise
@@ -566,6 +570,17 @@ def transform_file(
             if progress:
                 progress(len(block))
     return n_zero_rows
+
+
+def groups_of_rows(
+    groups: GroupMaps | None, path: str | os.PathLike[str], first_row: int, n_rows: int
+) -> list[Any] | None:
+    """The group of each of these rows of a table, from the column that a model names; None for other files."""
+    if groups is None or not is_table(path):
+        return None
+    values = read_labels(path, groups.column, first_row=first_row, n_rows=n_rows)
+    groups.rows_of(values, len(values))  # refused before anything is written
+    return values
 
 
 def check_source(source: VectorSource, record: ModelRecord) -> None:

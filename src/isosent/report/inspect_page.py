@@ -125,8 +125,8 @@ def _sizes_caption(sizes: Sizes) -> str:
     return (
         f"Recall@10: the share of the ten nearest {kind} vectors that are found, for {sizes.n_queries:,} held-out "
         f"queries among {sizes.n_texts:,} texts, with the 95% interval; among more texts, fewer are found. Bytes are "
-        "those in memory. Rescored x 40: 40 candidates per result are scored again with float16, on disk. Front: "
-        "nothing smaller keeps as many."
+        "those in memory. Rescored x 40: 40 candidates per result are scored again with a float16 copy on disk. Rows "
+        "marked front are the best of their size: nothing smaller keeps as many."
     )
 
 

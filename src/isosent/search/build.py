@@ -105,8 +105,12 @@ def plan(
     budget_mb: float | None = None,
     *,
     n_distinct: int | None = None,
+    storage: Storage | None = None,
 ) -> SearchSettings:
-    """Choose the kind by the number of rows, and the finest number type that fits into the budget."""
+    """Choose the kind by the number of rows, and the finest number type that fits into the budget.
+
+    The oversampling is that of `storage`, if this names the number type.
+    """
     n_distinct = n_rows if n_distinct is None else n_distinct
     kind = kind or ("flat" if n_rows <= FLAT_LIMIT else "ivf")
     if kind == "ivf" and n_distinct < _FEWEST_FOR_IVF:
@@ -117,7 +121,8 @@ def plan(
     if budget_mb is not None and n_rows * bytes_per_vector(dim, kind, store) > budget_mb * 1e6:
         raise _too_large(budget_mb, n_rows, dim, kind, store)
     n_lists = 2 ** round(np.log2(4 * np.sqrt(n_distinct))) if kind == "ivf" else 0
-    return SearchSettings(kind, store, min(n_lists, n_distinct // 39))
+    oversampling = storage.oversampling if storage is not None and storage.dtype == store else 0
+    return SearchSettings(kind, store, min(n_lists, n_distinct // 39), oversampling=oversampling)
 
 
 def _store_within(budget_mb: float | None, n_rows: int, dim: int, kind: Kind) -> Store:
@@ -241,13 +246,12 @@ def build(
     segment = Segment(codes, finer, ~has_vector)
     recall = None
     target = MIN_RECALL if min_recall is None else min_recall
+    settings, others = choose_settings(settings, questions, segment, spill, min_recall=target)
     if questions is not None:
-        measure = partial(questions.recall, segment, exact=spill)
-        settings, share = choose_settings(settings, measure, target, n_rows)
+        questions, originals = questions.part(others), None if originals is None else originals.part(others)
+        share = float(questions.recalls(segment, settings, spill).mean())
         kept = None if originals is None else originals.recall(questions.neighbors(segment, settings))
         recall = Recall(share, len(questions.rows), n_rows, target, kept)
-    else:
-        settings, _ = choose_settings(settings, lambda _: 1.0, target, n_rows)
     chance = Chance.fit(spill.sample(_SAMPLE_ROWS, seed), n_rows=n_rows, seed=seed) if n_rows else None
     entry = SegmentEntry(
         n_rows,
@@ -385,7 +389,8 @@ def rebuilt(folder: Path, snapshot: Snapshot) -> tuple[State, Deleted]:
     with closing(Spill(folder, state.dim)) as spill:
         spill.fill(blocks)
         n_distinct = int(spill.is_distinct.sum())
-        settings = plan(len(live), state.dim, state.kind, state.settings.store, n_distinct=n_distinct)
+        store, storage = state.settings.store, snapshot.record.storage
+        settings = plan(len(live), state.dim, state.kind, store, n_distinct=n_distinct, storage=storage)
         rebuilt_state = build(
             folder,
             f"{state.generation + 1:06d}",
@@ -416,10 +421,12 @@ def encoded_units(
     vectors: NDArray[np.floating] | VectorSource | None,
     progress: Progress | None = None,
     see: Callable[[NDArray[np.floating]], None] | None = None,
+    *,
+    groups: Sequence[Any] | None = None,
 ) -> Iterator[NDArray[np.float32]]:
     """Unit vectors of texts, or of raw vectors; those of a file that already belong to the model are not mapped.
 
-    Raw vectors are shown to `see`.
+    Raw vectors are shown to `see`. `groups` are those of the rows, for a model with a map of each.
     """
     record = model.record if isinstance(model, SentenceEncoder) else model
     if vectors is None:
@@ -432,13 +439,16 @@ def encoded_units(
                 rows = encoder.encode(batch, progress=bar)
             if see:
                 see(rows)
-            yield unit_vectors(record.postprocessing.apply(rows))
+            group = None if groups is None else groups[start : start + len(batch)]
+            yield unit_vectors(record.postprocessing.apply(rows, group=group))
         return
-    is_mapped = is_of_model(record, vectors)
+    is_mapped, start = is_of_model(record, vectors), 0
     for block in raw_blocks(record, vectors):
         if see:
             see(block)
-        yield unit_vectors(block if is_mapped else record.postprocessing.apply(block))
+        group = None if groups is None else groups[start : start + len(block)]
+        start += len(block)
+        yield unit_vectors(block if is_mapped else record.postprocessing.apply(block, group=group))
 
 
 def original_queries(
@@ -534,7 +544,8 @@ def write_index(
         if store is None and budget_mb is None and model.record.storage is not None:
             store, least_recall = _stored_by_default(model.record.storage, kind)
             min_recall = least_recall if min_recall is None else min_recall
-        settings = plan(len(spill), model.dim, kind, store, budget_mb, n_distinct=n_distinct)
+        storage = model.record.storage
+        settings = plan(len(spill), model.dim, kind, store, budget_mb, n_distinct=n_distinct, storage=storage)
         if settings.store in ("int8", "binary") and model.quantization is None and n_distinct < FEWEST_ROWS:
             raise InputError(
                 f"index: {settings.store} is fitted on {FEWEST_ROWS} different rows or more; there are {n_distinct}. "

@@ -258,6 +258,7 @@ def search_database(
     *,
     where: str | None = None,
     hybrid: bool = False,
+    group: str | None = None,
 ) -> list[Any]:
     """Find the rows of a table nearest to each query: a pyarrow table with the columns id, score, text and others."""
     _check.whole_number("search", "k", k, 1)
@@ -268,7 +269,7 @@ def search_database(
     try:
         here = Space(model.fingerprint, model.record.name)
         same_space("the model", here, f"the {database.name}", database.space)
-        units = unit_vectors(model.encode(texts, role="query", show_progress_bar=False))
+        units = unit_vectors(model.encode(texts, role="query", group=group, show_progress_bar=False))
         tables = database.search(units, k, where=where, texts=texts if hybrid else None)
         return [table.drop_columns([DIGEST]) if DIGEST in table.column_names else table for table in tables]
     finally:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, Protocol
@@ -392,6 +392,10 @@ class HeldOut:
     least_scores: NDArray[np.float32]  # (n_queries,) exact score of the tenth
     hidden: NDArray[np.bool_]  # (n_rows,) copies of other rows, and rows without a vector
 
+    def part(self, which: slice) -> HeldOut:
+        """Some of the queries."""
+        return HeldOut(self.rows[which], self.queries[which], self.least_scores[which], self.hidden)
+
     def neighbors(self, segment: Segment, settings: SearchSettings) -> list[NDArray[np.int64]]:
         """Positions of the ten nearest others of each query that a search returns."""
         n_hidden = int(self.hidden.sum())
@@ -400,14 +404,12 @@ class HeldOut:
             found[(found >= 0) & (found != row)][:K_MEASURED] for row, found in zip(self.rows, positions, strict=True)
         ]
 
-    def recall(self, segment: Segment, settings: SearchSettings, exact: Vectors) -> float:
-        """Share of the ten nearest others that a search returns; `exact` holds the unit vectors of all rows."""
-        n_hits = 0
-        found = self.neighbors(segment, settings)
-        for query, least, others in zip(self.queries, self.least_scores, found, strict=True):
-            # by score: float32 sums differ in the last digits
-            n_hits += int((exact[others] @ query >= least - _TIE).sum())
-        return n_hits / (K_MEASURED * len(self.rows))
+    def recalls(self, segment: Segment, settings: SearchSettings, exact: Vectors) -> NDArray[np.float64]:
+        """Share of the ten nearest others of each query that a search returns; `exact` holds all unit vectors."""
+        found = zip(self.queries, self.least_scores, self.neighbors(segment, settings), strict=True)
+        # by score: float32 sums differ in the last digits
+        hits = [(exact[others] @ query >= least - _TIE).sum() for query, least, others in found]
+        return np.array(hits) / K_MEASURED
 
 
 def held_out(
@@ -480,6 +482,12 @@ class OriginalNeighbors:
         chosen.rows, chosen._scores, chosen._positions = self.rows[usable], scores[usable], positions[usable]
         return chosen
 
+    def part(self, which: slice) -> OriginalNeighbors:
+        """Some of the queries."""
+        chosen = copy.copy(self)
+        chosen.rows, chosen._scores, chosen._positions = self.rows[which], self._scores[which], self._positions[which]
+        return chosen
+
     def recall(self, neighbors: Sequence[NDArray[np.int64]]) -> float:
         """Share of the ten nearest others before the map among the neighbors that a search returned."""
         n_hits = 0
@@ -489,23 +497,32 @@ class OriginalNeighbors:
 
 
 def choose_settings(
-    settings: SearchSettings, recall: Callable[[SearchSettings], float], min_recall: float, n_rows: int
-) -> tuple[SearchSettings, float]:
-    """Find the cheapest settings with at least this recall; if none has it, those with the highest."""
-    highest: tuple[SearchSettings, float] | None = None
-    for candidate in _ladder(settings, n_rows):
-        measured = recall(candidate)
-        if highest is None or measured > highest[1]:
-            highest = candidate, measured
+    settings: SearchSettings, questions: HeldOut | None, segment: Segment, exact: Vectors, *, min_recall: float
+) -> tuple[SearchSettings, slice]:
+    """Find the cheapest settings with at least this recall, or with the highest; and the queries that did not choose.
+
+    Every other query chooses. Its recall is one standard error above what is asked for: other queries reach it, too.
+    """
+    ladder = list(_ladder(settings, segment.codes.ntotal))
+    if questions is None or len(ladder) == 1:
+        return ladder[0], slice(None)
+    choosing = questions.part(slice(0, None, 2))
+    highest: tuple[float, SearchSettings] | None = None
+    for candidate in ladder:
+        recalls = choosing.recalls(segment, candidate, exact)
+        measured = float(recalls.mean() - recalls.std() / np.sqrt(len(recalls)))
+        if highest is None or measured > highest[0]:
+            highest = measured, candidate
         if measured >= min_recall:
-            return candidate, measured
+            break
     assert highest is not None
-    return highest
+    return highest[1], slice(1, None, 2)
 
 
 def _ladder(settings: SearchSettings, n_rows: int) -> Iterator[SearchSettings]:
-    """Settings to try, from cheap to exact."""
-    factors = {"int8": (2, 4, 10), "binary": (10, 20, 40, 100)}.get(settings.store, (0,))
+    """Settings to try, from cheap to exact, with at least this oversampling."""
+    factors: tuple[int, ...] = {"int8": (2, 4, 10), "binary": (10, 20, 40, 100)}.get(settings.store, (0,))
+    factors = tuple(factor for factor in factors if factor >= settings.oversampling) or factors[-1:]
     doubled = [1 << power for power in range(20)]
     for factor in factors:
         match settings.kind:

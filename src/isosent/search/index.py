@@ -76,6 +76,7 @@ from isosent.search.units import (
     opened_vectors,
     query_texts,
     query_units,
+    row_groups,
     unit_vectors,
     units_of_lists,
 )
@@ -160,7 +161,8 @@ class Index:
         ids : sequence of str or int, optional
             A different id for each row; by default numbers from 0 on, which are never given again.
         metadata : table, optional
-            Columns to filter by: a mapping of lists, or a pandas, polars or pyarrow table.
+            Columns to filter by: a mapping of lists, or a pandas, polars or pyarrow table. A model with a map of each
+            group of texts takes the group of each row from the column that it names (`SentenceEncoder.groups`).
         folder : path-like, optional
             Where to write the index: a new or empty folder, or one with an index, which is replaced. By default a
             temporary folder that lives as long as the object; see `save`.
@@ -210,10 +212,11 @@ class Index:
         n_rows = len(source) if isinstance(source, np.ndarray) else source.n_rows if source else len(listed or ())
         _check.same_count("index", "texts", n_rows if listed is None else len(listed), n_rows)
         table = rows_table(n_rows, ids=ids, texts=listed, metadata=metadata)
+        groups = row_groups(model.record, table)
         originals = original_queries(model, listed, source, n_rows, seed=seed)
         if query_model is not None:  # refused before anything is written
             check_query_model(query_model, Space(model.fingerprint, model.record.name), listed or ())
-        units = encoded_units(model, listed, source, see=None if originals is None else originals.see)
+        units = encoded_units(model, listed, source, see=None if originals is None else originals.see, groups=groups)
         index = cls._build(
             folder,
             model,
@@ -478,6 +481,7 @@ class Index:
         false_positives: float | None = None,
         rerank: bool = False,
         unique: bool = False,
+        group: str | None = None,
     ) -> SearchResult:
         """Find the rows nearest to each query.
 
@@ -498,6 +502,8 @@ class Index:
             For an index with a query model: let the model rank the best 100 rows that the query model finds.
         unique : bool, default False
             Whether equal texts count once: the best row of each text is a hit.
+        group : str, optional
+            Group of the queries, such as their language, for a model with a map of each; by default the reference.
 
         Returns
         -------
@@ -507,22 +513,22 @@ class Index:
         Raises
         ------
         InputError
-            If a query is empty, k or false_positives is out of range, a column is unknown, or vectors have another
-            width or hold NaN.
+            If a query is empty, k or false_positives is out of range, a column or group is unknown, or vectors have
+            another width or hold NaN.
         """
         _check.whole_number("search", "k", k, 1)
         if unique:
-            search = partial(
-                self.search, queries, where=where, hybrid=hybrid, false_positives=false_positives, rerank=rerank
-            )
+            settings: dict[str, Any] = {"hybrid": hybrid, "false_positives": false_positives, "rerank": rerank}
+            search = partial(self.search, queries, where=where, group=group, **settings)
             return _unique_hits(search, k, max(1, len(self)))
         snapshot = self._snapshot
         texts = query_texts(queries)
         if texts is None:
-            units = query_units(self._record, queries)
+            units = query_units(self._record, queries, group)
         else:
             self._warn_if_changed()
-            units = unit_vectors(self.query_model.encode(texts, role="query", show_progress_bar=False))
+            encode = partial(self.query_model.encode, role="query", group=group, show_progress_bar=False)
+            units = unit_vectors(encode(texts))
         if hybrid and texts is None:
             raise InputError("search: hybrid needs the texts of the queries; got vectors.")
         allowed = None if where is None else snapshot.matching(where)
@@ -683,7 +689,10 @@ class Index:
             longest = sorted(range(len(drawn)), key=lambda row: -len(texts[row]))[:_N_VERIFIED]
             rows = drawn[longest]
         if len(rows):
-            encoded = model.encode([texts[row] for row in longest], role="document", show_progress_bar=False)
+            groups = None if model.groups is None else row_groups(model.record, snapshot.take(rows))
+            encoded = model.encode(
+                [texts[row] for row in longest], role="document", group=groups, show_progress_bar=False
+            )
             k = min(K_MEASURED, len(snapshot))
             then, now = (
                 snapshot.nearest(units, k, None)[1] for units in (snapshot.vectors(rows), unit_vectors(encoded))
@@ -738,8 +747,10 @@ class Index:
             raise InputError("add: pass texts, vectors, or both; got neither.")
         listed = None if texts is None else _check.text_list("add", texts)
         source, space = opened_vectors(vectors), self.space
+        n_rows = len(source) if isinstance(source, np.ndarray) else source.n_rows if source else len(listed or ())
+        groups = row_groups(self._record, rows_table(n_rows, metadata=metadata))
         model = self._text_model if source is None else None
-        blocks = list(encoded_units(model or self._record, listed, source, progress))
+        blocks = list(encoded_units(model or self._record, listed, source, progress, groups=groups))
         units = np.concatenate([np.empty((0, self.dim), np.float32), *blocks])
         with self._writing() as snapshot:
             state = snapshot.state

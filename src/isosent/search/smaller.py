@@ -275,6 +275,7 @@ class Sizes(Struct, frozen=True):
         promised = size.recall / (self.recall_of_map(size) or 1) - _RECALL_MARGIN
         storage = Storage(
             dtype=size.dtype,
+            oversampling=size.oversampling,
             n_bytes=size.n_bytes,
             min_recall=round(max(_LEAST_RECALL, min(_MOST_RECALL, promised)), 4),
             recall=size.recall,

@@ -132,7 +132,8 @@ def read_state(folder: Path) -> State:
         document = read_document(folder / MANIFEST, FORMAT, FORMAT_VERSION, _Manifest)
     except FileNotFoundError:
         what = "it has no manifest.json" if folder.is_dir() else "there is no such folder"
-        raise InputFileError(f"{folder} is not an index of isosent: {what}. Make one: isosent index.") from None
+        what = "it is a file" if folder.is_file() else what
+        raise InputFileError(f"{folder} is not an index: {what}. Make one: isosent index TEXTS -o INDEX") from None
     state: State = check_schema(document["index"], str(folder / MANIFEST), State)
     names = [entry.name for entry in state.files]
     if len(set(names)) < len(names):  # each would be opened, and take memory, again

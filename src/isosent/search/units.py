@@ -75,19 +75,34 @@ def query_texts(queries: str | Sequence[str] | NDArray[np.floating] | VectorSour
     return texts
 
 
-def query_units(record: ModelRecord, queries: Any) -> NDArray[np.float32]:
+def row_groups(record: ModelRecord, table: Any) -> list[Any] | None:
+    """The group of each row, from the column that the model names; None if it has no maps of groups."""
+    groups = record.postprocessing.groups
+    if groups is None:
+        return None
+    if groups.column not in table.column_names:
+        raise InputError(
+            f"index: the model has a map for each {groups.column} ({_check.brief(', '.join(groups.names))}), so the "
+            f"rows need a column {groups.column}. They have: {_check.brief(', '.join(table.column_names))}."
+        )
+    values: list[Any] = table.column(groups.column).to_pylist()
+    groups.rows_of(values, len(values))  # refused before anything is encoded
+    return values
+
+
+def query_units(record: ModelRecord, queries: Any, group: str | None = None) -> NDArray[np.float32]:
     """Unit vectors of queries that are vectors, (n_queries, dim)."""
     if isinstance(queries, VectorSource):
         is_mapped = is_of_model(record, queries)
         blocks = (
-            unit_vectors(block if is_mapped else record.postprocessing.apply(block, queries=True))
+            unit_vectors(block if is_mapped else record.postprocessing.apply(block, queries=True, group=group))
             for block in raw_blocks(record, queries)
         )
         return np.concatenate([np.empty((0, record.dim), np.float32), *blocks])
     vectors = _check.matrix("search", "queries", queries[None, :] if queries.ndim == 1 else queries)
     _check.same_dim("search", "queries", vectors.shape[1], record.encoder_dim)
     _check.finite_rows("search", "queries", vectors)
-    return unit_vectors(record.postprocessing.apply(vectors, queries=True))
+    return unit_vectors(record.postprocessing.apply(vectors, queries=True, group=group))
 
 
 def units_of_lists(column: Any, dim: int) -> NDArray[np.float32]:

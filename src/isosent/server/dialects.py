@@ -49,7 +49,9 @@ Texts = Annotated[list[Text], Meta(extra_json_schema={"minItems": 1})]
 async def embeddings(request: Request, body: EmbeddingsBody, served: Served) -> Response:
     """Embed texts."""
     role = role_of(body.prompt_name, body.input_type)
-    vectors, n_tokens, headers = await embed_texts(request, served, body.input, role=role, dimensions=body.dimensions)
+    vectors, n_tokens, headers = await embed_texts(
+        request, served, body.input, role=role, dimensions=body.dimensions, group=body.group
+    )
     return await embeddings_response(
         request, vectors, name=served.name, n_tokens=n_tokens, encoding_format=body.encoding_format, headers=headers
     )
@@ -90,6 +92,7 @@ class EmbedOptions(Struct, kw_only=True):
     prompt_name: Side | None = None
     dimensions: int | None = None
     model: str | None = None
+    group: str | None = None
 
 
 class EmbedBody(EmbedOptions, kw_only=True):
@@ -169,6 +172,7 @@ async def _embed(request: Request, inputs: str | list[Any], options: EmbedOption
         dimensions=options.dimensions,
         normalize=options.normalize,
         truncate=options.truncate,
+        group=options.group,
     )
     headers["X-Compute-Tokens"] = str(n_tokens)
     return await vectors_response(request, lambda: np.ascontiguousarray(vectors), vectors.size, headers)

@@ -40,6 +40,7 @@ class EmbeddingsBody(Struct):
     user: str | None = None
     prompt_name: Side | None = None  # which side of a model whose queries and documents differ
     input_type: Side | None = None  # the same
+    group: str | None = None  # of the texts, such as their language, for a model with a map of each
 
 
 def role_of(*sides: str | None) -> Role:
@@ -59,6 +60,7 @@ async def embed_texts(
     dimensions: int | None = None,
     normalize: bool = True,
     truncate: bool | None = None,
+    group: str | None = None,
 ) -> tuple[NDArray[np.float32], int, dict[str, str]]:
     """Vectors of the texts of a request, their number of tokens, and the headers of the answer.
 
@@ -71,7 +73,10 @@ async def embed_texts(
         most = served.model.encoder.options.get("max_length")
         raise RequestError(422, f"{embedded.n_truncated} of the inputs must have at most {most} tokens.")
     request.scope["isosent"] |= {"model": served.name, "texts": len(texts), "tokens": embedded.n_tokens}
-    vectors = cut(embedded.vectors, dimensions, normalize=normalize)
+    vectors = embedded.vectors
+    if group is not None:
+        vectors = await asyncio.to_thread(served.model.transform, embedded.raw, queries=role == "query", group=group)
+    vectors = cut(vectors, dimensions, normalize=normalize)
     return vectors, embedded.n_tokens, space_headers(space, embedded.n_truncated)
 
 

@@ -38,6 +38,7 @@ class SearchBody(Struct, forbid_unknown_fields=True):
     false_positives: float | None = None
     explain: bool = False
     index: str | None = None
+    group: str | None = None  # of the query, if the model has a map of each
 
 
 class ExplainBody(Struct, forbid_unknown_fields=True):
@@ -84,8 +85,8 @@ def _hits(served: Served, body: SearchBody) -> list[dict[str, Any]]:
     if body.explain and len(body.query or "") > _LONGEST_EXPLAINED:
         raise RequestError(422, f"explain takes a query of at most {_LONGEST_EXPLAINED} characters.", param="explain")
     if body.like is not None:
-        if body.hybrid or body.false_positives is not None:
-            raise RequestError(422, "hybrid and false_positives need a query.", param="like")
+        if body.hybrid or body.group or body.false_positives is not None:
+            raise RequestError(422, "hybrid, group and false_positives need a query.", param="like")
         row: Any = body.like
         if isinstance(row, str) != (str(index.schema.field("id").type) == "string"):
             raise RequestError(422, f"the ids of this index are of type {index.schema.field('id').type}.", param="like")
@@ -94,12 +95,16 @@ def _hits(served: Served, body: SearchBody) -> list[dict[str, Any]]:
         result = index.more_like([row], body.k, where=body.where)
     else:
         query = body.query or ""
-        result = index.search(query, body.k, where=body.where, hybrid=body.hybrid, false_positives=body.false_positives)
+        settings: dict[str, Any] = {"hybrid": body.hybrid, "false_positives": body.false_positives, "group": body.group}
+        result = index.search(query, body.k, where=body.where, **settings)
     hits = without_nan(result.to_arrow().drop(["query"]).to_pylist())
     if body.explain:
         for hit in hits:
             explanation = index.model.explain(
-                body.query or "", (hit["text"] or "")[:_LONGEST_EXPLAINED], roles=("query", "document")
+                body.query or "",
+                (hit["text"] or "")[:_LONGEST_EXPLAINED],
+                roles=("query", "document"),
+                groups=(body.group, None if index.model.groups is None else hit.get(index.model.groups.column)),
             )
             hit["words"] = [pair._asdict() for pair in explanation.top(5)]
     return hits

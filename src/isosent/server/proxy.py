@@ -192,13 +192,15 @@ async def _embeddings(request: Request, body: EmbeddingsBody) -> Response:
     name, model = proxy.choose(body.model)
     items, role = _items_of(body.input, proxy), role_of(body.prompt_name, body.input_type)
     caller = {} if proxy.upstream.key is not None or proxy.has_keys else _keys_of(request)
+    if model is None and body.group is not None:
+        raise RequestError(400, "vectors without a map have no groups. Leave it out.", param="group")
     if model is not None:
         space = checked_space(request, model, name, body.dimensions)
     else:
         space = checked_raw_space(request, proxy.upstream.model, body.dimensions, proxy.upstream.dim)
     raw, n_tokens, headers = await proxy.fetches.vectors(items, role, caller)
     if model is not None:
-        transformed = await asyncio.to_thread(model.transform, raw, queries=role == "query")
+        transformed = await asyncio.to_thread(model.transform, raw, queries=role == "query", group=body.group)
         vectors = cut(transformed, body.dimensions, normalize=True)
     else:
         space = checked_raw_space(request, proxy.upstream.model, body.dimensions, raw.shape[1])

@@ -132,9 +132,10 @@ def _trainable(model: SentenceEncoder) -> SentenceTransformer:
     encoder = model.encoder
     if model.flow is not None:
         raise InputError(f"train: {encoder.reference} ends with a flow, which cannot be trained. Name its encoder.")
-    if model.query_map is not None:
+    if model.query_map is not None or model.groups is not None:
+        kind = "queries" if model.groups is None else f"each {model.groups.column}"
         raise InputError(
-            f"train: {encoder.reference} has a separate map for queries, which cannot be trained. Name its encoder."
+            f"train: {encoder.reference} has a separate map for {kind}, which cannot be trained. Name its encoder."
         )
     if isinstance(encoder, StaticEncoder):
         return _trainable_static(model, encoder)

@@ -257,7 +257,8 @@ def _check_given(model: SentenceEncoder, source: VectorSource, texts: Callable[[
     n_texts = sum(1 for _ in texts())
     if n_texts != source.n_rows:
         raise InputError(
-            f"distill: {source.path} holds {source.n_rows:,} vectors of {n_texts:,} texts. Name both alike."
+            f"distill: {source.path} holds {source.n_rows:,} vectors of {n_texts:,} texts. "
+            "Name files of the same texts."
         )
     if source.space is None:
         first = next(source.blocks())[:_TIMED_TEXTS]

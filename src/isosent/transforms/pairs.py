@@ -5,11 +5,15 @@ of others, form a group, and groups are never divided. A fifth of them is held o
 `choose_from_pairs` ranks the second text of each pair among all, and chooses among no map, plain whitening and
 `pair_whitening` of both sides, or among no map and `JointMoments.ridge` of queries. All are fitted from the joint
 moments of folds. `PairsChoice` says what the best one gains on the fifth, and whether that is beyond chance.
+
+Texts may have a label, such as their language. Then there is one pool of the texts of both sides, and one more way: a
+`JointMoments.ridge` of each label to the reference, from the pairs that join the two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import warnings
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -17,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import InputError
+from isosent.errors import InputError, IsosentWarning
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import JointFolds, JointMoments
 from isosent.numeric.ranking import cosine_ranks, ndcg_at_k, reciprocal_rank
@@ -26,20 +30,30 @@ from isosent.numeric.spectrum import spectrum
 from isosent.numeric.statistics import LEVEL, N_RESAMPLES, central_interval, resampled_counts
 from isosent.numeric.threads import one_thread_products
 from isosent.transforms.base import NO_TRANSFORM, make_linear
+from isosent.transforms.erasure import MOST_VALUES, is_missing
 
+GROUP_MAPS = "group_maps"
 FEWEST_GROUPS = 30
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
 SHRINKAGES = (0.1, 0.3, 0.7)
 # smaller ones gain more on texts like those of the pairs, and lose on texts of another kind
 PENALTIES = (1.0, 3.0, 10.0, 30.0)
+GROUP_PENALTIES = (0.1, 0.3, 1.0, 3.0, 10.0)
 _N_FOLDS = 4  # of the pairs that are not held out
 _FEWEST_OF_KIND = 10  # groups; smaller kinds count as one
 _MOST_RANKED = 10_000  # pairs; more are fitted on, but not ranked
+_SHRINKAGE = "oas"  # of plain whitening
 _FLOOR = 1e-6  # of the mean variance of a difference
 _EQUAL = 1e-12  # of the variance of vectors: less of their difference is rounding
+_MOST_SHOWN = 5
+_NO_FOLDS = "it ranks no better on the folds that chose it"
 
 Double = NDArray[np.float64]
 Rows = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+Fitted = tuple[LinearMap | None, Mapping[int, LinearMap]]  # the map of all vectors, but for those of some labels
+Gain = tuple[float, float, float]  # and the ends of its interval
+Part = tuple[Mask, JointMoments, Mask]  # pairs to be ranked, moments of those to fit on, and which these are
 
 
 class Candidate(NamedTuple):
@@ -56,20 +70,31 @@ class Candidate(NamedTuple):
         return ", ".join([self.name.replace("_", " "), *(f"{name} {value:g}" for name, value in self.settings)])
 
     @property
+    def parameters(self) -> dict[str, Any]:
+        """Settings with which the same map is fitted again."""
+        return dict(self.settings) | ({"shrinkage": _SHRINKAGE} if self.name == "whitening" else {})
+
+    @property
     def is_of_queries(self) -> bool:
         """Whether documents stay as they are."""
         return self.name == "query_ridge"
 
+    @property
+    def base(self) -> Candidate:
+        """What maps of groups follow: whitening, or nothing."""
+        strength = dict(self.settings).get("whitening")
+        return Candidate() if strength is None else Candidate("whitening", (("strength", strength),))
+
     def fit(self, joint: JointMoments) -> LinearMap | None:
         """The map of both sides, or of queries; None for no map."""
-        values = dict(self.settings)
+        values = self.parameters
         if self.name == NO_TRANSFORM:
             return None
         if self.name == "query_ridge":
             return joint.ridge(values["penalty"], towards=np.eye(joint.cut))
         if self.name == "pair_whitening":
             return pair_whitening(joint, **values)
-        return make_linear(self.name, settings=values | {"shrinkage": "oas"}).fit_moments(joint.x + joint.y).linear_map_
+        return make_linear(self.name, settings=values).fit_moments(joint.x + joint.y).linear_map_
 
 
 def pair_whitening(joint: JointMoments, strength: float, shrinkage: float) -> LinearMap:
@@ -96,7 +121,7 @@ def _axes_of_differences(joint: JointMoments) -> tuple[Double, Double]:
     return np.maximum(values, 0), axes
 
 
-def _candidates(*, queries_only: bool) -> tuple[list[Candidate], list[Candidate]]:
+def _candidates(*, queries_only: bool, has_labels: bool) -> tuple[list[Candidate], list[Candidate]]:
     """Maps that pairs can choose, and plain whitening, beside which they are shown."""
     whitened = [Candidate("whitening", (("strength", each),)) for each in STRENGTHS]
     if queries_only:
@@ -106,13 +131,20 @@ def _candidates(*, queries_only: bool) -> tuple[list[Candidate], list[Candidate]
         for strength in STRENGTHS
         for shrinkage in SHRINKAGES
     ]
-    return [*whitened, *learned], whitened
+    if not has_labels:
+        return [*whitened, *learned], whitened
+    by_label = [Candidate(GROUP_MAPS, (("penalty", each),)) for each in GROUP_PENALTIES]
+    after_whitening = [
+        Candidate(GROUP_MAPS, (*each.settings, ("whitening", strength))) for strength in (0.5, 1.0) for each in by_label
+    ]
+    return [*whitened, *learned, *by_label, *after_whitening], whitened
 
 
 class MatchingPairs:
     """Vectors of pairs, both (n_pairs, dim): one row per different pair, without zero rows.
 
-    `first` and `second` say which texts are the same; `kinds` are the kind, such as the source, of each pair.
+    `first` and `second` say which texts are the same; `kinds` are the kind, such as the source, of each pair, and
+    `labels` that of each text of both sides, such as its language. Pairs that lack one are left out, with a warning.
     """
 
     def __init__(
@@ -122,14 +154,23 @@ class MatchingPairs:
         first: Sequence[Hashable],
         second: Sequence[Hashable],
         kinds: Sequence[Any] | None = None,
+        labels: tuple[Sequence[Any], Sequence[Any]] | None = None,
     ) -> None:
         for name, rows in (("first", x), ("second", y)):
             _check.finite_rows("pairs", f"the {name} side", rows)
+        kinds = None if kinds is None or all(map(is_missing, kinds)) else kinds
+        columns = [each for each in (kinds, *(labels or ())) if each is not None]
+        is_known = np.array([not any(map(is_missing, values)) for values in zip(*columns, strict=True)], bool)
+        is_known = is_known if columns else np.ones(len(x), bool)
+        if n_unknown := int((~is_known).sum()):
+            missing = "group" if kinds is None else "kind" if labels is None else "kind or group"
+            message = f"pairs: {n_unknown:,} of {len(x):,} name no {missing}, and are left out. Fill in the column."
+            warnings.warn(message, IsosentWarning, stacklevel=3)
         number: dict[Hashable, int] = {}
         keys = np.array([[number.setdefault(key, len(number)) for key in side] for side in (first, second)], np.intp).T
         has_vectors = nonzero_rows(x) & nonzero_rows(y)
         self.n_zero_rows = int((~has_vectors).sum())
-        usable = np.flatnonzero(has_vectors & (keys[:, 0] != keys[:, 1]))
+        usable = np.flatnonzero(has_vectors & is_known & (keys[:, 0] != keys[:, 1]))
         usable = usable[np.sort(np.unique(keys[usable], axis=0, return_index=True)[1])]
         self.x, self.y, self.keys = x[usable], y[usable], keys[usable]
         self.group = _connected(self.keys, len(number))
@@ -140,6 +181,50 @@ class MatchingPairs:
                 f"{FEWEST_GROUPS} are needed to tell a gain from chance. Add pairs of other texts."
             )
         self.kind = None if kinds is None else self._kind_of_groups([kinds[row] for row in usable.tolist()])
+        self.names: list[str] = []  # of the labels
+        self.label, self.reference = np.zeros((len(self), 2), np.intp), -1
+        if labels is not None:
+            self._set_labels([[str(side[row]).strip() for row in usable.tolist()] for side in labels])
+
+    def _set_labels(self, labels: Sequence[Sequence[str]]) -> None:
+        """Number the labels of both sides, and choose the reference: the one that most others have pairs with."""
+        self.names = sorted({name for side in labels for name in side})
+        n_labels = len(self.names)
+        if n_labels < 2:
+            raise InputError(
+                f"groups: every text is of the group {self.names[0]!r:.80}. Name two or more, or leave the groups out."
+            )
+        if n_labels > MOST_VALUES:
+            raise InputError(
+                f"groups: {n_labels:,} different groups; at most {MOST_VALUES} can have a map. Join small ones."
+            )
+        place = {name: number for number, name in enumerate(self.names)}
+        self.label = np.array([[place[name] for name in side] for side in labels], np.intp).T
+        lower, upper = np.sort(self.label, axis=1).T
+        joined = np.unique(np.stack([lower, upper, self.group], axis=1), axis=0)
+        counts = np.zeros((n_labels, n_labels), np.intp)  # groups of pairs that share no text
+        np.add.at(counts, (joined[:, 0], joined[:, 1]), 1)
+        counts = np.triu(counts, 1) + np.triu(counts, 1).T
+        n_second = np.bincount(self.label[:, 1], minlength=n_labels)  # documents stay as they are, if two are even
+        order = [((row >= FEWEST_GROUPS).sum(), row.sum(), n) for row, n in zip(counts, n_second, strict=True)]
+        self.reference = max(range(n_labels), key=order.__getitem__)
+        few = [n for n in range(n_labels) if n != self.reference and counts[self.reference, n] < FEWEST_GROUPS]
+        if few:
+            shown = ", ".join(f"{self.names[n][:40]} ({counts[self.reference, n]})" for n in few[:_MOST_SHOWN])
+            more = f" and {len(few) - _MOST_SHOWN} more" if len(few) > _MOST_SHOWN else ""
+            raise InputError(
+                f"groups: too few pairs with {self.names[self.reference][:40]}, the reference, of {shown}{more}; at "
+                f"least {FEWEST_GROUPS} that share no text are needed of each group. Add pairs, or leave these out."
+            )
+
+    def joined(self, rows: Mask) -> Iterator[tuple[int, JointMoments]]:
+        """Each label but the reference, and the moments of its texts beside those of the reference in these pairs."""
+        for label in range(len(self.names)):
+            sides = np.array([label, self.reference])
+            forth, back = ((self.label == order).all(axis=1) & rows for order in (sides, sides[::-1]))
+            if label != self.reference and forth.sum() + back.sum() >= _FEWEST_OF_KIND:
+                x, y = ([a[forth], b[back]] for a, b in ((self.x, self.y), (self.y, self.x)))
+                yield label, JointMoments.from_rows(np.concatenate(x), np.concatenate(y))
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -147,13 +232,14 @@ class MatchingPairs:
     def _kind_of_groups(self, kinds: Sequence[Any]) -> Rows | None:
         """Number of the kind of each group, that of its first pair; None if there are not two of enough groups."""
         first = np.unique(self.group, return_index=True)[1]
-        _, number, count = np.unique([str(kinds[row]) for row in first], return_inverse=True, return_counts=True)
+        texts = [str(kinds[row]).strip() for row in first]
+        _, number, count = np.unique(texts, return_inverse=True, return_counts=True)
         is_small = count < _FEWEST_OF_KIND
         if count[is_small].sum() < _FEWEST_OF_KIND and not is_small.all():
             return None if (~is_small).sum() < 2 else np.where(is_small[number], count.argmax(), number)
         return None if is_small.all() else np.where(is_small[number], len(count), number)
 
-    def parts(self) -> tuple[Rows, NDArray[np.bool_]]:
+    def parts(self) -> tuple[Rows, Mask]:
         """The fold of each pair, and whether it is held out; groups are not divided, nor kinds over folds."""
         random = np.random.default_rng(0)
         sizes = np.bincount(self.group)
@@ -183,34 +269,48 @@ def _connected(keys: Rows, n_texts: int) -> Rows:
 
 
 class _Search:
-    """Ranks the second text of pairs among the second texts of all."""
+    """Ranks the second text of pairs among the second texts of all; with labels, among the texts of both sides."""
 
     def __init__(self, pairs: MatchingPairs) -> None:
+        n_sides = 2 if pairs.names else 1
         order = np.random.default_rng(1).permutation(pairs.n_groups)
-        rows = np.argsort(np.argsort(order)[pairs.group], kind="stable")[:_MOST_RANKED]
+        rows = np.argsort(np.argsort(order)[pairs.group], kind="stable")[: _MOST_RANKED // n_sides]
         self.rows = np.sort(rows)
         keys, self.group = pairs.keys[self.rows], pairs.group[self.rows]
         queries, query_rows, self.query = np.unique(keys[:, 0], return_index=True, return_inverse=True)
-        documents, document_rows, self.document = np.unique(keys[:, 1], return_index=True, return_inverse=True)
-        self.x, self.y = pairs.x[self.rows][query_rows], pairs.y[self.rows][document_rows]
+        pool = np.concatenate([keys[:, 1], keys[:, 0]][:n_sides])
+        documents, document_rows, inverse = np.unique(pool, return_index=True, return_inverse=True)
+        self.document = inverse[: len(keys)]
+        self.x = pairs.x[self.rows][query_rows]
+        self.y = np.concatenate([pairs.y[self.rows], pairs.x[self.rows]][:n_sides])[document_rows]
+        labels = pairs.label[self.rows]
+        self.x_label, self.y_label = labels[query_rows, 0], labels[:, ::-1].T.ravel()[document_rows]
         place = np.minimum(np.searchsorted(documents, queries), len(documents) - 1)
         self.same = np.where(documents[place] == queries, place, -1)  # a document that is the query does not count
 
-    def scores(self, part: NDArray[np.bool_], linear_map: LinearMap | None, *, queries_only: bool) -> Double:
+    def scores(self, part: Mask, fitted: Fitted, *, queries_only: bool) -> Double:
         """Reciprocal rank and nDCG@10 of the queries of some pairs, (n_queries, 2)."""
         queries, local = np.unique(self.query[part], return_inverse=True)
-        x, y = self.x[queries], self.y
-        if linear_map is not None:
-            x, y = linear_map.apply(x), y if queries_only else linear_map.apply(y)
+        x = _mapped(self.x[queries], self.x_label[queries], fitted)
+        y = self.y if queries_only else _mapped(self.y, self.y_label, fitted)
         relevant = np.stack([local, self.document[part]], axis=1)
         relevant = relevant[np.argsort(local, kind="stable")]
         ranks = cosine_ranks(x.astype(np.float32), y.astype(np.float32), relevant, excluded=self.same[queries])
         by_query = np.split(ranks, np.searchsorted(relevant[:, 0], np.arange(1, len(queries))))
         return np.array([(reciprocal_rank(each), ndcg_at_k(each, np.ones(len(each)), 10)) for each in by_query])
 
-    def groups(self, part: NDArray[np.bool_]) -> Rows:
+    def groups(self, part: Mask) -> Rows:
         """The group of each query of some pairs."""
         return self.group[part][np.unique(self.query[part], return_index=True)[1]]
+
+
+def _mapped(vectors: NDArray[np.floating], labels: Rows, fitted: Fitted) -> NDArray[np.floating]:
+    """Vectors after the map of all, or after that of the label of each."""
+    linear_map, by_label = fitted
+    mapped = vectors.copy() if linear_map is None else linear_map.apply(vectors)
+    for label, of_label in by_label.items():
+        mapped[labels == label] = of_label.apply(vectors[labels == label])
+    return mapped
 
 
 class Tested(NamedTuple):
@@ -219,36 +319,47 @@ class Tested(NamedTuple):
     label: str
     mrr: float
     ndcg: float
-    mrr_gain: tuple[float, float, float] | None = None  # and the ends of the interval
-    ndcg_gain: tuple[float, float, float] | None = None
+    mrr_gain: Gain | None = None
+    ndcg_gain: Gain | None = None
 
 
 class PairsChoice(NamedTuple):
     """What the folds chose from pairs, and what it gains on those that were held out."""
 
     chosen: Candidate  # none unless its gain is beyond chance
-    linear_map: LinearMap | None  # fitted on all pairs
-    tested: tuple[Tested, ...]  # no map, plain whitening, the best by folds
+    linear_map: LinearMap | None  # fitted on all pairs; of the reference if there are maps of groups
+    group_maps: Mapping[str, LinearMap]  # of each label but the reference
+    reference: str | None
+    tested: tuple[Tested, ...]  # no map, the best of each kind by folds, the best of all
     folds: tuple[tuple[str, float], ...]  # MRR of each candidate on folds it was not fitted on
     n_groups: int
     n_held_out: int  # queries
     of_other_kinds: bool  # whether these are of kinds that the tested map was not fitted on
+    failed: str | None  # the test that the best one failed
 
     @property
     def reason(self) -> str:
         """The recommendation, and the gain on held-out pairs."""
         best = self.tested[-1]
-        gain, low, high = best.mrr_gain or (0.0, 0.0, 0.0)
         kinds = " of other kinds" if self.of_other_kinds else ""
-        measured = f"MRR {gain:+.3f}, 95% interval {low:.3f} to {high:.3f}, {self.n_held_out:,} held-out queries{kinds}"
+        held_out = f"{self.n_held_out:,} held-out queries{kinds}"
         if self.chosen.name == NO_TRANSFORM:
             return (
                 "Keep these vectors unchanged. No transform from these pairs ranks matching texts measurably better "
-                f"(best: {best.label}; {measured})."
+                f"(best: {best.label}; {self.failed}, {held_out})."
             )
+        measured = f"{_shown('MRR', best.mrr_gain or (0.0, 0.0, 0.0))}, {held_out}"
         sides = "queries" if self.chosen.is_of_queries else "vectors"
+        if self.group_maps:
+            sides = f"vectors of {_check.brief(', '.join(self.group_maps))} to those of {self.reference}"
         needed = " It needs no pairs: plain whitening is best here." if self.chosen.name == "whitening" else ""
         return f"Transform {sides} by {best.label}. Matching texts are ranked better: {measured}.{needed}"
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Settings of the chosen map, for the record of a fit."""
+        groups = {"reference": self.reference, "groups": list(self.group_maps)} if self.group_maps else {}
+        return self.chosen.parameters | groups
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values, as model folders store them."""
@@ -263,56 +374,90 @@ class PairsChoice(NamedTuple):
         }
 
 
+def _shown(measure: str, gain: Gain) -> str:
+    return "{} {:+.3f}, 95% interval {:.3f} to {:.3f}".format(measure, *gain)
+
+
 @one_thread_products()  # threads that wait for each other take ten times as long on a busy machine
 def choose_from_pairs(pairs: MatchingPairs, *, queries_only: bool = False) -> PairsChoice:
     """Choose a map by folds, and test it on the groups that are held out."""
     (fold, is_held_out), search = pairs.parts(), _Search(pairs)
     moments = JointFolds.from_rows(pairs.x, pairs.y, np.where(is_held_out, _N_FOLDS, fold), n_folds=_N_FOLDS + 1)
     known = JointFolds(moments.folds[:_N_FOLDS])
-    fold, is_held_out = fold[search.rows], is_held_out[search.rows]
-    folds = [(~is_held_out & (fold == each), known.without(int(each))) for each in np.unique(fold[~is_held_out])]
-    held_out = [(is_held_out, known.total)]
-    if pairs.kind is not None:  # a map is tested on kinds that it was not fitted on
-        held_out = [(is_held_out & (fold == each), known.without(int(each))) for each in np.unique(fold[is_held_out])]
 
-    def scores(candidates: Sequence[Candidate], parts: Sequence[tuple[NDArray[np.bool_], JointMoments]]) -> Double:
+    def part_of(rows: Mask, number: int) -> Part:
+        return (rows & (fold == number))[search.rows], known.without(number), ~is_held_out & (fold != number)
+
+    folds = [part_of(~is_held_out, int(each)) for each in np.unique(fold[search.rows][~is_held_out[search.rows]])]
+    held_out: list[Part] = [(is_held_out[search.rows], known.total, ~is_held_out)]
+    if pairs.kind is not None:  # a map is tested on kinds that it was not fitted on
+        held_out = [part_of(is_held_out, int(each)) for each in np.unique(fold[search.rows][is_held_out[search.rows]])]
+
+    def scores(candidates: Sequence[Candidate], parts: Sequence[Part]) -> Double:
         by_part = [
-            [search.scores(part, each.fit(joint), queries_only=each.is_of_queries) for each in candidates]
-            for part, joint in parts
+            [
+                search.scores(part, fitted, queries_only=each.is_of_queries)
+                for each, fitted in zip(candidates, _fitted(candidates, pairs, joint, rows), strict=True)
+            ]
+            for part, joint, rows in parts
         ]
         return np.concatenate(by_part, axis=1)
 
-    allowed, whitened = _candidates(queries_only=queries_only)
+    allowed, whitened = _candidates(queries_only=queries_only, has_labels=bool(pairs.names))
     none = Candidate()
     candidates = list(dict.fromkeys([none, *allowed, *whitened]))
     mrr = dict(zip(candidates, scores(candidates, folds)[:, :, 0].mean(axis=1).tolist(), strict=True))
-    best, plain = max(allowed, key=mrr.__getitem__), max(whitened, key=mrr.__getitem__)
-    groups = np.concatenate([search.groups(part) for part, _ in held_out])
-    rivals = list(dict.fromkeys([plain, best]))
+    best = max(allowed, key=mrr.__getitem__)
+    kinds = dict.fromkeys(each.name for each in (*whitened, *allowed))
+    rivals = [max((each for each in mrr if each.name == kind), key=mrr.__getitem__) for kind in kinds]
+    rivals = [*(each for each in rivals if each != best), best]
+    groups = np.concatenate([search.groups(part) for part, *_ in held_out])
     before, *after = scores([none, *rivals], held_out)
-    mrr_before, ndcg_before = before.mean(axis=0).tolist()
-    tested = [Tested(none.label, mrr_before, ndcg_before)]
+    tested = [Tested(none.label, *before.mean(axis=0).tolist())]
     for candidate, values in zip(rivals, after, strict=True):
-        differences = (values - before).T
-        gains = [_gain(each, groups) for each in differences]
-        mean_mrr, mean_ndcg = values.mean(axis=0).tolist()
-        tested.append(Tested(candidate.label, mean_mrr, mean_ndcg, *gains))
-    is_beyond_chance = all(low > 0 for _, low, _ in gains) and all(
-        _is_beyond_chance(each, groups) for each in differences
-    )
-    is_better = mrr[best] > mrr[none] and is_beyond_chance  # of the best, which is tested last
+        gains = [_gain(each, groups) for each in (values - before).T]
+        tested.append(Tested(candidate.label, *values.mean(axis=0).tolist(), *gains))
+    failed = _failed_test(gains, (after[-1] - before).T, groups) if mrr[best] > mrr[none] else _NO_FOLDS
+    chosen = best if failed is None else none
+    [(linear_map, by_label)] = _fitted([chosen], pairs, moments.total, np.ones(len(pairs), bool))
     return PairsChoice(
-        best if is_better else none,
-        best.fit(moments.total) if is_better else None,
+        chosen,
+        linear_map,
+        {pairs.names[label]: each for label, each in by_label.items()},
+        pairs.names[pairs.reference] if pairs.names else None,
         tuple(tested),
         tuple((candidate.label, value) for candidate, value in mrr.items()),
         pairs.n_groups,
         len(before),
         pairs.kind is not None,
+        failed,
     )
 
 
-def _gain(differences: Double, groups: Rows) -> tuple[float, float, float]:
+def _fitted(candidates: Sequence[Candidate], pairs: MatchingPairs, joint: JointMoments, rows: Mask) -> list[Fitted]:
+    """Each candidate, fitted on some pairs, of which these are the moments."""
+    by_label: dict[Candidate, dict[int, LinearMap]] = {each: {} for each in candidates if each.name == GROUP_MAPS}
+    bases = {each.base: each.base.fit(joint) for each in by_label}
+    for label, of_label in pairs.joined(rows) if by_label else ():
+        for base, before in bases.items():
+            mapped = of_label if before is None else of_label.mapped(before, before)
+            for each in (each for each in by_label if each.base == base):
+                after = mapped.ridge(dict(each.settings)["penalty"], towards=np.eye(mapped.cut))
+                by_label[each][label] = after if before is None else before.then(after)
+    return [(bases[each.base], by_label[each]) if each in by_label else (each.fit(joint), {}) for each in candidates]
+
+
+def _failed_test(gains: Iterable[Gain], differences: Iterable[Double], groups: Rows) -> str | None:
+    """The first of both measures that does not gain beyond chance, and how much it gains."""
+    for measure, gain, values in zip(("MRR", "nDCG@10"), gains, differences, strict=True):
+        if gain[1] <= 0:
+            return _shown(measure, gain)
+        if not _is_beyond_chance(values, groups):
+            return f"{_shown(measure, gain)}, but random signs of the groups give as much"
+    return None
+
+
+def _gain(differences: Double, groups: Rows) -> Gain:
     """Mean difference, and its 95% interval if groups are drawn anew."""
     place = np.unique(groups, return_inverse=True)[1]
     sums, counts = np.bincount(place, differences), np.bincount(place)
