@@ -167,8 +167,10 @@ def readers_folder(tmp_path_factory, wordllama):
         lines = (f'{i},"{text}",{2000 + i % 25},{i % 160},en,2024-03-{1 + i % 30:02},n' for i, text in rows[:n_rows])
         write_lines(folder / f"{name}.csv", [columns, *lines])
     by_meaning = {(row.lang, row.meaning): row.text for row in pool}
-    translations = [f'"{text}","{by_meaning["en", key]}"' for (lang, key), text in by_meaning.items() if lang == "de"]
-    write_lines(folder / "pairs.csv", ["query,document", *translations])
+    translations = [
+        f'"{text}","{by_meaning["en", key]}",{lang},en' for (lang, key), text in by_meaning.items() if lang != "en"
+    ]
+    write_lines(folder / "pairs.csv", ["query,document,query_lang,document_lang", *translations])
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         for command in ("fit corpus.txt --dims 128 -o my-model", "index corpus.csv -o index"):
