@@ -215,7 +215,9 @@ class Index:
         groups = row_groups(model.record, table)
         originals = original_queries(model, listed, source, n_rows, seed=seed)
         if query_model is not None:  # refused before anything is written
-            check_query_model(query_model, Space(model.fingerprint, model.record.name), listed or ())
+            check_query_model(query_model, Space(model.fingerprint, model.record.name))
+            if (n_texts := len(listed or ())) < 2:
+                raise InputError(f"index: a query model is measured on two texts or more; this index has {n_texts}.")
         units = encoded_units(model, listed, source, see=None if originals is None else originals.see, groups=groups)
         index = cls._build(
             folder,
