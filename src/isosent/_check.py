@@ -231,7 +231,7 @@ def input_file(path: str | os.PathLike[str]) -> Path:
     """Return the path of an existing regular file that is not empty."""
     path = _path(path)
     if path.is_dir():
-        raise InputFileError(f"{path} must be a file; got a directory.")
+        raise InputFileError(f"{path} is a folder. Name a file.")
     if not path.exists():
         raise InputFileError(f"{path}: no such file.")
     if path.is_file() and path.stat().st_size == 0:
@@ -243,8 +243,7 @@ def input_folder(path: str | os.PathLike[str]) -> Path:
     """Return the path of an existing folder."""
     path = _path(path)
     if not path.is_dir():
-        got = "a file" if path.exists() else "no such folder"
-        raise InputFileError(f"{path} must be a folder; got {got}.")
+        raise InputFileError(f"{path} is a file. Name a folder." if path.exists() else f"{path}: no such folder.")
     return path
 
 

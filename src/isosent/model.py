@@ -61,20 +61,25 @@ Role = Literal["text", "query", "document"]
 PairGroups = tuple[Sequence[Any], Sequence[Any]]  # the group of each first and of each second text
 
 
-class _EncodeOptions(TypedDict, total=False):
-    """Arguments of `SentenceEncoder.encode` that do not change the type of its result."""
+class _RoleOptions(TypedDict, total=False):
+    """Arguments of `SentenceEncoder.encode_query` that do not change the type of its result."""
 
     batch_size: int | None
     show_progress_bar: bool | None
     normalize_embeddings: bool
     device: object
     progress: Progress | None
-    role: Role
     precision: Literal["float32", "int8", "ubinary"]
     prompt: str | None
     prompt_name: str | None
     truncate_dim: int | None
     group: object
+
+
+class _EncodeOptions(_RoleOptions, total=False):
+    """Those of `SentenceEncoder.encode`."""
+
+    role: Role
 
 
 class SentenceEncoder:
@@ -334,6 +339,26 @@ class SentenceEncoder:
         tensors = _extras.require("torch").from_numpy(np.ascontiguousarray(vectors))
         return tensors[0] if is_single else tensors if convert_to_tensor else list(tensors)
 
+    @overload
+    def encode_document(
+        self, texts: str | Sequence[str], *, convert_to_tensor: Literal[False] = ..., **arguments: Unpack[_RoleOptions]
+    ) -> NDArray[Any]: ...
+
+    @overload
+    def encode_document(
+        self, texts: str | Sequence[str], *, convert_to_tensor: Literal[True], **arguments: Unpack[_RoleOptions]
+    ) -> Tensor: ...
+
+    @overload
+    def encode_document(
+        self,
+        texts: str | Sequence[str],
+        *,
+        convert_to_numpy: bool = ...,
+        convert_to_tensor: bool = ...,
+        **arguments: Unpack[_RoleOptions],
+    ) -> Any: ...
+
     def encode_document(self, texts: str | Sequence[str], **arguments: Any) -> Any:
         """Encode texts to be found: as `encode`, with the encoder's prompt of documents if it has one.
 
@@ -355,6 +380,26 @@ class SentenceEncoder:
             As from `encode`.
         """
         return self.encode(texts, role="document", **arguments)
+
+    @overload
+    def encode_query(
+        self, texts: str | Sequence[str], *, convert_to_tensor: Literal[False] = ..., **arguments: Unpack[_RoleOptions]
+    ) -> NDArray[Any]: ...
+
+    @overload
+    def encode_query(
+        self, texts: str | Sequence[str], *, convert_to_tensor: Literal[True], **arguments: Unpack[_RoleOptions]
+    ) -> Tensor: ...
+
+    @overload
+    def encode_query(
+        self,
+        texts: str | Sequence[str],
+        *,
+        convert_to_numpy: bool = ...,
+        convert_to_tensor: bool = ...,
+        **arguments: Unpack[_RoleOptions],
+    ) -> Any: ...
 
     def encode_query(self, texts: str | Sequence[str], **arguments: Any) -> Any:
         """Encode queries: as `encode`, with the prompt of queries and the query map if the model has them.

@@ -38,7 +38,7 @@ from isosent.io.json import document_bytes, format_of, read_document
 from isosent.io.schemas import Count, Document, FileName, Finite, Positive, Score, Text
 from isosent.io.space import Space, same_space
 from isosent.io.system import read_bytes, system_error
-from isosent.numeric.canary import N_SHORT, Canary
+from isosent.numeric.canary import Canary
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.postprocessing import GroupMaps, Postprocessing
@@ -308,9 +308,7 @@ def check_model_folder(folder: str | os.PathLike[str]) -> None:
             if not os.access(folder, os.W_OK):
                 raise OutputError(f"{folder} cannot be written to. Name another folder.")
             return
-    raise OutputError(
-        f"{folder} must be a new or empty folder or an isosent model; got something else. Name another one."
-    )
+    raise OutputError(f"{folder} exists, and is neither empty nor an isosent model. Name another folder.")
 
 
 def _has_model_name(path: Path) -> bool:
@@ -387,7 +385,7 @@ def _record_in(folder: Path) -> ModelRecord:
             "the arrays of a quantization",
         ),
         storage=None if document.get("storage") is None else convert(document["storage"], Storage),
-        canary=_canary(folder, document.get(_CANARY), encoder["dim"], corpus),
+        canary=_canary(folder, document.get(_CANARY), encoder["dim"]),
     )
     if record.postprocessing.dim not in (None, record.encoder_dim):
         raise ModelFolderError(
@@ -454,16 +452,7 @@ def _calibration(folder: Path, document: Mapping[str, Any] | None) -> Calibratio
         raise ModelFolderError(f"{folder / MODEL_FILE}: calibration is malformed: {error}") from None
 
 
-def _canary(folder: Path, name: str | None, dim: int, corpus: dict[str, NDArray[np.float64]]) -> Canary | None:
-    """Vectors of fixed texts; a proxy of an earlier version kept those of the short ones with the statistics."""
-    if (earlier := corpus.pop(_CANARY, None)) is not None and name is None:
-        if earlier.ndim != 2:
-            raise ModelFolderError(
-                f"{folder}: its vectors of fixed texts have the shape {earlier.shape}; a row per text is needed. "
-                "Copy the whole folder again, or fit the model again."
-            )
-        with suppress(InputError):  # it is made again
-            return Canary.from_tensors({"documents": earlier[:N_SHORT]}, dim)
+def _canary(folder: Path, name: str | None, dim: int) -> Canary | None:
     return _component(folder, name, lambda content: Canary.from_tensors(load(content), dim), "vectors of fixed texts")
 
 
@@ -480,9 +469,9 @@ def _component(folder: Path, name: str | None, parse: Callable[[bytes], Field], 
             )
         return parse(content)
     except FileNotFoundError:
-        raise ModelFolderError(f"{folder} must hold {path.name}; it is missing. Copy the whole folder.") from None
+        raise ModelFolderError(f"{folder}: {path.name} is missing. Copy the whole folder.") from None
     except SafetensorError as error:
-        raise ModelFolderError(f"{path} must be a safetensors file; it is damaged or truncated: {error}.") from None
+        raise ModelFolderError(f"{path} is damaged or truncated: {error}. Copy the whole folder again.") from None
     except ModelFolderError:
         raise
     except (KeyError, InputError) as error:

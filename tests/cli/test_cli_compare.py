@@ -86,7 +86,7 @@ def test_what_cannot_be_compared_is_refused(isosent_, refuses, written, tmp_path
     refuses(isosent_("compare", "bare.json", "white.json"), "bare.json must hold", "-o OUT.json")
     refuses(isosent_("compare", "plain.json", "white.json", "--tasks", "STS21"), "has no 'STS21'", "nearest is STSB")
     refuses(isosent_("compare", "plain.json", "white.json", "--level", "95"), "level must lie between 0 and 1")
-    refuses(isosent_("compare", "plain.json", "white.json", "-o", "no/c.json"), "must lie in an existing folder")
+    refuses(isosent_("compare", "plain.json", "white.json", "-o", "no/c.json"), "there is no folder")
     document = json.loads((written / "plain.json").read_text("utf-8"))
     document["tasks"]["STSB"]["protocol"]["similarity"] = "dot"
     del document["checksum"]

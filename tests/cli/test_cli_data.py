@@ -66,7 +66,7 @@ def test_what_cannot_be_got_is_refused(isosent_, refuses, mirror, tmp_path, name
 
 
 def test_a_mirror_that_is_not_there_is_refused(isosent_, refuses, tmp_path):
-    refuses(isosent_("data", "get", "rte", "-o", tmp_path, "--from", tmp_path / "no"), "no must be a folder")
+    refuses(isosent_("data", "get", "rte", "-o", tmp_path, "--from", tmp_path / "no"), "no: no such folder")
 
 
 def test_without_network_it_is_said_what_to_place_where(isosent_, refuses, monkeypatch, tmp_path):

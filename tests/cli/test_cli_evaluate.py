@@ -1,6 +1,7 @@
 """The commands ``evaluate ...``, apart from those of STS and RTE on their own files."""
 
 import json
+from itertools import pairwise
 
 import pytest
 
@@ -35,6 +36,23 @@ def test_retrieval_takes_a_file_of_paraphrases(isosent_, pairs_file):
     assert (task["kind"], task["metric"]) == ("retrieval", "mrr")
 
 
+def test_vectors_and_an_index_are_scored_as_the_model_that_made_them(isosent_, here, refuses, texts):
+    pairs = [f"{text}\t{other}" for text, other in pairwise(texts[:31])]
+    (here / "pairs.tsv").write_text("\n".join(["first\tsecond", *pairs]) + "\n", "utf-8")
+    (here / "texts.txt").write_text("\n".join(texts[:31]) + "\n", "utf-8")
+    (here / "second.txt").write_text("\n".join(texts[1:31]) + "\n", "utf-8")
+    for command in ("encode texts.txt -o v.parquet", "encode texts.txt -o v.npy", "index second.txt -o index"):
+        assert isosent_(*command.split()).code == 0
+    evaluate = ("evaluate", "retrieval", "--data", "pairs.tsv", "--columns", "first,second", "--json", "-m")
+    by_model, by_vectors, by_index = (
+        json.loads(isosent_(*evaluate, model).out)["tasks"]["pairs"]["scores"]
+        for model in ("wordllama", "v.parquet", "index")
+    )
+    assert by_vectors == pytest.approx(by_model)
+    assert by_index == pytest.approx(by_model)
+    refuses(isosent_(*evaluate, "v.npy"), "v.npy holds no texts", "FILE.parquet")
+
+
 def test_all_prints_one_table_of_every_task(isosent_, here, write_stsb):
     write_stsb(here / "data", n_pairs=9)
     finished = isosent_("evaluate", "sts", "transfer", "--data", "data")
@@ -52,7 +70,7 @@ def test_transfer_names_the_nearest_task(isosent_, refuses, here, write_stsb):
 @pytest.mark.parametrize("command", ["transfer", "cqa", "retrieval", "all"])
 def test_a_folder_without_the_files_is_refused_with_what_is_missing(isosent_, refuses, here, command):
     (here / "empty").mkdir()
-    refuses(isosent_("evaluate", command, "--data", "empty"), "must hold")
+    refuses(isosent_("evaluate", command, "--data", "empty"), "holds no")
 
 
 def test_what_a_corpus_shares_with_a_task_is_told(isosent_, here, write_stsb, sts_lines):

@@ -79,8 +79,8 @@ def test_scores_go_into_the_card(isosent_, here, write_stsb):
         (["--to", "torchscript", "-o", "out"], "--to torchscript: the formats are"),
         (["--to", "faiss?indx=Flat", "-o", "out"], "the options are tei, index and map; got indx"),
         (["--to", "faiss?map=no", "-o", "out"], "map must be true or false; got no"),
-        (["--to", "numpy", "-o", "nowhere/out"], "must lie in an existing folder"),
-        (["--to", "sentence-transformers", "-o", "."], "must be a new or empty folder or an older export"),
+        (["--to", "numpy", "-o", "nowhere/out"], "there is no folder"),
+        (["--to", "sentence-transformers", "-o", "."], "is neither empty nor an older export"),
         (["--to", "sentence-transformers?tei=true", "-o", "out"], "the encoder must be a transformer; got wordllama"),
         (["--to", "sentence-transformers", "--results", "none.json", "-o", "out"], "none.json: no such file"),
         (
@@ -91,7 +91,7 @@ def test_scores_go_into_the_card(isosent_, here, write_stsb):
             ["--to", "sentence-transformers", "--results", "binary.json", "-o", "out"],
             "binary.json: damaged, truncated or not JSON",
         ),
-        (["--to", "numpy", "-o", "model/model.json"], "must be a new file or an older numpy export"),
+        (["--to", "numpy", "-o", "model/model.json"], "is no older numpy export"),
     ],
 )
 def test_bad_input_ends_with_a_sentence(isosent_, here, arguments, message):

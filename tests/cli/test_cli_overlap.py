@@ -46,7 +46,7 @@ def test_the_corpus_may_come_from_standard_input(isosent_, here):
 
 
 def test_what_cannot_be_read_is_refused(isosent_, refuses):
-    refuses(isosent_("data", "overlap", "corpus.txt", "--data", "nowhere"), "nowhere must be a folder")
+    refuses(isosent_("data", "overlap", "corpus.txt", "--data", "nowhere"), "nowhere: no such folder")
     refuses(
         isosent_("data", "overlap", "nowhere.txt", "--data", "data", "--tasks", "STSB"), "nowhere.txt: no such file"
     )

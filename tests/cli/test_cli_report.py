@@ -59,7 +59,7 @@ def test_what_cannot_be_reported_is_refused(isosent_, refuses, here):
     refuses(report("a.json", output="a.json"), "the extension must be .html")
     refuses(report("a.json", output="report.svg"), "--figures DIR")
     assert not (here / "report.svg").exists()
-    refuses(report("a.json", output="no/report.html"), "must lie in an existing folder")
+    refuses(report("a.json", output="no/report.html"), "there is no folder")
     refuses(report("a.json", "--figures", "b.json"), "b.json is a file")
     assert not (here / "report.html").exists()
     finished = isosent_("report", "-o", "report.html")

@@ -52,18 +52,28 @@ def test_commands_are_written_beside_the_tables(isosent_, here):
 
 def test_a_paper_has_its_tables_without_any_model(isosent_, here):
     finished = isosent_(
-        "research", "reproduce", "S1", "--data", "data", "--table", "1", "--table", "figure 1", "-o", "s1.md"
+        "research",
+        "reproduce",
+        "bert-whitening",
+        "--data",
+        "data",
+        "--table",
+        "1",
+        "--table",
+        "figure 1",
+        "-o",
+        "bert-whitening.md",
     )
     assert finished.code == 0, finished.err
-    written = (here / "s1.md").read_text()
-    assert "### S1, table 1: Without supervision of NLI" in written
-    assert "### S1, figure 1:" in written
+    written = (here / "bert-whitening.md").read_text()
+    assert "### bert-whitening, table 1: Without supervision of NLI" in written
+    assert "### bert-whitening, figure 1:" in written
     assert "table 2" not in written
     assert "| BERT-base whitening-256(target) | 71.43 | 63.89 |" in written
 
 
 def test_json_can_go_to_standard_output(isosent_):
-    finished = isosent_("research", "reproduce", "S3", "--data", "data", "--table", "5", "--json")
+    finished = isosent_("research", "reproduce", "gem", "--data", "data", "--table", "5", "--json")
     document = json.loads(finished.out)
     assert document["paper"]["citation"] == "Yang et al. 2019"
     assert document["tables"][0]["conditions"][0]["missing"] == ["LexVec, fastText and PSL vectors (L.F.P)"]
@@ -71,15 +81,20 @@ def test_json_can_go_to_standard_output(isosent_):
 
 def test_what_cannot_be_done_is_refused_first(isosent_, refuses, here):
     refuses(
-        isosent_("research", "reproduce", "S1", "--data", "nowhere"), "nowhere must be a folder; got no such folder"
+        isosent_("research", "reproduce", "bert-whitening", "--data", "nowhere"),
+        "nowhere: no such folder",
     )
-    refuses(isosent_("research", "reproduce", "S7", "--data", "data"), "got 'S7'")
-    refuses(isosent_("research", "reproduce", "S1", "--data", "data", "--table", "7"), "Its tables: table 1; table 2;")
+    refuses(isosent_("research", "reproduce", "S7", "--data", "data"), "'S7' is no paper")
     refuses(
-        isosent_("research", "reproduce", "S1", "--data", "data", "-o", "no/a.json"), "must lie in an existing folder"
+        isosent_("research", "reproduce", "bert-whitening", "--data", "data", "--table", "7"),
+        "Its tables: table 1; table 2;",
+    )
+    refuses(
+        isosent_("research", "reproduce", "bert-whitening", "--data", "data", "-o", "no/a.json"),
+        "there is no folder",
     )
     (here / "map.yaml").write_text("bert-base-uncase: hf:x\n")
     refuses(
-        isosent_("research", "reproduce", "S1", "--data", "data", "--models", "map.yaml"),
+        isosent_("research", "reproduce", "bert-whitening", "--data", "data", "--models", "map.yaml"),
         "Did you mean bert-base-uncased?",
     )

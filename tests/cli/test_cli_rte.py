@@ -42,6 +42,6 @@ def test_json_can_go_to_standard_output(isosent_):
 
 
 def test_what_cannot_be_done_is_refused_first(isosent_, refuses):
-    refuses(isosent_("evaluate", "rte", "--data", "nowhere"), "nowhere must be a folder; got no such folder")
+    refuses(isosent_("evaluate", "rte", "--data", "nowhere"), "nowhere: no such folder")
     refuses(isosent_("evaluate", "rte", "--data", "data", "--fit-on", "x.txt"), "x.txt", "transform")
-    refuses(isosent_("evaluate", "rte", "--data", "data", "-o", "no/rte.json"), "must lie in an existing folder")
+    refuses(isosent_("evaluate", "rte", "--data", "data", "-o", "no/rte.json"), "there is no folder")

@@ -306,7 +306,7 @@ def test_a_table_without_rows_is_refused(isosent_, table, tmp_path):
     (tmp_path / "none.csv").write_text("text,lang\n")
     finished = isosent_("index", "none.csv", "-o", "none")
     assert finished.code != 0
-    assert "at least one text" in finished.err
+    assert "no texts" in finished.err
     assert not (tmp_path / "none").exists()
 
 

@@ -95,7 +95,7 @@ def test_published_numbers_have_a_column_beside_the_measured_ones(isosent_, here
 def test_what_cannot_be_done_is_refused_first(isosent_, refuses, study):
     command = ("research", "study", study, "--data", "data", "-m", "hf:none")
     refuses(isosent_(*command, "-o", "a.gif"), "a.gif")
-    refuses(isosent_(*command, "-o", "no/a.csv"), "must lie in an existing folder")
+    refuses(isosent_(*command, "-o", "no/a.csv"), "there is no folder")
     refuses(isosent_(*command, "--aggregation", "sum"), "'sum' is not one of")
     refuses(
         isosent_("research", "study", study, "--data", "data", "-m", "wordllama"),

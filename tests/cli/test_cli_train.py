@@ -267,5 +267,5 @@ def test_bad_input_is_one_sentence(isosent_, arguments, words):
 def test_a_folder_of_something_else_is_not_replaced(isosent_, refuses, here):
     (here / "m").mkdir()
     (here / "m" / "thesis.txt").write_text("mine")
-    refuses(isosent_("train", "classification", "--data", "nli.jsonl", *FAST, "-o", "m"), "m must be")
+    refuses(isosent_("train", "classification", "--data", "nli.jsonl", *FAST, "-o", "m"), "m exists")
     assert (here / "m" / "thesis.txt").read_text() == "mine"

@@ -46,4 +46,4 @@ def test_export(isosent_, folder, tmp_path):
 
 
 def test_an_export_does_not_take_its_place(isosent_, folder, refuses):
-    refuses(isosent_("export", folder, "--to", "sentence-transformers", "-o", folder), "must be a new or empty folder")
+    refuses(isosent_("export", folder, "--to", "sentence-transformers", "-o", folder), "is neither empty")

@@ -262,17 +262,17 @@ def test_bad_vectors_are_refused_in_a_sentence(isosent_, here, refuses):
     refuses(isosent_("fit", "nan.npy", "-o", "m"), "nan.npy: vectors must be finite; got NaN in row 150")
     refuses(isosent_("fit", "zero.npy", "-o", "m"), "at least one vector that is not zero")
     refuses(isosent_("fit", "objects.npy", "-o", "m"), "holds pickled objects")
-    refuses(isosent_("moments", "cut.npy", "-o", "m.safetensors"), "it is truncated")
+    refuses(isosent_("moments", "cut.npy", "-o", "m.safetensors"), "is truncated")
     refuses(
         isosent_("moments", "two.safetensors", "-o", "m.safetensors"), "Choose one: column=NAME, on the command line"
     )
-    refuses(isosent_("moments", "v.npy", "-o", "m.npy"), "m.npy must end in .safetensors; got .npy")
+    refuses(isosent_("moments", "v.npy", "-o", "m.npy"), "m.npy: moments are written to .safetensors")
     refuses(
         isosent_("moments", "texts.txt", "-o", "m.safetensors"), "texts.txt holds texts, not vectors. Name the model"
     )
     refuses(isosent_("transform", "v.npy", "-o", "o.npy"), "Missing option '--model'")
     isosent_("moments", "v.npy", "-o", "of_v.safetensors")
-    refuses(isosent_("transform", "of_v.safetensors", "-m", "m", "-o", "o.npy"), "must hold vectors; it holds isosent-")
+    refuses(isosent_("transform", "of_v.safetensors", "-m", "m", "-o", "o.npy"), "holds isosent-")
     assert not {"m", "m.safetensors", "o.npy"} & {path.name for path in here.iterdir()}
 
 

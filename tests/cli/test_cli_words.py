@@ -48,11 +48,11 @@ def test_the_same_words_have_the_same_hash_before_and_after(isosent_):
 
 
 def test_what_is_read_is_not_written(isosent_, refuses):
-    refuses(isosent_("words", "convert", "glove.txt", "-o", "glove.txt"), "must be another file")
+    refuses(isosent_("words", "convert", "glove.txt", "-o", "glove.txt"), "is one of the files")
 
 
 def test_bad_files_are_refused_in_one_sentence(isosent_, refuses, here):
     (here / "bad.txt").write_text("man 1 2\ndog 1\n")
     refuses(isosent_("words", "convert", "bad.txt", "-o", "out.safetensors"), "bad.txt: line 2 must hold")
     refuses(isosent_("info", "missing.txt"), "missing.txt")
-    refuses(isosent_("words", "convert", "glove.txt", "-o", "no/out.safetensors"), "no/out.safetensors must lie in")
+    refuses(isosent_("words", "convert", "glove.txt", "-o", "no/out.safetensors"), "there is no folder")

@@ -175,3 +175,20 @@ def test_auto_compares_the_vectors_that_it_is_fitted_on(tiny_model, monkeypatch,
     model.fitted(TEXTS, transform="auto?dims=2", queries=queries)
     expected = model.encode(TEXTS) if queries is None else model.encode_document(TEXTS)
     np.testing.assert_array_equal(seen[0], expected)
+
+
+@pytest.mark.parametrize("how", [{"prompt": "red : "}, {"prompt": ""}, {"prompt_name": "other"}, {}])
+@pytest.mark.parametrize("default", [None, "other"])
+def test_a_wrapped_model_adds_the_prompt_that_is_named_and_no_other(make, default, how):
+    reference = SentenceTransformer(str(make(include_prompt=False, default=default)), device="cpu")
+    model = isosent.wrap(reference)
+    for method in ("encode", "encode_query", "encode_document"):
+        found, expected = (getattr(each, method)(TEXTS, **how) for each in (model, reference))
+        np.testing.assert_allclose(found, expected, atol=2e-6)
+
+
+def test_a_prompt_is_put_before_the_texts_of_a_wrapped_function():
+    seen = []
+    model = isosent.wrap(lambda texts: seen.extend(texts) or np.ones((len(texts), 2)), reference="wordllama")
+    model.encode(["a cat"], prompt="red : ")
+    assert seen[-1] == "red : a cat"

@@ -1,8 +1,5 @@
 """The classes for LangChain, in the hands of its own standard test suite. No network."""
 
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -153,13 +150,3 @@ def test_what_is_no_model_no_index_or_no_json_is_refused(wordllama, embeddings):
         IsosentVectorStore.from_texts(["a dog"], embeddings, [{"words": {"a", "dog"}}])
     with pytest.raises(InputError, match="metadatas"):
         IsosentVectorStore.from_texts(["a dog"], embeddings, [{}, {}])
-
-
-def test_the_page_prints_what_it_shows(capsys):
-    page = (Path(__file__).parents[2] / "docs" / "compat.md").read_text("utf-8")
-    blocks = re.findall(r"```python\n(.*?)```\n\n```\n(.*?)```", page, re.DOTALL)
-    assert len(blocks) == 3
-    names = {}
-    for code, output in blocks:
-        exec(code, names)
-        assert capsys.readouterr().out == output

@@ -180,7 +180,7 @@ def test_a_failing_flush_leaves_the_old_file(tmp_path, monkeypatch):
 
 def test_a_missing_folder_is_refused(tmp_path):
     with (
-        pytest.raises(OutputError, match=r"must lie in an existing folder; got no folder .*nowhere\. Make it first\."),
+        pytest.raises(OutputError, match=r"there is no folder .*nowhere\. Make it first\."),
         replacing(tmp_path / "nowhere" / "file.txt"),
     ):
         pass

@@ -164,7 +164,7 @@ def test_labels_that_tell_nothing_are_refused(labels, words):
 
 
 def test_too_few_pairs_are_refused(vectors):
-    with pytest.raises(InputError, match="at least 30 pairs"):
+    with pytest.raises(InputError, match="29 pairs are too few; at least 30"):
         Calibration.from_labels(np.linspace(0, 1, 29), np.arange(29))
     with pytest.raises(InputError, match="8 vectors that are not zero, which make 28"):
         Calibration.from_random_pairs(vectors[:8])

@@ -201,13 +201,13 @@ def test_saving_into_an_empty_folder_works(saved, tmp_path):
 
 
 def test_a_folder_in_no_folder_is_refused(saved, tmp_path):
-    with pytest.raises(OutputError, match="must lie in an existing folder"):
+    with pytest.raises(OutputError, match="there is no folder"):
         isosent.load(saved).save(tmp_path / "a" / "b")
 
 
 def test_a_map_of_the_user_is_no_leftover(wordllama, tmp_path):
     (tmp_path / "linear_map-0123456789abcdef.safetensors").write_bytes(b"mine")
-    with pytest.raises(OutputError, match="must be a new or empty folder"):
+    with pytest.raises(OutputError, match="is neither empty"):
         wordllama.save(tmp_path)
     assert (tmp_path / "linear_map-0123456789abcdef.safetensors").read_bytes() == b"mine"
 
@@ -239,7 +239,7 @@ def test_a_wordllama_model_opens_wherever_one_stands(wordllama, texts, tmp_path,
 def test_a_folder_with_foreign_files_is_refused_and_kept(saved, tmp_path):
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "thesis.txt").write_text("years of work")
-    with pytest.raises(OutputError, match=r"foreign must be a new or empty folder or an isosent model; got something"):
+    with pytest.raises(OutputError, match=r"foreign exists, and is neither empty nor an isosent model"):
         isosent.load(saved).save(tmp_path / "foreign")
     assert files(tmp_path / "foreign") == ["thesis.txt"]
 
@@ -247,14 +247,14 @@ def test_a_folder_with_foreign_files_is_refused_and_kept(saved, tmp_path):
 def test_a_folder_with_a_model_file_of_another_tool_is_refused_and_kept(saved, tmp_path):
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "model.json").write_text('{"format": "layers-model"}')
-    with pytest.raises(OutputError, match=r"foreign must be a new or empty folder or an isosent model"):
+    with pytest.raises(OutputError, match=r"foreign exists, and is neither empty nor an isosent model"):
         isosent.load(saved).save(tmp_path / "foreign")
     assert (tmp_path / "foreign" / "model.json").read_text() == '{"format": "layers-model"}'
 
 
 def test_a_file_in_place_of_the_folder_is_refused_and_kept(saved, tmp_path):
     (tmp_path / "file").write_text("content")
-    with pytest.raises(OutputError, match=r"file must be a new or empty folder or an isosent model"):
+    with pytest.raises(OutputError, match=r"file exists, and is neither empty nor an isosent model"):
         isosent.load(saved).save(tmp_path / "file")
     assert (tmp_path / "file").read_text() == "content"
 
@@ -316,7 +316,7 @@ def test_a_malformed_choice_or_history_is_refused(saved, field):
 def test_a_missing_map_file_is_named(saved):
     path = map_file(saved)
     path.unlink()
-    refuses(saved, rf"model must hold {path.name}; it is missing\. Copy the whole folder\.")
+    refuses(saved, rf"model: {path.name} is missing\. Copy the whole folder\.")
 
 
 def test_a_model_replaced_while_it_is_read_is_read_again(glove, words, tmp_path, monkeypatch):

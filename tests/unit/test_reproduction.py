@@ -252,10 +252,10 @@ def test_a_map_of_another_form_is_refused(here, written, message):
 def test_what_cannot_be_done_is_refused(here):
     with pytest.raises(InputError, match=r"T has no 'table 9'\. Its tables: table 1; figure 1; table 2"):
         outcomes("9")
-    with pytest.raises(InputFileError, match="none must be a folder"):
-        reproduce("S1", "none")
-    with pytest.raises(InputError, match="paper must be one of S1, S2, S3, S4, others, or a YAML file; got 'S9'"):
-        reproduce("S9", "data")
+    with pytest.raises(InputFileError, match="none: no such folder"):
+        reproduce("bert-whitening", "none")
+    with pytest.raises(InputError, match=r"'nothing.yaml' is no paper\. Use bert-whitening, .*YAML file"):
+        reproduce("nothing.yaml", "data")
     (here / "map.yaml").write_text("here: nowhere\n")
     with pytest.raises(ModelReferenceError, match=r"^[^\n]*'nowhere' is neither a model nor a folder\.[^\n]*$"):
         outcomes("1")

@@ -7,6 +7,7 @@ import isosent
 from isosent import evaluate
 from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.evaluation.retrieval import read_beir, retrieval_tasks
+from isosent.search import Index
 
 HEADER = "query-id\tcorpus-id\tscore\n"
 
@@ -110,25 +111,25 @@ def test_folders_are_found_below_and_called_by_their_names(folder, wordllama):
     (folder.parent / "deep" / "Forum").mkdir(parents=True)
     for name in ("corpus.jsonl", "queries.jsonl"):
         (folder.parent / "deep" / "Forum" / name).write_bytes((folder / name).read_bytes())
-    with pytest.raises(InputError, match=r"must not hold two folders of one name; got .*Forum and .*Forum\. Name one"):
+    with pytest.raises(InputError, match=r"holds two folders of one name, .*Forum and .*Forum\. Name one"):
         read_beir(folder.parent)
 
 
 def test_missing_files_are_told(folder):
-    with pytest.raises(InputError, match=r"qrels/dev.tsv must exist; available splits: test\."):
+    with pytest.raises(InputError, match=r"qrels/dev.tsv: no such file\. Available splits: test\."):
         read_beir(folder, split="dev")
     (folder / "queries.jsonl").unlink()
-    with pytest.raises(InputError, match=r"must hold corpus.jsonl, queries.jsonl and qrels/test.tsv; no such folder"):
+    with pytest.raises(InputError, match=r"holds no folder with corpus.jsonl, queries.jsonl and qrels/test.tsv"):
         read_beir(folder)
-    with pytest.raises(InputFileError, match="must be a folder"):
+    with pytest.raises(InputFileError, match="no such folder"):
         read_beir(folder / "nowhere")
 
 
 @pytest.mark.parametrize(
     ("name", "line", "message"),
     [
-        ("corpus.jsonl", "{", "corpus.jsonl, line 41 must be a JSON object; got: "),
-        ("corpus.jsonl", "[1]", "corpus.jsonl, line 41 must be a JSON object; got list"),
+        ("corpus.jsonl", "{", "corpus.jsonl, line 41 is no JSON object: "),
+        ("corpus.jsonl", "[1]", "corpus.jsonl, line 41 is no JSON object"),
         ("corpus.jsonl", '{"_id": "d3", "text": "a"}', "line 41: _id must occur once; got 'd3' again"),
         ("corpus.jsonl", '{"text": "a"}', "line 41 has no column _id"),
         ("corpus.jsonl", '{"_id": "x"}', "line 41 has no column text"),
@@ -204,3 +205,56 @@ def test_a_file_without_pairs_is_refused(tmp_path, wordllama):
     (tmp_path / "pairs.csv").write_text("s1,s2\n")
     with pytest.raises(FileFormatError, match="must hold at least one pair; got none"):
         evaluate(wordllama, tmp_path / "pairs.csv", "retrieval")
+
+
+@pytest.fixture
+def index_of(folder, tmp_path, wordllama):
+    pytest.importorskip("faiss")
+    rows = [json.loads(line) for line in (folder / "corpus.jsonl").read_text("utf-8").splitlines()]
+
+    def index_of(ids):
+        listed = [f"{row.get('title', '')} {row['text']}".strip() for row in rows]
+        return Index.create(listed, wordllama, ids=[row["_id"] for row in rows] if ids else None, folder=tmp_path / "i")
+
+    return index_of
+
+
+@pytest.mark.parametrize("ids", [True, False])
+def test_an_exact_index_scores_as_its_model(wordllama, folder, index_of, ids):
+    by_index = evaluate(index_of(ids), folder, "retrieval").tasks["Forum"]
+    by_model = evaluate(wordllama, folder, "retrieval").tasks["Forum"]
+    assert by_index.scores == pytest.approx(by_model.scores)
+    assert by_index.protocol == by_model.protocol
+    assert "flat" in by_index.details["index"]
+
+
+def test_a_query_does_not_find_itself_in_an_index(tmp_path, wordllama):
+    pytest.importorskip("faiss")
+    home = tmp_path / "Same"
+    (home / "qrels").mkdir(parents=True)
+    rows = [{"_id": key, "text": text} for key, text in (("a", "a red car"), ("b", "the red car"), ("c", "a blue sea"))]
+    write_lines(home / "corpus.jsonl", rows)
+    write_lines(home / "queries.jsonl", rows[:2])
+    (home / "qrels" / "test.tsv").write_text(f"{HEADER}a\tb\t1\nb\tb\t1\n")
+    index = Index.create([row["text"] for row in rows], wordllama, ids=["a", "b", "c"], folder=tmp_path / "index")
+    assert evaluate(index, home, "retrieval").tasks["Same"].items.values.tolist() == [1, 1]
+
+
+def test_pairs_are_found_in_an_index_by_their_texts(tmp_path, wordllama):
+    pytest.importorskip("faiss")
+    (tmp_path / "pairs.tsv").write_text("first\tsecond\na red car\ta red car\na blue car\tthe blue sea\n")
+    index = Index.create(["a red car", "the blue sea", "something else"], wordllama, folder=tmp_path / "index")
+    task = evaluate(index, tmp_path / "pairs.tsv", "retrieval", columns="first,second").tasks["pairs"]
+    assert task.items.values[0] == 1
+    assert task.scores["recall@5"] == 1
+
+
+def test_what_an_index_cannot_be_scored_on_is_refused(folder, index_of, wordllama, tmp_path):
+    index = index_of(ids=True)
+    with pytest.raises(InputError, match="retrieval; got sts"):
+        evaluate(index, folder)
+    with pytest.raises(InputError, match="Leave transform out"):
+        evaluate(index, folder, "retrieval", transform="whitening")
+    other = Index.create(["one text", "another"], wordllama, folder=tmp_path / "other")
+    with pytest.raises(InputError, match="no document of Forum"):
+        evaluate(other, folder, "retrieval")

@@ -167,10 +167,10 @@ def test_columns_are_named_in_order_or_by_role():
         ("a.csv", "a,b\n1,2,3\n", "line 2: expected 2 fields, as in the first row; found 3"),
         ("a.csv", 'a,b\n"1,2\n', "not valid CSV"),
         ("a.tsv", "a\tb\ta\n", "names the column 'a' twice"),
-        ("a.txt", "\n\n", "must hold at least one row; got none"),
+        ("a.txt", "\n\n", "holds no rows"),
         ("a.jsonl", '{"a": 1, "b": {"c": 2}}\n{"a": 1, "b": {"d": 2}}', "line 2 has no column b.c; it has: a, b.d"),
         ("a.tsv", "", "is empty"),
-        ("a.xlsx", "a", "must end with one of .csv, .tsv, .txt, .jsonl, .json, .parquet; got .xlsx"),
+        ("a.xlsx", "a", "is no table. Its name must end in .csv, .tsv, .txt, .jsonl, .json, .parquet"),
     ],
 )
 def test_malformed_files_are_refused(write, name, content, message):
@@ -192,8 +192,8 @@ def test_numbers_are_read_from_every_table(tmp_path):
     [
         ("a.tsv", "grade\n1\nhigh\n", "line 3: grade must be a number; got 'high'"),
         ("a.jsonl", '{"grade": null}\n', "line 1: grade must be a number; got None"),
-        ("a.jsonl", '{"grade": 1}\n{"grade"\n', "line 2 must be a JSON object"),
-        ("a.jsonl", "[1]\n", "line 1 must be a JSON object"),
+        ("a.jsonl", '{"grade": 1}\n{"grade"\n', "line 2 is no JSON object"),
+        ("a.jsonl", "[1]\n", "line 1 is no JSON object"),
         ("a.parquet", "no parquet", "not a readable parquet file"),
     ],
 )

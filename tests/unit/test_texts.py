@@ -149,7 +149,7 @@ def test_a_field_longer_than_pythons_limit_is_read(write):
 
 
 def test_a_table_with_a_header_only_has_no_texts(write):
-    with pytest.raises(FileFormatError, match=r"must hold at least one text; got zero texts"):
+    with pytest.raises(FileFormatError, match=r"holds no texts"):
         read_texts(write("t.csv", "id,text\n"), column="text")
 
 
@@ -186,12 +186,12 @@ def test_json_lines_of_one_key_need_no_column(write):
 
 def test_a_malformed_json_line_names_its_line(write):
     path = write("t.jsonl", '{"text": "one"}\n{"text": \n')
-    with pytest.raises(FileFormatError, match=r"line 2 must be a JSON object; got: Expecting value"):
+    with pytest.raises(FileFormatError, match=r"line 2 is no JSON object: Expecting value"):
         read_texts(path)
 
 
 def test_a_json_line_that_is_no_object_names_its_line(write):
-    with pytest.raises(FileFormatError, match=r"line 2 must be a JSON object; got list"):
+    with pytest.raises(FileFormatError, match=r"line 2 is no JSON object"):
         read_texts(write("t.jsonl", '{"text": "one"}\n["two"]\n'))
 
 
@@ -262,7 +262,7 @@ def test_a_truncated_parquet_file_is_refused(table):
 
 
 def test_a_parquet_file_without_rows_has_no_texts(table):
-    with pytest.raises(FileFormatError, match=r"must hold at least one text; got zero texts"):
+    with pytest.raises(FileFormatError, match=r"holds no texts"):
         read_texts(table({"text": pa.array([], pa.string())}))
 
 
@@ -279,7 +279,7 @@ def test_an_empty_file_is_refused(write, name):
 
 
 def test_a_directory_is_refused(tmp_path):
-    with pytest.raises(InputFileError, match=r"must be a file; got a directory"):
+    with pytest.raises(InputFileError, match=r"is a folder"):
         read_texts(tmp_path)
 
 
@@ -290,7 +290,7 @@ def test_undecodable_bytes_name_their_line(write, name):
 
 
 def test_a_byte_order_mark_alone_is_no_text(write):
-    with pytest.raises(FileFormatError, match=r"must hold at least one text; got zero texts"):
+    with pytest.raises(FileFormatError, match=r"holds no texts"):
         read_texts(write("t.txt", b"\xef\xbb\xbf"))
 
 

@@ -196,6 +196,21 @@ def test_a_set_to_score_on_keeps_its_scale(write):
     assert read_dev_set(own, columns={"sentence1": "q"}).scores.tolist() == [0.5, -3]
 
 
+def test_pairs_that_match_are_a_set_to_score_a_ranking_on(write):
+    pairs = write("pairs.csv", "anchor,positive\na,b\nc,d\nc,b\n")
+    devset = read_dev_set(pairs, objective="ranking")
+    assert list(zip(devset.first, devset.second, devset.scores, strict=True)) == [
+        *(("a", "b", 1), ("c", "d", 1), ("c", "b", 1)),
+        ("a", "d", 0),  # and not c with b, which match
+    ]
+    named = write("named.csv", "question,answer,wrong\na,b,x\nc,d,y\n")
+    devset = read_dev_set(named, columns="question,answer,wrong", objective="ranking")
+    assert devset.second == ("b", "d", "x", "y")
+    assert read_dev_set(write("dev.csv", STS), objective="ranking").scores.tolist() == [5, 0, 1]
+    with pytest.raises(InputError, match="scored pairs"):
+        read_dev_set(pairs)
+
+
 def test_a_set_to_score_on_must_have_scores_that_vary(write):
     with pytest.raises(FileFormatError, match=r"the scores of dev must vary, .*; got 1 scored pairs, all scored 1"):
         read_dev_set(write("dev.csv", "s1,s2,score\na,b,1\nc,d,\n"))

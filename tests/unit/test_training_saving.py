@@ -182,14 +182,14 @@ def test_other_folders_are_not_replaced(trained, tmp_path, content):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / content).write_text("{}")
     for write in (check_training_folder, lambda folder: save_trained(trained["static"], folder)):
-        with pytest.raises(OutputError, match="must be a new or empty folder or an older trained model"):
+        with pytest.raises(OutputError, match="is neither empty nor an older trained model"):
             write(tmp_path / "out")
     assert files(tmp_path / "out") == [content]
 
 
 def test_a_model_with_its_encoder_elsewhere_is_not_replaced(wordllama, tmp_path):
     wordllama.save(tmp_path / "model")
-    with pytest.raises(OutputError, match="older trained model; got something else"):
+    with pytest.raises(OutputError, match="nor an older trained model"):
         check_training_folder(tmp_path / "model")
 
 

@@ -188,5 +188,5 @@ def test_a_class_that_does_not_occur_needs_no_folds(wordllama, tmp_path, texts):
 
 
 def test_a_folder_without_tasks(wordllama, tmp_path):
-    with pytest.raises(TaskNotFoundError, match="must hold all files of a transfer task in one folder"):
+    with pytest.raises(TaskNotFoundError, match="holds no transfer task"):
         evaluate(wordllama, tmp_path, "transfer")

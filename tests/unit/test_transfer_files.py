@@ -138,7 +138,7 @@ def test_tasks_that_are_no_names(data, tasks, error, message):
 
 def test_a_missing_file_is_named_with_its_place(data):
     (data / "SUBJ" / "subj.subjective").unlink()
-    with pytest.raises(TaskNotFoundError, match=r"must hold SUBJ \(subj.subjective, expected in .*SUBJ\), all files"):
+    with pytest.raises(TaskNotFoundError, match=r"lacks SUBJ \(subj.subjective, expected in .*SUBJ\), all files"):
         read_transfer(data, tasks=["MR", "SUBJ"])
     with pytest.warns(EvaluationWarning, match=r"tasks left out: .* lacks SUBJ \(subj.subjective, expected in"):
         assert "SUBJ" not in [task.name for task in read_transfer(data)]
@@ -147,14 +147,14 @@ def test_a_missing_file_is_named_with_its_place(data):
 def test_of_a_task_that_is_not_there_the_files_are_named(data):
     for path in (data / "MPQA").iterdir():
         path.unlink()
-    with pytest.raises(TaskNotFoundError, match=r"must hold MPQA \(mpqa.neg, mpqa.pos\), .*; it holds MR, CR, SUBJ"):
+    with pytest.raises(TaskNotFoundError, match=r"lacks MPQA \(mpqa.neg, mpqa.pos\), .*; it holds MR, CR, SUBJ"):
         read_transfer(data, tasks=["MPQA"])
 
 
 def test_a_folder_without_any_task(tmp_path):
     (tmp_path / "SICK_test_annotated.txt").write_text(SICK + SICK_ROWS)
     with pytest.raises(
-        TaskNotFoundError, match=r"none was found. Known: MR \(rt-polarity.neg, rt-.*SICK_train.txt, SICK_tri"
+        TaskNotFoundError, match=r"in one folder. Known: MR \(rt-polarity.neg, rt-.*SICK_train.txt, SICK_tri"
     ):
         read_transfer(tmp_path)
 

@@ -216,12 +216,12 @@ def test_pickled_objects_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("array", "words"),
     [
-        (np.zeros(3, np.float32), r"must be 2-D of shape \(n_rows, dim\), with dim at least 1; got shape \(3,\)"),
-        (np.zeros((3, 0), np.float32), r"got shape \(3, 0\)"),
-        (np.zeros((3, 2), np.int64), r"must hold float16, .*uint8; it holds int64\. Convert it with astype"),
-        (np.zeros((3, 2), np.complex64), r"it holds complex64"),
-        (np.array([["a", "b"]]), r"it holds <U1"),
-        (np.zeros((3, 2), [("a", "<f4")]), r"it holds \[\('a', '<f4'\)\]"),
+        (np.zeros(3, np.float32), r"has the shape \(3,\)"),
+        (np.zeros((3, 0), np.float32), r"shape \(3, 0\)"),
+        (np.zeros((3, 2), np.int64), r"holds int64\. Convert it to float16, .*uint8, with astype"),
+        (np.zeros((3, 2), np.complex64), r"holds complex64"),
+        (np.array([["a", "b"]]), r"holds <U1"),
+        (np.zeros((3, 2), [("a", "<f4")]), r"holds \[\('a', '<f4'\)\]"),
     ],
 )
 def test_an_array_of_another_kind_is_refused(tmp_path, array, words):
@@ -241,7 +241,7 @@ def test_a_tensor_of_another_type_is_refused_in_one_line(tmp_path):
 def test_a_truncated_file_is_refused(tmp_path, number):
     path = every_format(tmp_path)[number]
     path.write_bytes(path.read_bytes()[:-3])
-    with pytest.raises(FileFormatError, match=r"must have \d+ bytes, as its header says; got \d+: it is truncated"):
+    with pytest.raises(FileFormatError, match=r"is truncated: its header says \d+ bytes, and it has \d+"):
         open_vectors(path)
 
 
@@ -265,7 +265,7 @@ def test_a_file_of_something_else_is_refused(tmp_path, ending, content):
 def test_a_truncated_row_of_fvecs_is_named(tmp_path):
     path = write_vecs(tmp_path / "v.fvecs", ROWS)
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(FileFormatError, match=rf"must end with a whole row; row {N_ROWS - 1} is truncated"):
+    with pytest.raises(FileFormatError, match=rf"row {N_ROWS - 1} is truncated"):
         open_vectors(path)
 
 
@@ -273,14 +273,14 @@ def test_a_row_of_fvecs_with_other_dimensions_is_named(tmp_path):
     dims = np.full(N_ROWS, DIM)
     dims[31] = 4
     path = write_vecs(tmp_path / "v.fvecs", ROWS, dims)
-    with pytest.raises(FileFormatError, match=r"must have 5 dimensions, as the first has; got 4 in row 31"):
+    with pytest.raises(FileFormatError, match=r"row 31, counted from 0, has 4 dimensions, and the first has 5"):
         list(open_vectors(path).blocks())
 
 
 def test_a_shorter_row_of_fvecs_is_named(tmp_path):
     rows = [struct.pack("<i3f", 3, 1, 2, 3)] * 4 + [struct.pack("<i2f", 2, 1, 2)] + [struct.pack("<i3f", 3, 1, 2, 3)]
     (tmp_path / "v.fvecs").write_bytes(b"".join(rows))
-    with pytest.raises(FileFormatError, match=r"must have 3 dimensions, as the first has; got 2 in row 4"):
+    with pytest.raises(FileFormatError, match=r"row 4, counted from 0, has 2 dimensions, and the first has 3"):
         open_vectors(tmp_path / "v.fvecs")
 
 
@@ -288,17 +288,17 @@ def test_a_ragged_list_names_its_row(tmp_path):
     lists = [list(map(float, row)) for row in ROWS]
     lists[23] = lists[23][:2]
     path = write_table(tmp_path / "v.parquet", {"v": lists}, row_group_size=10)
-    with pytest.raises(FileFormatError, match=r"every row of v must have 5 dimensions, .* got 2 in row 23"):
+    with pytest.raises(FileFormatError, match=r"row 23 of v, counted from 0, has 2 dimensions, and the first has 5"):
         list(open_vectors(path).blocks())
 
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.large_list(pa.float64()), pa.list_(pa.float32(), DIM)])
-@pytest.mark.parametrize(("null", "words"), [(None, "a vector"), ([1.0, None, 2.0, 3.0, 4.0], "numbers only")])
+@pytest.mark.parametrize(("null", "words"), [(None, "a vector"), ([1.0, None, 2.0, 3.0, 4.0], "a number")])
 def test_a_null_names_its_row(tmp_path, kind, null, words):
     lists = [list(map(float, row)) for row in ROWS]
     lists[41] = null
     path = write_table(tmp_path / "v.parquet", {"v": pa.array(lists, kind)}, row_group_size=10)
-    with pytest.raises(FileFormatError, match=rf"column v must have {words} in every row; got null in row 41"):
+    with pytest.raises(FileFormatError, match=rf"column v lacks {words} in row 41"):
         list(open_vectors(path).blocks())
 
 
@@ -343,11 +343,9 @@ def test_several_columns_of_vectors_need_a_name(tmp_path):
 
 def test_columns_that_are_no_vectors_are_refused_with_what_there_is(tmp_path):
     path = write_table(tmp_path / "v.parquet", {"id": np.arange(2), "text": ["a", "b"]})
-    with pytest.raises(
-        FileFormatError, match=r"must have a column of vectors, .* it has: id \(int64\), text \(string\)"
-    ):
+    with pytest.raises(FileFormatError, match=r"has no column of vectors, .* it has: id \(int64\), text \(string\)"):
         open_vectors(path)
-    with pytest.raises(InputError, match=r"column text must hold lists of .*; it is of type string"):
+    with pytest.raises(InputError, match=r"column text holds no vectors: its type is string"):
         open_vectors(path, column="text")
     with pytest.raises(InputError, match=r"has no column vector; it has: id \(int64\), text \(string\)"):
         open_vectors(path, column="vector")
@@ -355,7 +353,7 @@ def test_columns_that_are_no_vectors_are_refused_with_what_there_is(tmp_path):
 
 def test_a_table_without_rows_is_refused(tmp_path):
     path = write_table(tmp_path / "v.parquet", {"v": pa.array([], pa.list_(pa.float32()))})
-    with pytest.raises(FileFormatError, match=r"must hold at least one vector; got zero rows"):
+    with pytest.raises(FileFormatError, match=r"holds no vectors"):
         open_vectors(path)
 
 
@@ -368,7 +366,7 @@ def test_a_format_without_names_takes_no_column(tmp_path, name):
 
 def test_an_unknown_ending_is_refused(tmp_path):
     for name, message in (
-        ("v.csv", r"must end in \.npy, \.fvecs, \.bvecs, \.safetensors, \.parquet, \.json, \.jsonl; got \.csv"),
+        ("v.csv", r"ends in \.npy, \.fvecs, \.bvecs, \.safetensors, \.parquet, \.json, \.jsonl"),
         ("v.npz", "archive of arrays"),
         ("v.npy", "is not an array saved by numpy"),
     ):
@@ -561,11 +559,11 @@ def test_lists_in_json_are_vectors(tmp_path, name, n_times):
         ("v.json", "[[1, 2], [3, ", "truncated"),
         ("v.json", "[[1, 2],, [3, 4]]", "row 1, counted from 0"),
         ("v.json", "[[1, 2], [3, 4]] []", "row 2"),
-        ("v.json", "[[1, 2], [3]]", "got 1 in row 1"),
+        ("v.json", "[[1, 2], [3]]", "row 1, counted from 0, has 1 numbers"),
         ("v.json", '[[1, 2], ["a", 4]]', "row 1"),
         ("v.json", "[[1, 2], [[3, 4]]]", "truncated"),
         ("v.json", "[[1, NaN]]", "row 0"),
-        ("v.json", "[[]]", "dim at least 1"),
+        ("v.json", "[[]]", "shape \\(1, 0\\)"),
         ("v.json", "[]", "row 0"),
         ("v.jsonl", "[1, 2] [3, 4]\n", "row 1"),
         ("v.jsonl", "[1, 2]\n[3, 4\n", "truncated"),

@@ -463,7 +463,7 @@ def test_an_unfitted_model_is_saved_as_it_is(words_file, tmp_path):
 def test_a_missing_corpus_file_is_named(saved):
     path = corpus_file(saved)
     path.unlink()
-    refuses(saved, rf"model must hold {path.name}; it is missing\. Copy the whole folder\.")
+    refuses(saved, rf"model: {path.name} is missing\. Copy the whole folder\.")
 
 
 @pytest.mark.parametrize("n_kept", [0, 5, 60, -8])

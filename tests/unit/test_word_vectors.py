@@ -329,7 +329,7 @@ def test_a_missing_file_is_refused(tmp_path):
 
 
 def test_a_directory_is_refused(tmp_path):
-    with pytest.raises(InputFileError, match=r"must be a file; got a directory"):
+    with pytest.raises(InputFileError, match=r"is a folder"):
         read_word_vectors([tmp_path])
 
 

@@ -142,7 +142,7 @@ def convert(files: tuple[str, ...], output: Path, vocabulary: Path | None) -> No
     isosent words convert glove.840B.300d.zip -o glove.safetensors
     """  # noqa: D301
     if any(output.exists() and _check.input_file(file).samefile(output) for file in files):
-        raise InputError(f"{output} must be another file than those that are read.")
+        raise InputError(f"{output} is one of the files that are read. Name another file.")
     with progress_bar("converting", "bytes") as bar:
         vectors = convert_word_vectors(files, output, vocabulary=vocabulary, progress=bar(size_of_files(files)))
     show(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
 from click.core import ParameterSource
 
 from isosent import search  # its classes are imported when they are first used
@@ -30,11 +31,11 @@ from isosent.cli.options import (
 from isosent.cli.printing import check_outputs, json_text, say, show, show_json, write_outputs
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
-from isosent.evaluation.compare import CORRELATIONS, N_RESAMPLES, Comparison, Difference, compare_results
+from isosent.evaluation.compare import CORRELATIONS, Comparison, Difference, compare_results
 from isosent.evaluation.cqa import TEXT_PARTS
 from isosent.evaluation.migration import Answers
 from isosent.evaluation.migration import migrate as migrate_models
-from isosent.evaluation.result import EvaluationResult, read_result
+from isosent.evaluation.result import N_RESAMPLES, EvaluationResult, read_result
 from isosent.evaluation.run import TARGET
 from isosent.evaluation.run import evaluate as evaluate_model
 from isosent.evaluation.sts import SICKR_PARTS
@@ -44,6 +45,7 @@ from isosent.io.tables import open_table
 from isosent.io.texts import is_table, read_texts
 from isosent.io.vector_source import NUMBER_TYPES, VectorSource
 from isosent.io.vectors import holds_vectors, open_vectors
+from isosent.loading import wrap
 from isosent.model import SentenceEncoder
 from isosent.numeric.statistics import LEVEL
 from isosent.pages.figures import FORMATS
@@ -115,12 +117,16 @@ def evaluate(
     isosent evaluate sts --data DIR -m model -o scores.json
     isosent evaluate STS-B SICK-R --data DIR --transform none --transform whitening --transform auto
     isosent evaluate pairs --data pairs.csv --columns a,b,score
+    isosent evaluate retrieval --data DIR -m index
+
+    The model may also be an index, for retrieval, or .parquet files with the texts of the tasks and their vectors:
+    -m documents.parquet,queries.parquet
 
     Correlations are given over all pairs ("all", as in Sentence-BERT and MTEB), and as the mean over subsets ("mean",
     as in WhiteningBERT; "wmean", weighted by pairs). "isosent compare" tests two JSON results against each other.
     """  # noqa: D301 - click keeps the lines of a paragraph that begins with a backspace
     check_outputs(outputs, reads=(data, fit_on))
-    loaded = open_model(model)
+    loaded = _evaluated(model)
     has_several = len(transform) > 1
     if has_several and (
         unused := settings.keys() - {name for each in transform for name in _settings_for(each, settings)}
@@ -154,6 +160,25 @@ def evaluate(
         show(_table(one))
     if has_several:
         show(_variants_table(dict(zip(transform, results, strict=True))))
+
+
+def _evaluated(model: str | None) -> SentenceEncoder | search.Index:
+    """What is named: a model, an index, or files with the texts of the tasks and their vectors."""
+    if model is not None and is_index(model):
+        return search.Index.open(model)
+    paths = (model or "").split(",")
+    if not all(Path(path).is_file() and holds_vectors(path) for path in paths):
+        return open_model(model)
+    vectors: dict[str, Any] = {}
+    for path in paths:
+        if not is_table(path):
+            raise InputError(
+                f"{path} holds no texts, by which tasks find their vectors. Write both: isosent encode TEXTS -o "
+                "FILE.parquet."
+            )
+        rows = np.concatenate(list(open_vectors(path).blocks()))
+        vectors |= zip(read_texts(path, column="text"), rows, strict=True)
+    return wrap(vectors)
 
 
 def _settings_for(transform: str, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -149,7 +149,7 @@ def create(
         n_rows = len(inputs["texts"]) if inputs["vectors"] is None else inputs["vectors"].n_rows
         if not n_rows:
             unit = "text" if inputs["vectors"] is None else "vector"
-            raise InputError(f"{', '.join(paths)} must hold at least one {unit}; got zero {unit}s.")
+            raise InputError(f"{', '.join(paths)}: no {unit}s.")
         is_replaced = is_index(output)
         with progress_bar("indexing") as bar:
             made = Index.create(
@@ -524,7 +524,7 @@ def _joined(inputs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         return inputs[0]
     ids, tables = [part["ids"] for part in inputs], [part["metadata"] for part in inputs]
     if any(part is None for part in ids) and not all(part is None for part in ids):
-        raise InputError("index: all files must have ids, or none; name their column: --id-column.")
+        raise InputError("index: some of the files have ids, and some have none. Name their column: --id-column.")
     try:
         return {
             "texts": [text for part in inputs for text in part["texts"]],

@@ -268,7 +268,7 @@ def _upstream_key(file: Path | None) -> str | None:
         return os.environ.get(UPSTREAM_KEY_VARIABLE) or None
     [key, *others] = read_keys(file)
     if others:
-        raise InputError(f"{file} must hold one key; it holds {1 + len(others)}.")
+        raise InputError(f"{file} holds {1 + len(others)} keys. Keep one.")
     return key
 
 

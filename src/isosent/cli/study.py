@@ -512,11 +512,11 @@ def reproduce(
 ) -> None:
     """Measure the tables of PAPER again, next to the published numbers.
 
-    PAPER is S1 (BERT-whitening), S2 (WhiteningBERT), S3 (GEM), S4 (Sentence-BERT), others (published scores of other
-    models), or a YAML file of that form. A condition whose model is not available says what it needs.
+    PAPER is bert-whitening, whitening-bert, gem, sentence-bert, others (published scores of other models), or a YAML
+    file of that form. A condition whose model is not available says what it needs.
 
     \b
-    isosent research reproduce S1 --data DIR -o tables.md
+    isosent research reproduce bert-whitening --data DIR -o tables.md
     """  # noqa: D301
     check_outputs(outputs, reads=(models,))
     with progress_bar("encoding") as bar:

@@ -10,7 +10,7 @@ from isosent.encoders.base import Encoder, Progress
 from isosent.encoders.hub import download
 from isosent.encoders.reference import PERMISSIONS, SCHEMES, WEIGHTING_OPTIONS, Reference, folder_kind
 from isosent.encoders.static import SplitFunction, load_static, load_token_embeddings, load_wordllama, load_words
-from isosent.encoders.transformer import PROMPT_OF, TransformerEncoder, load_transformer
+from isosent.encoders.transformer import PROMPT_OF, load_transformer
 from isosent.encoders.word_average import Corpus
 from isosent.errors import InputError, InputFileError
 
@@ -61,6 +61,8 @@ def _hub_model(reference: Reference) -> Reference:
 
 def named_prompts(encoder: Encoder) -> dict[str, str]:
     """Prompts of an encoder by the names that sentence-transformers gives them."""
+    if (prompts := getattr(encoder, "prompts", None)) is not None:  # a wrapped model has its own names
+        return dict(prompts)
     prompts = {role: encoder.options.get(PROMPT_OF[role], "") for role in ("query", "document")}
     default = encoder.options.get(PROMPT_OF["text"], "")
     return prompts | ({DEFAULT_PROMPT: default} if default else {})
@@ -74,7 +76,7 @@ def encoder_for(encoder: Encoder, role: str) -> Encoder:
 
 def with_prompt(encoder: Encoder, texts: list[str], prompt: str) -> tuple[Encoder, list[str]]:
     """The encoder and the texts that give the vectors of these texts after a prompt, in place of the encoder's own."""
-    if isinstance(encoder, TransformerEncoder):  # which must know its prompt, not to pool or cut it
+    if hasattr(encoder, "with_prompt"):  # a network must know its prompt, not to pool or cut it, or to add no other
         return encoder.with_prompt(prompt), texts
     return encoder, [prompt + text for text in texts]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.encoders.base import Encoder, Progress, Summands
-from isosent.encoders.load import load_encoder
+from isosent.encoders.load import DEFAULT_PROMPT, load_encoder
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.encoders.reference import escape, parse_reference
 from isosent.errors import InputError, InputTypeError, IsosentError, IsosentWarning
@@ -53,6 +53,7 @@ class WrappedEncoder(Encoder):
         self.model = model
         self.loaded_from = reference
         self._role = "text"
+        self._prompt: str | None = None  # in place of the model's own
         self._fingerprint = fingerprint
 
     @property
@@ -75,6 +76,19 @@ class WrappedEncoder(Encoder):
         other._role = role
         return other
 
+    @property
+    def prompts(self) -> dict[str, str]:
+        """Those of a SentenceTransformer by their names, and the one of texts without a role as "default"."""
+        prompts = dict(getattr(self.model, "prompts", {}) if _is_theirs(self.model) else {})
+        default = getattr(self.model, "default_prompt_name", None)
+        return prompts | ({DEFAULT_PROMPT: prompts[default]} if default in prompts else {})
+
+    def with_prompt(self, prompt: str) -> WrappedEncoder:
+        """Return the encoder with this prompt before every text; a SentenceTransformer adds none of its own to it."""
+        other = copy.copy(self)
+        other._prompt = prompt
+        return other
+
     def encode(self, texts: Sequence[str], *, progress: Progress | None = None) -> NDArray[np.float32]:
         """Encode texts, shape (n_texts, dim); blank texts have zero rows, and the model does not see them."""
         texts = _check.text_list("encode", texts)
@@ -82,7 +96,9 @@ class WrappedEncoder(Encoder):
         distinct = np.zeros((len(row_of) + 1, self.dim), dtype=np.float32)  # the last row is that of blank texts
         start = 0
         for block in text_blocks(list(row_of), _BLOCK):
-            distinct[start : start + len(block)] = _called(self.model, self._role, block, self.reference, self.dim)
+            distinct[start : start + len(block)] = _called(
+                self.model, self._role, block, self.reference, dim=self.dim, prompt=self._prompt
+            )
             start += len(block)
             if progress:
                 progress(len(block))
@@ -192,11 +208,19 @@ def wrap_encoder(model: Any, reference: str | None = None) -> WrappedEncoder:
     return WrappedEncoder(model, name, probes.shape[1], fingerprint, reference)
 
 
-def _called(model: Any, role: str, texts: list[str], name: str, dim: int | None = None) -> NDArray[np.float32]:
+def _is_theirs(model: Any) -> bool:
+    return any(kind.__module__.startswith("sentence_transformers") for kind in type(model).__mro__)
+
+
+def _called(
+    model: Any, role: str, texts: list[str], name: str, *, dim: int | None = None, prompt: str | None = None
+) -> NDArray[np.float32]:
     """Vectors of texts, checked: the model is not ours."""
     call: Callable[..., Any] = next((getattr(model, m) for m in _METHODS[role] if hasattr(model, m)), model)
-    is_theirs = any(kind.__module__.startswith("sentence_transformers") for kind in type(model).__mro__)
-    output = call(texts, show_progress_bar=False) if is_theirs else call(texts)
+    if _is_theirs(model):
+        output = call(texts, show_progress_bar=False, **({} if prompt is None else {"prompt": prompt}))
+    else:
+        output = call(texts if prompt is None else [prompt + text for text in texts])
     if hasattr(output, "detach"):  # a tensor
         output = output.detach().cpu().float().numpy()
     vectors = _check.matrix(name, "vectors", output)

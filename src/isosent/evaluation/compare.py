@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.encoders.base import Progress
 from isosent.errors import InputError, InputTypeError
-from isosent.evaluation.result import EvaluationResult, TaskResult
+from isosent.evaluation.result import N_RESAMPLES, EvaluationResult, TaskResult
 from isosent.io.json import without_nan
 from isosent.numeric.similarity import pearson
 from isosent.numeric.statistics import (
@@ -38,7 +38,6 @@ from isosent.pages.tables import csv_table, latex_table
 
 Pair = tuple[EvaluationResult, EvaluationResult]
 Names = tuple[str, str]
-N_RESAMPLES = 2000  # the smallest p-value is 2 / 2001: enough for a correction over 50 tasks
 CORRELATIONS = ("spearman", "pearson")
 BETTER, WORSE, CANNOT_TELL, SAME = "better", "worse", "cannot tell", "the same"
 BOOTSTRAP, WILLIAMS, MCNEMAR = "paired bootstrap", "Williams", "exact McNemar"

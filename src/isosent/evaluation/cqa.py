@@ -138,7 +138,7 @@ def read_cqa(folder: str | os.PathLike[str], *, text: str = TEXT_PARTS[0]) -> tu
     sets, labels = _find(root, _XML_NAME), _find(root, _LABEL_NAME)
     if not sets:
         raise TaskNotFoundError(
-            f"{root} must hold questions of SemEval's task 3; none were found. They are called "
+            f"{root} holds no questions of SemEval's task 3. They are called "
             "SemEval2016-Task3-CQA-QL-dev.xml or SemEval2016-Task3-CQA-QL-test-input.xml, with the labels of the "
             "test set in SemEval2016-Task3-CQA-QL-test.xml.subtaskB.relevancy."
         )
@@ -208,7 +208,7 @@ def _read_candidates(path: Path, text: str) -> list[_Candidate]:
             relevant = _IS_RELEVANT.get(related.get("RELQ_RELEVANCE2ORGQ", ""))
             candidates[key] = _Candidate(key, int(rank), _text(related, "RelQ", text), question_key, question, relevant)
     if not candidates:
-        raise FileFormatError(f"{path} must hold related questions, in RelQuestion; got none.")
+        raise FileFormatError(f"{path} holds no related questions, in RelQuestion.")
     return list(candidates.values())
 
 

@@ -14,7 +14,7 @@ import yaml
 from msgspec import Struct
 
 from isosent import _check
-from isosent.errors import FileFormatError
+from isosent.errors import FileFormatError, InputError
 from isosent.evaluation.sts import TASKS
 from isosent.io import bounds
 from isosent.io.json import check_schema
@@ -23,7 +23,8 @@ from isosent.networks.layer_pooling import format_layers, resolve_layers
 
 _MOST_VALUES: Final = 100_000  # of a YAML file
 
-PAPERS = ("S1", "S2", "S3", "S4", "others")
+PAPERS = ("bert-whitening", "whitening-bert", "gem", "sentence-bert", "others")
+_NUMBERED = dict(zip(("S1", "S2", "S3", "S4"), PAPERS, strict=False))  # as they were called before
 TARGET, EVALUATED = "target", "evaluated"
 SCORE = "x100"
 
@@ -118,7 +119,7 @@ class PaperTable(_Entry):
 class Paper(_Entry):
     """A paper."""
 
-    name: str  # such as "S1"
+    name: str  # such as "gem"
     title: str
     citation: str  # authors and year
     tables: tuple[PaperTable, ...]
@@ -150,8 +151,11 @@ def known_models() -> Mapping[str, KnownModel]:
 @cache
 def known_paper(name: str) -> Paper:
     """Read one of the papers that come with isosent."""
-    _check.one_of("reproduce", "paper", name, PAPERS)
-    with as_file(files("isosent") / "data" / "papers" / f"{name.lower()}.yaml") as path:
+    if name.upper() in _NUMBERED:
+        raise InputError(f"reproduce: {name} is now called {_NUMBERED[name.upper()]}.")
+    if name not in PAPERS:
+        raise InputError(f"reproduce: {name!r} is no paper. Use {', '.join(PAPERS)}, or a YAML file.")
+    with as_file(files("isosent") / "data" / "papers" / f"{name}.yaml") as path:
         return read_paper(path)
 
 

@@ -21,6 +21,7 @@ from isosent.evaluation.task import Task, TaskEncoder, name_key
 from isosent.io.bounds import folders_below, read_lines, split_fields
 from isosent.io.tables import open_table
 from isosent.numeric.ranking import Ranks, average_precision, cosine_ranks, ndcg_at_k, recall_at_k, reciprocal_rank
+from isosent.search.index import Index
 
 # From the ranks of the documents that answer a query, and their gains, to the metric of that query; the first one is
 # the main metric. All are those of trec_eval, with linear gain: 0 for a query without a relevant document.
@@ -54,18 +55,25 @@ class RetrievalSet:
     gains: NDArray[np.float64]  # of shape (n_relevant,), > 0
     own: NDArray[np.intp]  # for each query the row of the document that is the query itself and does not count, or -1
     n_left_out: int = 0  # queries of the files without a judgement
+    ids: tuple[str, ...] = ()  # of the documents, where the files have them
     files: tuple[Path, ...] = ()
 
 
 def retrieval_tasks(
-    folder: str | os.PathLike[str], names: Sequence[str] | None = None, *, split: str = "test"
+    folder: str | os.PathLike[str],
+    names: Sequence[str] | None = None,
+    *,
+    split: str = "test",
+    index: Index | None = None,
 ) -> list[Task]:
     """Read folders in the format of BEIR (Thakur et al. 2021); all if no name is given."""
     protocol = {"similarity": "cosine", "split": split, "gain": "linear", "own_document": "left out"}
-    return [_task(each, _BEIR_METRICS, protocol) for each in read_beir(folder, names, split=split)]
+    return [_task(each, _BEIR_METRICS, protocol, index) for each in read_beir(folder, names, split=split)]
 
 
-def paraphrase_task(file: str | os.PathLike[str], *, columns: str | Sequence[str] | None = None) -> Task:
+def paraphrase_task(
+    file: str | os.PathLike[str], *, columns: str | Sequence[str] | None = None, index: Index | None = None
+) -> Task:
     """Read pairs of texts that mean the same: the second text of each is to be found among all second texts."""
     # Equal first texts are one query, equal second texts one document. A query with several second texts should find
     # each. A second text that equals the query does not count for it, unless it is its own second text.
@@ -86,28 +94,36 @@ def paraphrase_task(file: str | os.PathLike[str], *, columns: str | Sequence[str
         files=(Path(file),),
     )
     protocol = {"similarity": "cosine", "own_document": "left out", "columns": ",".join(pairs.columns)}
-    return _task(retrieval_set, _PAIR_METRICS, protocol)
+    return _task(retrieval_set, _PAIR_METRICS, protocol, index)
 
 
-def _task(retrieval_set: RetrievalSet, metrics: Mapping[str, Metric], protocol: Mapping[str, Any]) -> Task:
+def _task(
+    retrieval_set: RetrievalSet, metrics: Mapping[str, Metric], protocol: Mapping[str, Any], index: Index | None
+) -> Task:
     return Task(
         name=retrieval_set.name,
         kind="retrieval",
-        texts={"query": retrieval_set.queries, "document": retrieval_set.documents},
+        # an index holds the vectors of its documents, and encodes queries itself
+        texts={"query": retrieval_set.queries, "document": retrieval_set.documents} if index is None else {},
         target_texts=retrieval_set.documents,
         items=[(text,) for text in (*retrieval_set.queries, *retrieval_set.documents)],
-        score=partial(_measure, retrieval_set, metrics),
+        score=partial(_measure, retrieval_set, metrics, index),
         protocol=protocol,
         files=retrieval_set.files,
         target_role="document",
     )
 
 
-def _measure(retrieval_set: RetrievalSet, metrics: Mapping[str, Metric], encode: TaskEncoder, seed: int) -> Measured:
-    queries, documents = encode(retrieval_set.queries, "query"), encode(retrieval_set.documents, "document")
+def _measure(
+    retrieval_set: RetrievalSet, metrics: Mapping[str, Metric], index: Index | None, encode: TaskEncoder, seed: int
+) -> Measured:
     relevant = retrieval_set.relevant
-    ranks = cosine_ranks(queries, documents, relevant, excluded=retrieval_set.own)
-    begins = np.searchsorted(relevant[:, 0], np.arange(1, len(queries)))
+    if index is None:
+        queries, documents = encode(retrieval_set.queries, "query"), encode(retrieval_set.documents, "document")
+        ranks = cosine_ranks(queries, documents, relevant, excluded=retrieval_set.own)
+    else:
+        ranks = _ranks_in_index(index, retrieval_set)
+    begins = np.searchsorted(relevant[:, 0], np.arange(1, len(retrieval_set.queries)))
     by_query = list(zip(np.split(ranks, begins), np.split(retrieval_set.gains, begins), strict=True))
     values = {name: np.array([metric(*query) for query in by_query]) for name, metric in metrics.items()}
     main = next(iter(metrics))
@@ -116,12 +132,48 @@ def _measure(retrieval_set: RetrievalSet, metrics: Mapping[str, Metric], encode:
         {name: float(query_values.mean()) for name, query_values in values.items()},
         Items(values[main]),
         {
-            "n_documents": len(documents),
+            "n_documents": len(retrieval_set.documents),
             "n_relevant": len(relevant),
             "n_without_relevant": sum(len(query_ranks) == 0 for query_ranks, _ in by_query),
             "n_left_out": retrieval_set.n_left_out,
+            **({} if index is None else {"index": repr(index), "n_ranked": _N_RANKED}),
         },
     )
+
+
+_N_RANKED = 100  # results of an index that are looked at for each query
+_NOT_FOUND = 1 << 60  # the rank of a document that is not among them, which adds nothing to any metric
+
+
+def _ranks_in_index(index: Index, retrieval_set: RetrievalSet) -> Ranks:
+    """Rank of each relevant document among the results of an index, without the query itself."""
+    hits = index.search(list(retrieval_set.queries), k=min(_N_RANKED + 1, len(index))).to_arrow()
+    # An index that numbered its rows itself knows nothing of the ids of the files, but may have the texts.
+    by = ["text", "id"] if "text" in index.schema.names else ["id"]
+    for column in reversed(by) if index.ids_are_strings else by:
+        rows_of: dict[str, list[int]] = {}
+        for row, key in enumerate(retrieval_set.ids if column == "id" else retrieval_set.documents):
+            rows_of.setdefault(key, []).append(row)
+        found = [rows_of.get(str(key), []) for key in hits.column(column).to_pylist()]
+        if any(found):
+            break
+    else:
+        raise InputError(
+            f"evaluate: {index.folder} holds no document of {retrieval_set.name}: neither ids nor texts are equal. "
+            "Index its corpus with its ids: --column text --id-column _id."
+        )
+    queries = hits.column("query").to_numpy()
+    ties = np.round(hits.column("score").to_numpy(), 6)  # they rank in the order of the documents, as in `cosine_ranks`
+    rank_of: dict[tuple[int, int], int] = {}
+    n_ranked = [0] * len(retrieval_set.queries)
+    for hit in np.lexsort(([min(rows, default=-1) for rows in found], -ties, queries)).tolist():
+        query = int(queries[hit])
+        new = [row for row in found[hit] if (query, row) not in rank_of and row != retrieval_set.own[query]]
+        if new or not found[hit]:  # another document, or a row that is none
+            n_ranked[query] += 1
+        if new:
+            rank_of[query, new[0]] = n_ranked[query]
+    return np.array([rank_of.get((query, row), _NOT_FOUND) for query, row in retrieval_set.relevant.tolist()])
 
 
 _CORPUS, _QUERIES, _QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
@@ -136,9 +188,7 @@ def read_beir(
     homes = [path for path, files in folders_below(root) if {_CORPUS, _QUERIES} <= set(files)]
     homes.sort(key=lambda path: path.name)
     if not homes:
-        raise TaskNotFoundError(
-            f"{root} must hold {_CORPUS}, {_QUERIES} and {_QRELS}/{split}.tsv; no such folder was found."
-        )
+        raise TaskNotFoundError(f"{root} holds no folder with {_CORPUS}, {_QUERIES} and {_QRELS}/{split}.tsv.")
     if names is not None:
         available = ", ".join(home.name for home in homes)
         wanted = set(map(name_key, names))
@@ -148,7 +198,7 @@ def read_beir(
             raise TaskNotFoundError(f"retrieval has no {listed} here; it has {available}.")
     for one, other in pairwise(homes):
         if one.name == other.name:
-            raise InputError(f"{root} must not hold two folders of one name; got {one} and {other}. Name one of them.")
+            raise InputError(f"{root} holds two folders of one name, {one} and {other}. Name one of them.")
     return tuple(_read_home(home, split) for home in homes)
 
 
@@ -156,7 +206,7 @@ def _read_home(home: Path, split: str) -> RetrievalSet:
     qrels = home / _QRELS / f"{split}.tsv"
     if not qrels.exists():
         splits = sorted(path.stem for path in (home / _QRELS).glob("*.tsv"))
-        raise InputError(f"{qrels} must exist; available splits: {', '.join(splits) or 'none'}.")
+        raise InputError(f"{qrels}: no such file. Available splits: {', '.join(splits) or 'none'}.")
     documents, queries = _read_texts(home / _CORPUS), _read_texts(home / _QUERIES)
     judged = _read_qrels(qrels, queries, documents)
     # Documents are ordered by id, from the last to the first: so ties are broken as by trec_eval
@@ -182,6 +232,7 @@ def _read_home(home: Path, split: str) -> RetrievalSet:
         gains=rows[:, 2].astype(np.float64),
         own=np.array(own, dtype=np.intp),
         n_left_out=len(queries) - len(judged),
+        ids=tuple(row_of),
         files=(home / _CORPUS, home / _QUERIES, qrels),
     )
 

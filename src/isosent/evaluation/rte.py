@@ -39,7 +39,7 @@ def rte_tasks(folder: str | os.PathLike[str]) -> list[Task]:
     homes = [path for path, files in folders_below(root) if {_TRAIN, _DEV} <= set(files) and _is_rte(path / _DEV)]
     if not homes:
         raise TaskNotFoundError(
-            f"{root} must hold the RTE files of GLUE; none were found. They are {_TRAIN} and {_DEV}, with the columns "
+            f"{root} holds no RTE files of GLUE. They are {_TRAIN} and {_DEV}, with the columns "
             f"{', '.join(_HEADER)} and the labels {ENTAILMENT} and {NOT_ENTAILMENT}."
         )
     if len(homes) > 1:

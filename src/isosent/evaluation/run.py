@@ -31,7 +31,7 @@ from isosent.encoders.load import encoder_for
 from isosent.errors import EvaluationWarning, InputError, InputTypeError, TaskNotFoundError
 from isosent.evaluation.cqa import TEXT_PARTS, cqa_tasks
 from isosent.evaluation.overlap import count_hashed, count_overlap
-from isosent.evaluation.result import EvaluationResult, TaskResult
+from isosent.evaluation.result import N_RESAMPLES, EvaluationResult, TaskResult
 from isosent.evaluation.retrieval import paraphrase_task, retrieval_tasks
 from isosent.evaluation.rte import rte_tasks
 from isosent.evaluation.sts import SICKR_PARTS, TASKS, pairs_task, sts_tasks
@@ -42,7 +42,8 @@ from isosent.io.texts import read_texts
 from isosent.loading import check_model
 from isosent.model import Role, SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
-from isosent.numeric.statistics import N_RESAMPLES, bootstrap_interval
+from isosent.numeric.statistics import bootstrap_interval
+from isosent.search.index import Index
 from isosent.transforms.base import Auto, Transform, resolve_transform, settings_of, transform_name
 
 TARGET = "target"
@@ -51,7 +52,7 @@ PAIRS = "pairs"
 
 
 def evaluate(
-    model: SentenceEncoder,
+    model: SentenceEncoder | Index,
     data: str | os.PathLike[str],
     tasks: str | Sequence[str] = "sts",
     *,
@@ -69,8 +70,9 @@ def evaluate(
 
     Parameters
     ----------
-    model : SentenceEncoder
-        The model.
+    model : SentenceEncoder or Index
+        The model; stored vectors are one, wrapped by their texts: ``isosent.wrap({text: vector, ...})``. Of an index,
+        "retrieval" scores the first 100 results of each query, as they come from its type, dtype and settings.
     data : path-like
         A folder that holds the original files of the tasks, anywhere below it; or a table (.csv, .tsv, .jsonl, .json,
         .parquet) of pairs of texts.
@@ -104,7 +106,7 @@ def evaluate(
         "retrieval" of the two texts. By default columns are detected by their usual names.
     seed : int, default 0
         Seed of all random numbers.
-    n_resamples : int, default 1000
+    n_resamples : int, default 2000
         Draws of the bootstrap.
     progress : callable, optional
         Called with the number of texts to encode; returns what is called with the number of texts finished.
@@ -147,9 +149,13 @@ def evaluate(
     total variance of the features, so that the score does not depend on the unit of the vectors. Scores are predicted
     by maximum likelihood with a penalty, over 0 to 5 for STS-B, where SentEval uses least squares with early stopping.
 
-    *Retrieval* compares every query with every document. Metrics are those of trec_eval, with linear gain. *cqa*
-    counts a question without a relevant candidate as 0. The threshold 0.5 of *rte* and *cqa* is that of Huang et al.
-    (2021); accuracy at a fixed threshold says as much about where the cosines of a model lie as about what they
+    *Retrieval* compares every query with every document. A document with the id of the query (of pairs: with its text)
+    is left out, unless it is called relevant. Rows of an index are documents by their ids, or by their texts if the
+    index has numbered its rows; what is not among the results counts as not found. Metrics are those of trec_eval, with
+    linear gain.
+
+    *cqa* counts a question without a relevant candidate as 0. The threshold 0.5 of *rte* and *cqa* is that of Huang et
+    al. (2021); accuracy at a fixed threshold says as much about where the cosines of a model lie as about what they
     separate.
 
     Examples
@@ -159,10 +165,15 @@ def evaluate(
     >>> result = isosent.evaluate(model, "data", "sts", transform=[None, "whitening"])  # doctest: +SKIP
     >>> print(result.to_csv())  # doctest: +SKIP
     """
+    index = model if isinstance(model, Index) else None
+    if isinstance(model, Index):
+        model = model.model
     transforms = transforms_of(transform, model)
+    if index is not None and transforms != [None]:
+        raise InputError("evaluate: the vectors of an index are stored, with its transform. Leave transform out.")
     if fit_on != TARGET and transforms == [None] and not model.encoder.needs_corpus:
         raise InputError(f"evaluate: nothing to fit on {fit_on}. Name a transform, such as transform='whitening'.")
-    chosen = read_tasks(data, tasks, sickr=sickr, text=text, split=split, columns=columns)
+    chosen = read_tasks(data, tasks, sickr=sickr, text=text, split=split, columns=columns, index=index)
     return run_tasks(
         model,
         chosen,
@@ -197,9 +208,12 @@ def read_tasks(
     text: str = TEXT_PARTS[0],
     split: str = "test",
     columns: str | Sequence[str] | None = None,
+    index: Index | None = None,
 ) -> list[Task]:
     """Read tasks from a folder, or one from a table; arguments, errors and warnings as for `evaluate`."""
     wanted = _by_kind(tasks.split(",") if isinstance(tasks, str) else tasks)
+    if index is not None and list(wanted) != ["retrieval"]:
+        raise InputError(f"evaluate: an index is scored on retrieval; got {', '.join(wanted) or 'all'}.")
     is_table = Path(data).is_file() or PAIRS in wanted
     for name, kind, value, default in (
         ("sickr", "sts", sickr, SICKR_PARTS[0]),
@@ -210,7 +224,7 @@ def read_tasks(
             kinds = "a table" if is_table else ", ".join(wanted)
             raise InputError(f"evaluate: {name}={value!r} is a setting of {kind}; it does not apply to {kinds}.")
     if is_table:
-        return [_task_of_table(data, list(wanted), columns)]
+        return [_task_of_table(data, list(wanted), columns, index)]
     if columns is not None:
         raise InputError(f"evaluate: columns are those of a table of pairs; {data} is a folder. Leave columns out.")
     readers: dict[str, Callable[[Sequence[str] | None], list[Task]]] = {
@@ -218,7 +232,7 @@ def read_tasks(
         "transfer": lambda names: transfer_tasks(data, names),
         "cqa": lambda names: _named(cqa_tasks(data, text=text), names),
         "rte": lambda names: _named(rte_tasks(data), names),
-        "retrieval": lambda names: retrieval_tasks(data, names, split=split),
+        "retrieval": lambda names: retrieval_tasks(data, names, split=split, index=index),
     }
     read: list[Task] = []
     missing: list[TaskNotFoundError] = []
@@ -266,9 +280,11 @@ def _by_kind(tasks: Sequence[str]) -> dict[str, list[str] | None]:
     return {} if "all" in map(str.lower, names) else wanted
 
 
-def _task_of_table(data: str | os.PathLike[str], kinds: Sequence[str], columns: str | Sequence[str] | None) -> Task:
+def _task_of_table(
+    data: str | os.PathLike[str], kinds: Sequence[str], columns: str | Sequence[str] | None, index: Index | None
+) -> Task:
     if kinds == ["retrieval"]:
-        return paraphrase_task(data, columns=columns)
+        return paraphrase_task(data, columns=columns, index=index)
     if kinds in (["sts"], [PAIRS]):
         return pairs_task(data, columns=columns)
     raise InputError(

@@ -192,12 +192,12 @@ def read_sts(
     places = _find(root, TASKS if wanted is None else wanted)
     if not places:
         raise TaskNotFoundError(
-            f"{root} must hold STS files; no task was found. Known names: STS.input.NAME.txt with STS.gs.NAME.txt, in "
+            f"{root} holds no STS files. Known names: STS.input.NAME.txt with STS.gs.NAME.txt, in "
             "a folder that holds a subset of one year only or is named by its year, such as STS12 (train parts are not "
             f"evaluated); {', '.join(_STSB_FILES + _SICK_FILES)}."
         )
     if missing := [task for task in wanted or () if task not in places]:
-        raise TaskNotFoundError(f"{root} must hold {', '.join(missing)}; it holds {', '.join(places)}.")
+        raise TaskNotFoundError(f"{root} holds no {', '.join(missing)}; it holds {', '.join(places)}.")
     sets = []
     for task in places if wanted is None else [task for task in TASKS if task in wanted]:
         if task == "STSB":

@@ -413,11 +413,11 @@ def read_transfer(folder: str | os.PathLike[str], *, tasks: Sequence[str] | None
     expected = {task: incomplete.get(task, f"{task} ({_listed(_FORMATS[task].names)})") for task in TRANSFER_TASKS}
     if missing := [expected[task] for task in wanted or () if task not in places]:
         raise TaskNotFoundError(
-            f"{root} must hold {'; '.join(missing)}, all files of a task in one folder; it holds {_listed(places)}."
+            f"{root} lacks {'; '.join(missing)}, all files of a task in one folder; it holds {_listed(places)}."
         )
     if not places:
         raise TaskNotFoundError(
-            f"{root} must hold all files of a transfer task in one folder; none was found. Known: "
+            f"{root} holds no transfer task, with all of its files in one folder. Known: "
             f"{'; '.join(expected.values())}."
         )
     if wanted is None and incomplete:

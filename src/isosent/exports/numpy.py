@@ -25,7 +25,7 @@ def export_numpy(model: SentenceEncoder, output: str | os.PathLike[str]) -> Expo
     """Write ``weight`` and ``bias``, ``query_weight`` and ``query_bias`` if they differ, and the quantization."""
     check_destination(output)
     if Path(output).exists() and not _is_export(Path(output)):
-        raise OutputError(f"{output} must be a new file or an older numpy export; it is another file.")
+        raise OutputError(f"{output} exists, and is no older numpy export. Name another file.")
     linear_map = required_map(TARGET, model)
     arrays: dict[str, NDArray[np.floating]] = {"weight": linear_map.weight, "bias": linear_map.bias}
     biases = {"bias": False}

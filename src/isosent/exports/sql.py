@@ -34,7 +34,7 @@ def export_sql(model: SentenceEncoder, output: str | os.PathLike[str]) -> Export
     """Write the functions ``isosent_map_...`` and, if queries have their own map, ``isosent_query_map_...``."""
     check_destination(output)
     if Path(output).exists() and not _is_export(Path(output)):
-        raise OutputError(f"{output} must be a new file or an older sql export; it is another file.")
+        raise OutputError(f"{output} exists, and is no older sql export. Name another file.")
     linear_map = required_map(TARGET, model)
     if linear_map.dim > _WIDEST:
         raise InputError(f"export: pgvector holds {_WIDEST:,} dimensions; the vectors have {linear_map.dim:,}.")

@@ -69,9 +69,9 @@ def check_parent(path: Path) -> None:
     """Refuse a path whose folder does not exist or cannot be written to."""
     parent = path.absolute().parent
     if not parent.is_dir():
-        raise OutputError(f"{path} must lie in an existing folder; got no folder {parent}. Make it first.")
+        raise OutputError(f"{path}: there is no folder {parent}. Make it first.")
     if not os.access(parent, os.W_OK):
-        raise OutputError(f"{path} must lie in a folder that can be written to; {parent} cannot.")
+        raise OutputError(f"{path}: the folder {parent} cannot be written to. Name another one.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,7 @@ def check_folder(path: str | os.PathLike[str], replaceable: Replaceable) -> None
     recover(path)
     can_go = path.is_dir() and (replaceable.is_here(path) or not any(path.iterdir()))
     if path.exists() and not can_go:
-        raise OutputError(
-            f"{path} must be a new or empty folder or {replaceable.name}; got something else. Name another one."
-        )
+        raise OutputError(f"{path} exists, and is neither empty nor {replaceable.name}. Name another folder.")
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------

@@ -187,7 +187,7 @@ def read_lines(path: Path, encoding: str = "UTF-8") -> list[str]:
     with open_to_read(_check.input_file(path)) as file:
         lines = list(lines_in(str(path), file, encoding))
     if not lines:
-        raise FileFormatError(f"{path} must hold at least one line; it is empty.")
+        raise FileFormatError(f"{path} is empty.")
     return lines
 
 

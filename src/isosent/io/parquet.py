@@ -365,7 +365,7 @@ def _choose_column(path: Path, schema: Any, column: str | None) -> tuple[str, Nu
     if column is None:
         if not candidates:
             raise FileFormatError(
-                f"{path} must have a column of vectors, lists of {', '.join(_ARROW_NAMES.values())}; it has: {listed}."
+                f"{path} has no column of vectors, lists of {', '.join(_ARROW_NAMES.values())}; it has: {listed}."
             )
         if len(candidates) > 1:
             raise InputError(
@@ -377,8 +377,8 @@ def _choose_column(path: Path, schema: Any, column: str | None) -> tuple[str, Nu
         raise InputError(f"{path} has no column {column}; it has: {listed}.")
     if column not in candidates:
         raise InputError(
-            f"{path}: column {column} must hold lists of {', '.join(_ARROW_NAMES.values())}; "
-            f"it is of type {schema.field(column).type}."
+            f"{path}: column {column} holds no vectors: its type is {schema.field(column).type}, not a list of "
+            f"{', '.join(_ARROW_NAMES.values())}."
         )
     return column, candidates[column]
 
@@ -390,8 +390,8 @@ def _first_length(path: Path, name: str) -> int:
         _refuse_nulls(path, name, lists, 0)
         if length := len(lists.flatten()):
             return length
-        raise FileFormatError(f"{path}: vectors in {name} must have at least one dimension; got none in row 0.")
-    raise FileFormatError(f"{path} must hold at least one vector; got zero rows.")
+        raise FileFormatError(f"{path}: the vectors in {name} have no dimensions.")
+    raise FileFormatError(f"{path} holds no vectors.")
 
 
 def _matrices(path: Path, state: FileState, name: str, dim: int, start_row: int, n_rows: int) -> Iterator[Array]:
@@ -405,8 +405,8 @@ def _matrices(path: Path, state: FileState, name: str, dim: int, start_row: int,
             wrong = np.flatnonzero(lengths != dim)
             if wrong.size:
                 raise FileFormatError(
-                    f"{path}: every row of {name} must have {dim} dimensions, those of the first; "
-                    f"got {lengths[wrong[0]]} in row {row + wrong[0]}, counted from 0."
+                    f"{path}: row {row + wrong[0]} of {name}, counted from 0, has {lengths[wrong[0]]} dimensions, and "
+                    f"the first has {dim}."
                 )
         yield values.to_numpy(zero_copy_only=False).reshape(len(lists), dim)
         row += len(lists)
@@ -414,13 +414,11 @@ def _matrices(path: Path, state: FileState, name: str, dim: int, start_row: int,
 
 def _refuse_nulls(path: Path, name: str, lists: Any, row: int) -> None:
     """Refuse a row without a vector, and a vector without a number."""
-    for array, what in ((lists, "a vector"), (lists.flatten(), "numbers only")):
+    for array, what in ((lists, "a vector"), (lists.flatten(), "a number")):
         if array.null_count:
             position = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
             owner = position if array is lists else int(lists.value_parent_indices()[position].as_py())
-            raise FileFormatError(
-                f"{path}: column {name} must have {what} in every row; got null in row {row + owner}, counted from 0."
-            )
+            raise FileFormatError(f"{path}: column {name} lacks {what} in row {row + owner}, counted from 0.")
 
 
 def read_integers(path: Path, name: str, state: FileState | None = None) -> NDArray[np.int64]:
@@ -431,13 +429,13 @@ def read_integers(path: Path, name: str, state: FileState | None = None) -> NDAr
     if name not in schema.names:
         raise InputError(f"{path} has no column {name}; it has: {brief(', '.join(schema.names), 600)}.")
     if not pa.types.is_integer(schema.field(name).type):
-        raise InputError(f"{path}: column {name} must hold integers; it is of type {schema.field(name).type}.")
+        raise InputError(f"{path}: column {name} holds no integers: its type is {schema.field(name).type}.")
     columns = [
         batch.column(name)
         for batch in table_batches(path, [name], n_rows=_INTEGER_ROWS, state=state, is_streamed=False)
     ]
     if any(column.null_count for column in columns):
-        raise InputError(f"{path}: column {name} must hold an integer in every row; some are null.")
+        raise InputError(f"{path}: column {name} lacks an integer in some rows. Fill them.")
     try:
         arrays = [column.cast(pa.int64()).to_numpy() for column in columns]
     except pa.ArrowInvalid as error:

@@ -200,7 +200,7 @@ def check_complete(folder: str | os.PathLike[str], index: ShardIndex) -> None:
     """Refuse a folder in which shards are missing, as its index says."""
     if not index.is_complete:
         raise FileFormatError(
-            f"{folder} must hold all its shards; {index.n_shards - len(index.missing)} of {index.n_shards} are there. "
+            f"{folder} has only {index.n_shards - len(index.missing)} of its {index.n_shards} shards. "
             "Run the same command again to resume."
         )
 
@@ -217,14 +217,13 @@ def check_shard_folder(folder: str | os.PathLike[str]) -> None:
         check_parent(path)
         return
     elif not path.is_dir():
-        raise OutputError(f"{folder} must be a folder for shards; got a file. Name a folder, or a file with an ending.")
+        raise OutputError(f"{folder} is a file. Name a folder, or a file that ends in .npy, .fvecs or .parquet.")
     else:
         check_parent(path / INDEX_FILE)
         names = [each.name for each in path.iterdir() if not is_temporary(each.name) and each.name != LOCK_FILE]
     if names and INDEX_FILE not in names:
         raise OutputError(
-            f"{folder} must be a new or empty folder, or one of shards with its {INDEX_FILE}; got {min(names)}. "
-            "Name another one."
+            f"{folder} holds something else, such as {min(names)}, and no {INDEX_FILE}. Name a new or empty folder."
         )
 
 

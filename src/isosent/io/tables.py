@@ -121,7 +121,7 @@ def open_table(
     """
     ending = ending_of(path)
     if ending not in ENDINGS:
-        raise InputFileError(f"{path} must end with one of {', '.join(ENDINGS)}; got {ending or 'no ending'}.")
+        raise InputFileError(f"{path} is no table. Its name must end in {', '.join(ENDINGS)}.")
     with open_content(path) as (name, file):
         yield table_in(name, ending, file, header=header, short_rows=short_rows)
 
@@ -277,7 +277,7 @@ def _delimited_table(name: str, ending: str, file: BinaryIO, header: bool | None
         rows = csv_rows(name, blocks)
     number, first = next((row for row in rows if row[1]), (0, []))
     if not first:
-        raise FileFormatError(f"{name} must hold at least one row; got none.")
+        raise FileFormatError(f"{name} holds no rows.")
     if header is not True and _is_stsb(first):
         # some translations add the origins of the sentences as two more fields
         names, short_rows, rows = list(STSB_COLUMNS), True, chain([(number, first)], rows)
@@ -365,7 +365,7 @@ def _object_table(name: str, ending: str, file: BinaryIO) -> Table:
     rows = objects(name, file)
     first = next(rows, None)
     if first is None:
-        raise FileFormatError(f"{name} must hold at least one row; got none.")
+        raise FileFormatError(f"{name} holds no rows.")
     rows = chain([first], rows)
 
     def select(columns: Sequence[str], optional: Sequence[str]) -> Iterator[tuple[int, Values]]:
@@ -389,9 +389,9 @@ def _jsonl_objects(name: str, file: BinaryIO) -> Iterator[tuple[int, dict[str, A
         try:
             fields = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise FileFormatError(f"{name}, line {number} must be a JSON object; got: {error}.") from None
+            raise FileFormatError(f"{name}, line {number} is no JSON object: {error}.") from None
         if not isinstance(fields, dict):
-            raise FileFormatError(f"{name}, line {number} must be a JSON object; got {type(fields).__name__}.")
+            raise FileFormatError(f"{name}, line {number} is no JSON object. Write one object per line, {{...}}.")
         yield number, fields
 
 
@@ -402,11 +402,11 @@ def _json_objects(name: str, file: BinaryIO) -> Iterator[tuple[int, dict[str, An
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{name} is not valid JSON: {error}.") from None
     if not isinstance(listed, list):
-        raise FileFormatError(f"{name} must be a list of JSON objects; got {type(listed).__name__}.")
+        raise FileFormatError(f"{name} is no list of JSON objects. Write [{{...}}, ...], or .jsonl.")
     for number, fields in enumerate(listed):
         if not isinstance(fields, dict):
             where = f"{name}, {_ROW.format(number)}"
-            raise FileFormatError(f"{where} must be a JSON object; got {type(fields).__name__}.")
+            raise FileFormatError(f"{where} is no JSON object. Write [{{...}}, ...].")
         yield number, fields
 
 

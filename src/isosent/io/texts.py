@@ -139,7 +139,7 @@ def is_missing(value: Any) -> bool:
 
 
 def _no_texts_error(name: str) -> FileFormatError:
-    return FileFormatError(f"{name} must hold at least one text; got zero texts.")
+    return FileFormatError(f"{name} holds no texts.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,12 +201,12 @@ def open_npy(path: Path, column: str | None) -> VectorSource:
     except Exception as error:  # numpy raises IndexError, SyntaxError, TokenError and others for a damaged header
         first = error.args[0] if error.args else error  # a TokenError adds a place
         reason = brief(str(first).partition("<")[0].rstrip(": "))  # numpy puts an address in memory after it
-        raise FileFormatError(f"{path} must be an array saved by numpy; its header is damaged: {reason}.") from None
+        raise FileFormatError(f"{path} is no array of numpy: its header is damaged, {reason}. Save it again.") from None
     if dtype.hasobject:
-        raise FileFormatError(f"{path} must hold numbers; it holds pickled objects, which are not read. Save numbers.")
+        raise FileFormatError(f"{path} holds pickled objects, which are not read. Save numbers.")
     if dtype.name not in NUMBER_TYPES:
         types = ", ".join(name for name in NUMBER_TYPES if name != "bfloat16")
-        raise FileFormatError(f"{path} must hold {types}; it holds {dtype}. Convert it with astype.")
+        raise FileFormatError(f"{path} holds {dtype}. Convert it to {types}, with astype.")
     n_rows, dim = _matrix_shape(path, shape)
     _check_size(path, state, offset + n_rows * dim * dtype.itemsize)
     number_type = NUMBER_TYPES[dtype.name]
@@ -231,7 +231,7 @@ def open_vecs(path: Path, column: str | None) -> VectorSource:
     dim, size = int.from_bytes(start, "little", signed=True), state[1]
     if len(start) < 4 or not 1 <= dim * number_type.size_bytes <= size - 4:
         raise FileFormatError(
-            f"{path} must start with the dimensions of a row and that row; got {dim} dimensions in {size} bytes."
+            f"{path} is damaged: its first row says {dim} dimensions, and it has {size} bytes. Copy the file again."
         )
     record = np.dtype([("dim", "<i4"), ("values", number_type.stored, (dim,))])
     n_rows = size // record.itemsize
@@ -244,8 +244,8 @@ def open_vecs(path: Path, column: str | None) -> VectorSource:
             wrong = np.flatnonzero(block["dim"] != dim)
             if wrong.size:
                 raise FileFormatError(
-                    f"{path}: every row must have {dim} dimensions, as the first has; "
-                    f"got {block['dim'][wrong[0]]} in row {first + wrong[0]}, counted from 0."
+                    f"{path}: row {first + wrong[0]}, counted from 0, has {block['dim'][wrong[0]]} dimensions, and the "
+                    f"first has {dim}. Write all rows with the same."
                 )
             yield number_type.decoded(block["values"])
             first += len(block)
@@ -253,7 +253,7 @@ def open_vecs(path: Path, column: str | None) -> VectorSource:
     if size % record.itemsize:
         for _ in read(0, 1 << 16):  # names a row of other dimensions, if that is the reason
             pass
-        raise FileFormatError(f"{path} must end with a whole row; row {n_rows} is truncated. Copy the file again.")
+        raise FileFormatError(f"{path}: row {n_rows} is truncated. Copy the file again.")
     space, checksum = read_note(path)
     return VectorSource(path, n_rows, dim, number_type, space, read, checksum=checksum, state=state)
 
@@ -264,7 +264,7 @@ def open_safetensors(path: Path, column: str | None) -> VectorSource:
     tensors, metadata, data_start = safetensors_header(path)
     # a saved transform or word vectors of isosent; either sign is enough, as one of them may be damaged
     if metadata.get("format", "").startswith("isosent-") or SEAL in metadata:
-        raise FileFormatError(f"{path} must hold vectors; it holds {brief(metadata.get('format', 'something else'))}.")
+        raise FileFormatError(f"{path} holds {brief(metadata.get('format', 'something else'))}, not vectors.")
     name = _choose_tensor(path, tensors, column)
     dtype, (begin, end) = tensors[name]["dtype"], tensors[name]["data_offsets"]
     if dtype not in _SAFETENSORS_NAMES:
@@ -305,7 +305,7 @@ def open_json(path: Path, column: str | None) -> VectorSource:
         first = piece if first is None else first
         n_rows += 1
     if first is None:
-        raise FileFormatError(f"{path} must hold at least one list of numbers; it holds none.")
+        raise FileFormatError(f"{path} holds no list of numbers.")
     dim = len(_json_numbers(path, 0, first))
     _matrix_shape(path, (n_rows, dim))
     number_type = NUMBER_TYPES["float32"]
@@ -319,8 +319,7 @@ def open_json(path: Path, column: str | None) -> VectorSource:
                 numbers = _json_numbers(path, number, piece)
                 if len(numbers) != dim:
                     raise FileFormatError(
-                        f"{path}: every list must have {dim} numbers, as the first has; got {len(numbers)} in row "
-                        f"{number}, counted from 0."
+                        f"{path}: row {number}, counted from 0, has {len(numbers)} numbers, and the first has {dim}."
                     )
                 with np.errstate(over="ignore"):  # infinity is refused by whoever reads the block
                     vector[:] = numbers
@@ -363,8 +362,7 @@ def _json_numbers(path: Path, number: int, piece: bytes) -> list[float]:
 def _not_json_lists(path: Path, number: int) -> FileFormatError:
     shape = "[[0.1, ...], ...]" if path.suffix.lower() == ".json" else "a list on each line, [0.1, ...]"
     return FileFormatError(
-        f"{path} must hold vectors as lists of numbers, {shape}; row {number}, counted from 0, is none, or the file is "
-        "truncated."
+        f"{path}: row {number}, counted from 0, is no list of numbers, or the file is truncated. Write {shape}."
     )
 
 
@@ -375,7 +373,7 @@ def _choose_tensor(path: Path, tensors: dict[str, dict[str, Any]], column: str |
         return column
     matrices = [name for name, tensor in tensors.items() if len(tensor["shape"]) == 2]
     if not matrices:
-        raise FileFormatError(f"{path} must hold a 2-D tensor; it has: {', '.join(tensors) or 'none'}.")
+        raise FileFormatError(f"{path} holds no 2-D tensor; it has: {', '.join(tensors) or 'none'}.")
     if len(matrices) > 1:
         raise InputError(
             f"{path} has {len(matrices)} 2-D tensors ({', '.join(matrices)}). "
@@ -393,17 +391,14 @@ def _matrix_shape(path: Path, shape: Sequence[int]) -> tuple[int, int]:
     if len(shape) == 2 and shape[1] > MOST_DIMENSIONS:
         raise FileFormatError(f"{path}: {shape[1]:,} dimensions; vectors may have {MOST_DIMENSIONS:,} at most.")
     if len(shape) != 2 or shape[0] < 0 or shape[1] < 1:
-        raise FileFormatError(
-            f"{path} must be 2-D of shape (n_rows, dim), with dim at least 1; got shape {tuple(shape)}."
-        )
+        raise FileFormatError(f"{path} has the shape {tuple(shape)}. Save vectors as a 2-D array, one per row.")
     return shape[0], shape[1]
 
 
 def _check_size(path: Path, state: FileState, promised: int) -> None:
     if state[1] < promised:
         raise FileFormatError(
-            f"{path} must have {promised} bytes, as its header says; got {state[1]}: it is truncated. "
-            "Copy the file again."
+            f"{path} is truncated: its header says {promised} bytes, and it has {state[1]}. Copy the file again."
         )
 
 

@@ -60,7 +60,7 @@ def open_vectors(path: str | os.PathLike[str], *, column: str | None = None) -> 
     opener = _OPENERS.get(file.suffix.lower())
     if opener is None:
         _no_archive(file)
-        raise InputError(f"{file} must end in {', '.join(_OPENERS)}; got {file.suffix or 'no ending'}.")
+        raise InputError(f"{file} is no file of vectors. Use one that ends in {', '.join(_OPENERS)}.")
     try:
         return opener(file, column)
     except PermissionError as error:
@@ -99,7 +99,7 @@ def open_shard(folder: Path, index: ShardIndex, number: int) -> VectorSource:
 
 def _open_folder(folder: Path, index: ShardIndex, column: str | None) -> VectorSource:
     if index.holds != "vectors":
-        raise FileFormatError(f"{folder} must hold shards of vectors; it holds {index.holds}.")
+        raise FileFormatError(f"{folder} holds {index.holds}, not vectors. Name a folder that isosent encode wrote.")
     check_complete(folder, index)
     if column not in (None, VECTOR_COLUMN):
         raise InputError(f"{folder} holds shards of vectors; got column {column}. Leave it out.")
@@ -131,7 +131,7 @@ def check_vector_file(path: str | os.PathLike[str], dtype: str = "float32", *, a
     ending = Path(path).suffix.lower()
     if ending not in ENDINGS:
         listed = f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
-        raise InputError(f"{path} must end in {listed}; got {Path(path).suffix or 'no ending'}.")
+        raise InputError(f"{path}: vectors cannot be written to this kind of file. Use {listed}.")
     if are_codes:
         if ending != ".npy":
             raise InputError(f"{path}: codes are written to an .npy file; got {ending}.")

@@ -278,7 +278,41 @@ def encode_folder(
     resumed: Callable[[ShardIndex], None] | None = None,
     progress: Callable[[int], Progress] | None = None,
 ) -> ShardIndex:
-    """Encode texts into a folder of shards; workers elsewhere load the model by its reference."""
+    """Encode files of texts into a folder of shards; call it again to resume.
+
+    Parameters
+    ----------
+    model : SentenceEncoder
+        The model.
+    inputs : sequence of str
+        Files of texts, folders of them, or patterns such as ``"texts/*.parquet"``.
+    folder : path-like
+        A new folder, or one that an earlier call with the same arguments began.
+    column : str, optional
+        Column of the texts in a table; by default ``text``, or the only one.
+    sharding : Sharding, optional
+        Rows of a shard, file format and dtype; by default 100,000 rows, ``.npy`` and float32.
+    role : {"text", "query", "document"}, default "text"
+        What the texts are, as for `SentenceEncoder.encode`.
+    engine : Engine, optional
+        What makes the shards, of `isosent.distributed`; by default this process.
+    reference : str, optional
+        Reference by which workers of an engine load the model.
+    resumed : callable, optional
+        Called with the index of a folder that exists, before it is completed.
+    progress : callable, optional
+        Called with the number of texts to encode; returns what is called with the number of texts finished.
+
+    Returns
+    -------
+    ShardIndex
+        What the folder holds; all of it is on the disk.
+
+    Raises
+    ------
+    InputError
+        If the folder was begun with other texts, another model or other settings.
+    """
     _, dim = encoding(model, role)  # refuses a model that cannot encode, before anything is written
     job = Job(
         makes="encode",

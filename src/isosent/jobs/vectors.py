@@ -365,7 +365,7 @@ class _Checkpoint:
             return None
         metadata = safetensors_header(self._path)[1]
         if not _has_format(metadata, CHECKPOINT_FORMAT, CHECKPOINT_VERSION):
-            raise FileFormatError(f"{self._path} must be a checkpoint; it holds something else. Name another file.")
+            raise FileFormatError(f"{self._path} is no checkpoint. Name another file.")
         try:
             measured = _read_file_moments(self._path)
             run = parse_json(metadata.get("run", ""), "run", _CheckpointRun)
@@ -374,8 +374,8 @@ class _Checkpoint:
         if [file | {"name": ""} for file in run["data"]] != [file | {"name": ""} for file in self._data]:
             before, now = (", ".join(str(file.get("name")) for file in data) for data in (run["data"], self._data))
             raise InputError(
-                f"{self._path} must be a checkpoint of the same data, {now}; it is one of {before}, or a file has "
-                "changed since. Name another file, or remove it."
+                f"{self._path} is a checkpoint of other data: of {before}, not {now}, or a file has changed since. "
+                "Name another file, or remove it."
             )
         if run["settings"] != self._settings:
             raise InputError(
@@ -419,7 +419,7 @@ def moments_bytes(measured: FileMoments) -> bytes:
 def check_moments_file(path: str | os.PathLike[str]) -> None:
     """Refuse a file that `write_moments` cannot write, before any work is done."""
     if Path(path).suffix.lower() != ENDING:
-        raise InputError(f"{path} must end in {ENDING}; got {Path(path).suffix or 'no ending'}.")
+        raise InputError(f"{path}: moments are written to {ENDING} files. Name one.")
     check_destination(path)
 
 
@@ -512,7 +512,7 @@ def _read_file_moments(path: Path) -> FileMoments:
         sources = parse_json(metadata["sources"], "sources", list[str])
         return FileMoments(moments, int(metadata["n_zero_rows"]), space_in(metadata), tuple(sources))
     except (KeyError, ValueError, TypeError, IndexError) as error:
-        raise FileFormatError(f"{path} must hold moments as isosent writes them; it is damaged: {error}.") from None
+        raise FileFormatError(f"{path} is damaged: {error}. Compute the moments again: isosent moments.") from None
 
 
 def transform_file(
@@ -531,7 +531,7 @@ def transform_file(
     stored, coded = CODES.get(dtype, (dtype, None))
     check_vector_file(output, stored, are_codes=coded is not None)
     if Path(output).exists() and source.path.samefile(output):
-        raise InputError(f"transform: the output must be another file than the vectors; got {output} for both.")
+        raise InputError(f"transform: {output} is the file of the vectors. Name another output.")
     check_source(source, record)
     dim, space = record.dim, Space(record.fingerprint, record.name)
     if coded is not None:

@@ -16,10 +16,11 @@ from isosent import _check
 from isosent.encoders.base import Progress
 from isosent.errors import InputError
 from isosent.evaluation.published import published_rows
+from isosent.evaluation.result import N_RESAMPLES
 from isosent.evaluation.run import TARGET, describe_fitting, fit_tasks
 from isosent.evaluation.sts import STSSet, read_sts, score_task, sts_task
 from isosent.model import SentenceEncoder
-from isosent.numeric.statistics import N_RESAMPLES, bootstrap_interval, central_interval
+from isosent.numeric.statistics import bootstrap_interval, central_interval
 from isosent.research.study import ALL, DimsCell, DimsStudy, PublishedWidth, SearchTime
 from isosent.transforms.base import LinearTransform, make_linear, transform_name
 

@@ -41,12 +41,12 @@ from isosent.evaluation.published import (
     read_paper,
     read_yaml,
 )
+from isosent.evaluation.result import N_RESAMPLES
 from isosent.evaluation.run import environment, read_tasks, run_tasks
-from isosent.evaluation.sts import sts_tasks
+from isosent.evaluation.sts import SICKR_PARTS, sts_tasks
 from isosent.evaluation.task import Task
 from isosent.loading import load
 from isosent.model import SentenceEncoder
-from isosent.numeric.statistics import N_RESAMPLES
 from isosent.research.dims import study_dims
 from isosent.research.gem import SENSITIVITY, study_gem
 from isosent.research.layers import NONE, best_of_sizes, study_layers
@@ -103,10 +103,8 @@ def reproduce(
 
 
 def _read_paper(paper: str | os.PathLike[str]) -> Paper:
-    if paper in PAPERS:
+    if paper in PAPERS or not Path(paper).exists():
         return known_paper(str(paper))
-    if not Path(paper).exists():
-        raise InputError(f"reproduce: paper must be one of {', '.join(PAPERS)}, or a YAML file; got {str(paper)!r}.")
     stored = read_paper(paper)
     tables = []
     for table in stored.tables:  # a file must not grant its models permissions, such as to run code
@@ -320,7 +318,7 @@ class _Measurements:
         key = (family, sickr)
         if key not in self._tasks:
             try:
-                tasks = read_tasks(self._folder, family, **({"sickr": sickr} if family == STS else {}))
+                tasks = read_tasks(self._folder, family, sickr=sickr if family == STS else SICKR_PARTS[0])
             except TaskNotFoundError:
                 tasks = []
             dev = [_dev_part(task) for task in tasks if task.name == STSB]

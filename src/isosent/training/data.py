@@ -322,8 +322,10 @@ def read_examples(
     return Examples(merged, objective, label_names, tuple(part.source for part in parts), dropped)
 
 
-def read_dev_set(path: str | os.PathLike[str], *, columns: Columns | None = None) -> ScoredPairs:
-    """Read pairs with a human score, to score a training on.
+def read_dev_set(
+    path: str | os.PathLike[str], *, columns: Columns | None = None, objective: str = "regression"
+) -> ScoredPairs:
+    """Read pairs with a human score, to score a training on; for ranking also pairs that match.
 
     Parameters
     ----------
@@ -331,6 +333,9 @@ def read_dev_set(path: str | os.PathLike[str], *, columns: Columns | None = None
         A file as `read_examples` reads it for regression; its scores may have any range.
     columns : str, sequence of str, or mapping of str to str, optional
         Columns with other names, as for `read_examples`: ``"a,b,similarity"``.
+    objective : {"regression", "ranking"}, default "regression"
+        With "ranking", a file without scores is read as `read_examples` reads it for ranking. Each pair has the score
+        1, and each anchor with its negative, or without one with the positive of the next pair, has the score 0.
 
     Returns
     -------
@@ -342,9 +347,11 @@ def read_dev_set(path: str | os.PathLike[str], *, columns: Columns | None = None
     InputError
         If columns are missing, a row is malformed, or there are fewer than two different scores.
     """
-    named = _parse_columns("regression", columns)
+    named = _parse_columns(objective, columns)
     with open_table(path, short_rows=True) as table:
-        chosen = find_columns(table, SCORED_GROUPS, named)
+        chosen = None if "anchor" in named else find_columns(table, SCORED_GROUPS, named)
+        if chosen is None and objective == "ranking":
+            return _as_scored(Path(table.name).stem, read_examples(objective, [path], columns=columns))
         if chosen is None:
             raise _missing(table, "a set of scored pairs", SCORED_GROUPS, named)
         pairs = read_pairs(
@@ -355,6 +362,17 @@ def read_dev_set(path: str | os.PathLike[str], *, columns: Columns | None = None
             drop_empty_texts=True,
         )
     return pairs.require_variance(path)
+
+
+def _as_scored(name: str, examples: Examples) -> ScoredPairs:
+    """Pairs that match, scored 1, and as many that do not, scored 0."""
+    anchors, positives = examples.columns["anchor"], examples.columns["positive"]
+    negatives = examples.columns.get("negative") or [*positives[1:], *positives[:1]]
+    matching = set(zip(anchors, positives, strict=True))
+    others = [pair for pair in zip(anchors, negatives, strict=True) if pair not in matching]
+    first, second = zip(*zip(anchors, positives, strict=True), *others, strict=True)
+    scores = np.repeat([1.0, 0.0], [len(anchors), len(others)])
+    return ScoredPairs(name, first, second, scores, (0, 1), examples.dropped).require_variance(name)
 
 
 def _parse_columns(objective: str, columns: Columns | None) -> dict[str, str]:

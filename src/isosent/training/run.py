@@ -109,7 +109,7 @@ def train(
         settings.
     columns : str, sequence of str, or mapping of str to str, optional
         Columns of the files in `data`, see `read_examples`; those of `dev` and `tests` too if the objective is
-        regression.
+        regression or ranking.
     dev : ScoredPairs or path-like, optional
         Development set, scored before, during and after the training. It decides which weights are kept.
     dev_columns : str, sequence of str, or mapping of str to str, optional
@@ -175,11 +175,14 @@ def train(
     else:
         files = [data] if isinstance(data, (str, os.PathLike)) else data
         examples = read_examples(objective, files, columns=columns)
-    if dev_columns is None and examples.objective == "regression":
+    scored = "ranking" if examples.objective == "ranking" else "regression"
+    if dev_columns is None and examples.objective == scored:
         dev_columns = columns
 
     def dev_set(pairs: ScoredPairs | str | os.PathLike[str]) -> ScoredPairs:
-        return check_dev_set(pairs) if isinstance(pairs, ScoredPairs) else read_dev_set(pairs, columns=dev_columns)
+        if isinstance(pairs, ScoredPairs):
+            return check_dev_set(pairs)
+        return read_dev_set(pairs, columns=dev_columns, objective=scored)
 
     fit_texts: Sequence[str] | None = None
     fit_source = TRAINING_TEXTS

@@ -126,7 +126,7 @@ class Calibration:
         value jumps there. -1 has the value 0, and 1 the value 1. All this holds for pairs of *these* texts: texts about
         one subject give other percentiles than texts about everything.
         """
-        where = "Calibration.from_random_pairs"
+        where = "calibrate"
         _check.whole_number(where, "n_pairs", n_pairs, FEWEST_PAIRS)
         _check.whole_number(where, "seed", seed, 0)
         rows = _check.matrix(where, "vectors", vectors)
@@ -159,7 +159,7 @@ class Calibration:
         InputError
             If there are fewer than 30 cosines, one is NaN or outside [-1, 1], or all are equal.
         """
-        null = np.sort(_cosines("Calibration.from_null", cosines))
+        null = np.sort(_cosines("calibrate", cosines))
         n = len(null)
         tail = 10.0 ** -np.arange(2, max(2.0, np.log10(n / 10)), 1 / _TAIL_STEPS_PER_DECADE)
         levels = np.concatenate([np.linspace(0, 1, _STEPS + 1), 1 - tail])
@@ -206,7 +206,7 @@ class Calibration:
         Least squares under the constraint that the value never falls (pool adjacent violators, scikit-learn's
         IsotonicRegression), linear between the pools, and constant below the lowest and above the highest cosine.
         """
-        where = "Calibration.from_labels"
+        where = "calibrate"
         x, y = _cosines(where, cosines), _numbers(where, "labels", labels)
         bad = np.flatnonzero(~np.isfinite(y))
         if bad.size:
@@ -351,7 +351,9 @@ def _cosines(where: str, cosines: ArrayLike) -> NDArray[np.float64]:
     array = _numbers(where, "cosines", cosines)
     if array.ndim != 1 or len(array) < FEWEST_PAIRS:
         raise InputError(
-            f"{where}: cosines must be one for each of at least {FEWEST_PAIRS} pairs; got shape {array.shape}."
+            f"{where}: {len(array)} pairs are too few; at least {FEWEST_PAIRS} are needed."
+            if array.ndim == 1
+            else f"{where}: cosines must have shape (n_pairs,); got {array.shape}."
         )
     if not (np.abs(array) <= 1 + _ROUNDING).all():
         raise InputError(f"{where}: cosines must lie in [-1, 1]; got {array[~(np.abs(array) <= 1 + _ROUNDING)][0]}.")

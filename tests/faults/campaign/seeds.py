@@ -49,7 +49,7 @@ def write_seeds(folder: Path, *, is_heavy: bool) -> None:
     write_lines(folder / "counts.txt", [f"{word} {i + 1}" for i, word in enumerate(listed)])
     write_lines(folder / "stop.txt", listed[:100])
     _write_static(folder / "static", listed, table)
-    _write_tasks(folder, (folder / "texts.txt").read_text().splitlines())
+    write_tasks(folder, (folder / "texts.txt").read_text().splitlines())
     (folder / "paper.yaml").write_text(_PAPER)
     (folder / "map.yaml").write_text("here: words:words.txt\n")
     for line in (
@@ -101,7 +101,7 @@ def _write_static(folder: Path, words: list[str], table: np.ndarray) -> None:
     (folder / "modules.json").write_text(json.dumps(modules))
 
 
-def _write_tasks(folder: Path, texts: list[str]) -> None:
+def write_tasks(folder: Path, texts: list[str]) -> None:
     """A file or two of every task."""
     for name in ("sts/STS12", "sick", "CR", "TREC", "MRPC", "cqa", "RTE", "beir/qrels"):
         (folder / name).mkdir(parents=True)
