@@ -21,7 +21,7 @@ def unit_rows(rows: NDArray[np.floating]) -> NDArray[np.floating]:
         norms = np.sqrt(np.add.reduce(rows * rows, axis=1, keepdims=True))
         is_usual = (norms > _least_norm(norms.dtype)) & (norms < np.inf)
         if np.count_nonzero(is_usual) == len(rows):
-            return rows / norms  # type: ignore[no-any-return]
+            return rows / norms
         units: NDArray[np.floating] = rows / np.where(norms > 0, norms, 1)
     # Squares of very large or small numbers leave the range of the dtype: such rows are first divided by their largest.
     extreme = np.flatnonzero(~is_usual)
@@ -35,7 +35,7 @@ def unit_rows(rows: NDArray[np.floating]) -> NDArray[np.floating]:
 def _least_norm(dtype: np.dtype[np.floating]) -> np.floating:
     """What a norm must exceed for its squares to be within the range of a dtype."""
     limits = np.finfo(dtype)
-    return np.sqrt(limits.tiny) / limits.eps  # type: ignore[no-any-return]
+    return np.sqrt(limits.tiny) / limits.eps
 
 
 def nonzero_rows(vectors: NDArray[np.floating]) -> NDArray[np.bool_]:
