@@ -457,6 +457,11 @@ def _calibration(folder: Path, document: Mapping[str, Any] | None) -> Calibratio
 def _canary(folder: Path, name: str | None, dim: int, corpus: dict[str, NDArray[np.float64]]) -> Canary | None:
     """Vectors of fixed texts; a proxy of an earlier version kept those of the short ones with the statistics."""
     if (earlier := corpus.pop(_CANARY, None)) is not None and name is None:
+        if earlier.ndim != 2:
+            raise ModelFolderError(
+                f"{folder}: its vectors of fixed texts have the shape {earlier.shape}; a row per text is needed. "
+                "Copy the whole folder again, or fit the model again."
+            )
         with suppress(InputError):  # it is made again
             return Canary.from_tensors({"documents": earlier[:N_SHORT]}, dim)
     return _component(folder, name, lambda content: Canary.from_tensors(load(content), dim), "vectors of fixed texts")

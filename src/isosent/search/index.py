@@ -36,7 +36,7 @@ from isosent.io.system import disk_error
 from isosent.io.vector_source import VectorSource
 from isosent.loading import check_model, load_saved
 from isosent.model import SentenceEncoder
-from isosent.numeric.canary import CHANGED, CanaryCheck
+from isosent.numeric.canary import CHANGED, Canary, CanaryCheck
 from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import MIGRATION, ModelRecord, read_model, write_model
 from isosent.search.build import (
@@ -399,6 +399,11 @@ class Index:
         return self._snapshot.state.space
 
     @property
+    def canary(self) -> Canary | None:
+        """Vectors of fixed texts by the bare encoder of the model, when it was saved; None if it encoded none."""
+        return self._record.canary
+
+    @property
     def dim(self) -> int:
         """Width of the vectors after the map."""
         return self._snapshot.state.dim
@@ -636,7 +641,7 @@ class Index:
         if self._snapshot.state.queries is not None:
             pairs.append((self.query_model.encoder, self.query_model.canary))
         if not (pairs and of_first_query):
-            pairs.append((self._text_model.encoder, self._record.canary))
+            pairs.append((self._text_model.encoder, self.canary))
         cosines = []
         for encoder, canary in pairs:
             now = None if canary is None else encoder.canary_now(of_first_query=of_first_query)
