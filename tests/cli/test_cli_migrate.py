@@ -114,12 +114,70 @@ def test_queries_with_answers_are_searched_among_texts_that_no_map_has_seen(isos
     assert report["rows"]["old model"]["found"] > 0.9
 
 
+def test_other_right_answers_of_a_query_do_not_compete(texts, wordllama):
+    asked = [" ".join(sorted(set(text.split()))) for text in texts[:40]]
+    mirrored = [" ".join(query.split()[::-1]) for query in asked]  # the same vector: without a filter, a tie
+    answers = [*zip(asked, asked, strict=True), *zip(asked, mirrored, strict=True)]
+    report = migrate(wordllama, wordllama, texts, answers=answers).report
+    assert report["n_held_out"] == len(set(asked))
+    assert report["rows"]["old model"]["score"] == 1
+
+
+def test_an_index_is_the_old_model_with_its_texts_and_vectors(isosent_, refuses, texts, short, corpus, tmp_path):
+    folder, model = tmp_path / "index", isosent.load(short)
+    Index.create([*texts, ""], model, folder=folder)
+    shown = json.loads(isosent_("migrate", folder, "wordllama", "-o", tmp_path / "map", "--json").out)
+    expected = migrate(model, isosent.load("wordllama"), texts).report
+    assert shown["advice"] == "embed again"
+    assert shown["rows"]["old model"]["score"] == pytest.approx(expected["rows"]["old model"]["score"], abs=0.05)
+    assert isosent_("index", "migrate", folder, "--map", tmp_path / "map").code == 0
+    refuses(isosent_("migrate", folder, "wordllama"), "480 mapped rows", "index add")
+    refuses(isosent_("migrate", folder, "wordllama", corpus), "is an index", "Leave out", corpus.name)
+    refuses(isosent_("migrate", short, "wordllama"), "OLD NEW TEXTS")
+    Index.create(vectors=model.encode(texts), folder=tmp_path / "bare")
+    refuses(isosent_("migrate", tmp_path / "bare", "wordllama"), "holds no texts")
+
+
+def test_an_index_of_stored_vectors_is_compared_by_word_overlap(isosent_, texts, wordllama, tmp_path):
+    Index.create(texts, vectors=wordllama.encode(texts), folder=tmp_path / "index")
+    report = json.loads(isosent_("migrate", tmp_path / "index", "wordllama", "--json").out)
+    assert (report["advice"], report["measure"]) == ("stay", "agreement of cosines with word overlap")
+
+
+def test_stored_texts_are_not_encoded_again_by_the_old_model(texts, wordllama):
+    encoded = []
+    with pytest.warns(isosent.IsosentWarning, match="cannot be saved"):
+        old = isosent.wrap(lambda listed: encoded.extend(listed) or wordllama.encode(list(listed)))
+    answers = [(" ".join(text.split()[::2]), text) for text in texts[:60]]
+    for given in (None, answers):
+        encoded.clear()
+        report = migrate(old, wordllama, texts, answers=given, stored=wordllama.encode(texts)).report
+        assert encoded
+        assert not set(encoded) & set(texts)
+        assert report["rows"]["embedded again"]["gain"] == pytest.approx(0, abs=1e-9)
+
+
+def test_halves_of_one_language_are_no_measure_of_several(isosent_, texts, wordllama, tmp_path):
+    other = [" ".join(word[::-1] for word in text.split()) for text in texts]
+    pool, language = [*texts, *other], ["en"] * len(texts) + ["ne"] * len(other)
+    erased = wordllama.fitted(pool, transform=None, erase={"language": language})
+    assert "erased" in migrate(wordllama, erased, pool).report["caution"]
+    (tmp_path / "pool.txt").write_text("\n".join(pool) + "\n")
+    erased.save(tmp_path / "erased")
+    assert "translations" in isosent_("migrate", "wordllama", tmp_path / "erased", tmp_path / "pool.txt").err
+    report = migrate(wordllama, erased, pool, answers=list(zip(texts[:50], other[:50], strict=True))).report
+    assert report["caution"] is None
+    assert migrate(wordllama, wordllama, texts).report["caution"] is None
+
+
 @pytest.mark.parametrize(
     ("old", "extra", "words"),
     [
         ("three.npy", (), ("3 vectors of 480 texts",)),
         ("all.npy", ("--queries", "pairs.tsv"), ("encoded by both models",)),
-        ("wordllama", ("--queries", "texts.txt"), ("texts.txt", "table of two columns")),
+        ("wordllama", ("--queries", "texts.txt"), ("texts.txt", "two columns", "a query, and the text that answers")),
+        ("wordllama", ("--queries", "one.tsv"), ("one.tsv", "query", "a query, and the text that answers")),
+        ("words.txt", (), ("migrate", "6 words or more")),
         ("nan.npy", (), ("NaN",)),
         ("few.txt", (), ("300 different texts",)),
         ("other.tsv", (), ("no column text", "id, body")),
@@ -136,10 +194,16 @@ def test_what_cannot_be_compared_is_refused_and_nothing_is_written(
     np.save("nan.npy", vectors)
     (tmp_path / "pairs.tsv").write_text("query\ttext\na\tb\n")
     (tmp_path / "texts.txt").write_text(corpus.read_text("utf-8"), "utf-8")
+    (tmp_path / "one.tsv").write_text("query\na\n")
+    (tmp_path / "words.txt").write_text(
+        "".join(f"{text.split()[0]} {n}\n" for n, text in enumerate(isosent.demo_texts()))
+    )
     (tmp_path / "few.txt").write_text("a\nb\n" * 200)
     (tmp_path / "other.tsv").write_text("id\tbody\n1\ta\n2\tb\n")
-    listed, model = (old, "wordllama") if old in ("few.txt", "other.tsv") else ("texts.txt", old)
-    refuses(isosent_("migrate", model, "wordllama", listed, "-o", "map", *extra), *words)
+    listed, model = (old, "wordllama") if old in ("few.txt", "other.tsv", "words.txt") else ("texts.txt", old)
+    finished = isosent_("migrate", model, "wordllama", listed, "-o", "map", *extra)
+    refuses(finished, *words)
+    assert "compare" not in finished.err
     assert not (tmp_path / "map").exists()
 
 
@@ -156,7 +220,7 @@ def test_rows_of_an_index_are_mapped_and_replaced_one_by_one(
 ):
     folder, model = tmp_path / "index", isosent.load(short)
     Index.create([*texts, ""], model, metadata={"year": [2000] * 481}, folder=folder, store=store)
-    assert isosent_("index", "migrate", folder, "--map", mapping).code == 0
+    assert "mapped to wordllama" in isosent_("index", "migrate", folder, "--map", mapping).out
     opened, mapped = Index.open(folder), isosent.load(mapping)
     assert opened.space.fingerprint == wordllama.fingerprint
     assert opened.recall.n_rows == 481
@@ -166,7 +230,8 @@ def test_rows_of_an_index_are_mapped_and_replaced_one_by_one(
     np.testing.assert_allclose(vectors, expected, atol=1e-5 if store == "float32" else 1e-2)
     assert opened.stats().n_mapped == 480  # the empty text has no vector
     assert opened.schema.names == ["id", "text", "year", "isosent_mapped"]
-    assert isosent_("index", "migrate", folder, "--map", mapping).code == 0  # again: nothing is left to do
+    again = isosent_("index", "migrate", folder, "--map", mapping).out
+    assert all(words in again for words in ("before", "nothing was changed", "480 mapped rows"))
     opened.add(texts[:100], ids=list(range(100)))
     assert json.loads(isosent_("info", folder, "--json").out)["n_mapped"] == 380
     assert "380; replace them" in isosent_("info", folder).out

@@ -6,11 +6,13 @@ import logging
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
 import warnings
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -273,6 +275,34 @@ def test_workers_share_a_port_and_are_replaced(serving, wordllama, texts, wait_u
         assert len(of("draining")) == 2
     pids = {line["pid"] for line in of("worker serves")}
     assert not any(map(is_running, pids))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are found by /proc")
+def test_a_worker_that_is_just_starting_keeps_the_signal_until_it_can_reload(wait_until):
+    command = [sys.executable, "-m", "isosent", "serve", "wordllama", "--workers", "2", "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        tasks = Path("/proc", str(process.pid), "task", str(process.pid), "children")
+
+        def signalled():
+            starting = [pid for pid in map(int, tasks.read_text().split()) if b"spawn_main" in command_of(pid)]
+            for pid in starting[:1]:
+                os.kill(pid, signal.SIGHUP)
+            return bool(starting)
+
+        try:
+            wait_until(signalled)
+            for line in process.stderr:  # "worker ended" would be the last line
+                if '"reloaded"' in line:
+                    break
+            process.send_signal(signal.SIGTERM)
+            assert '"reloaded"' in line
+            process.stderr.read()
+        finally:
+            process.kill()
+
+
+def command_of(pid):
+    return Path("/proc", str(pid), "cmdline").read_bytes()
 
 
 def is_running(pid):

@@ -4,6 +4,7 @@ import datetime
 import signal
 import subprocess
 import sys
+from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -11,8 +12,9 @@ import pyarrow as pa
 import pytest
 from numpy.testing import assert_allclose
 
-from isosent.errors import InputError
+from isosent.errors import InputError, IsosentWarning
 from isosent.io.space import Space
+from isosent.numeric.canary import Canary
 from isosent.numeric.similarity import unit_rows
 from isosent.search import Index
 from isosent.search.database import open_database, pull, push, search_database
@@ -288,6 +290,22 @@ def test_an_index_is_pushed_searched_and_pulled(index, url, wordllama, texts, tm
     assert copy.search(query, k=5).ids.tolist() == expected.ids.tolist()
     assert len(copy) == 60
     assert set(copy.search(query, k=1).to_arrow().column_names) == set(expected.to_arrow().column_names)
+
+
+def test_the_first_query_of_a_table_warns_of_a_model_that_has_changed(index, url, wordllama, monkeypatch):
+    push(index, url)
+    database = open_database(url)
+    stored = database.canary
+    database.close()
+    assert Canary.from_text("the table", stored).lowest_cosine(index.canary) == pytest.approx(1, abs=1e-3)
+    search_database(url, "a cat", wordllama, 1)  # unchanged: a warning would be an error
+    other = Canary(None, np.roll(index.canary.queries, 1, axis=1))
+    monkeypatch.setattr(type(wordllama.encoder), "canary_now", lambda self, *, of_first_query: other)
+    with pytest.warns(IsosentWarning, match="has changed.*cosine"):
+        search_database(url, "a cat", wordllama, 1)
+    for damaged in ("no base64", "AAAA", b64encode(np.full(14, np.nan, np.float16).tobytes())):
+        with pytest.raises(InputError, match=r"the table.*fixed texts are damaged"):
+            Canary.from_text("the table", damaged)
 
 
 def test_a_push_leaves_exactly_the_rows_of_the_index(index, url, wordllama):

@@ -1,19 +1,31 @@
 """Static models distilled in closed form: the equations, the folder in other libraries, and what must not matter."""
 
+import asyncio
+import base64
 import json
 
+import httpx
 import numpy as np
 import pytest
 from tiny_models import WORDS
 
 import isosent
 from isosent.cli.main import main
+from isosent.cli.serve import open_source
 from isosent.distributed import engine_for
-from isosent.errors import InputError
+from isosent.encoders.precomputed import PrecomputedVectors
+from isosent.errors import FileFormatError, InputError
+from isosent.evaluation.overlap import text_hashes
+from isosent.evaluation.tables import task_table
 from isosent.exports import export
+from isosent.exports.check import space_of
 from isosent.jobs.shards import Worker
 from isosent.numeric.sparse_ridge import TokenShares, solve
 from isosent.search import Index
+from isosent.server import create_app
+from isosent.server.maps import Maps
+from isosent.server.proxy import Proxy, create_proxy
+from isosent.server.upstream import DIALECTS, Upstream
 from isosent.training import distill as module
 from isosent.training.distill import distill, distill_files
 from isosent.transforms.whitening import PrincipalComponents
@@ -128,6 +140,40 @@ def test_other_libraries_give_its_vectors(distilled, texts, tmp_path):
     assert export(static, "onnx", tmp_path / "onnx").agreement.holds
 
 
+@pytest.mark.parametrize("options", ["", "?layers=1,-1&query_prompt=find the "])
+def test_a_token_in_context_has_the_mean_of_its_states(reference, texts, options):
+    model = isosent.load(f"{reference}{options}")
+    encoder, texts = model.encoder.for_queries(), texts[:40]
+    alone = np.random.default_rng(0).standard_normal((len(list(encoder.vocabulary())), model.dim))
+    alone[:3], sums, counts = 0, 30 * alone, np.full(len(alone), 30)
+    n_leading = 1 + len(encoder.tokenizer.tokenize(encoder.prompt))
+    for text in texts:
+        ids, states = encoder.tokenize([text]).ids[n_leading:-1], encoder.token_embeddings(text)[n_leading:-1]
+        for number, state in zip(ids, isosent.model.unit_rows(states), strict=True):
+            sums[number] += state
+            counts[number] += 1
+    expected = sums[3:] / counts[3:, None]
+    rows = module.contextual_rows(model, texts, alone, lambda _: None)
+    np.testing.assert_allclose(rows[3:], expected - expected.mean(axis=0), atol=1e-5)
+    assert not rows[:3].any()
+    both = isosent.load(f"{reference}?pooling=mean,cls")
+    wide = np.ones((len(alone), both.dim))
+    assert module.contextual_rows(both, texts, wide, lambda _: None) is wide  # no token has such a vector
+
+
+def test_the_prior_that_predicts_other_texts_better_is_taken(model, texts, tmp_path):
+    tokenizer = module._static_tokenizer(model, tmp_path / "tokenizer.json")
+    corpus, vectors = module.Corpus(texts, tokenizer, lambda _: None), model.encode(texts)
+    corpus.split(vectors.any(axis=1))
+    alone = module.prior_rows(model, tokenizer, lambda _: None)
+    noise = np.random.default_rng(0).standard_normal(alone.shape)
+    chosen, good, bad = (
+        module.Fit(corpus, lambda: iter([vectors]), priors).prior for priors in ([noise, alone], [alone], [noise])
+    )
+    assert (chosen == good).all()
+    assert (chosen != bad).any()
+
+
 def test_its_vectors_are_nearer_to_those_of_the_model_than_chance(distilled, model, texts):
     static = isosent.load(distilled.path)
     cosines = np.einsum("ij,ij->i", static.encode(texts), isosent.model.unit_rows(model.encode(texts)))
@@ -135,6 +181,23 @@ def test_its_vectors_are_nearer_to_those_of_the_model_than_chance(distilled, mod
     assert static.encoder.shared_space.fingerprint == model.fingerprint
     assert distilled.report["r2"] == json.loads((distilled.path / "isosent.json").read_text())["distilled"]["r2"]
     assert all(distilled.lines())
+
+
+def test_an_evaluation_says_which_of_its_texts_a_model_was_distilled_from(distilled, texts, tmp_path):
+    pairs = [(texts[i].upper(), f"new words, {i}", str(i)) for i in range(8)] + [(texts[8], texts[9], "3")]
+    lines = "\n".join("\t".join(pair) for pair in [("sentence1", "sentence2", "score"), *pairs])
+    (tmp_path / "pairs.tsv").write_text(lines, "utf-8")
+    result = isosent.evaluate(isosent.load(distilled.path), tmp_path / "pairs.tsv", n_resamples=1)
+    [counts] = result.fitting["distilled_from"].values()
+    assert counts == {"n_texts": 18, "n_same": 10, "n_items": 9, "n_items_same": 1}
+    assert "pairs: 10 of 18 texts are among those" in task_table(result).caption
+    assert isosent.load(distilled.path).encoder.fitted_texts.tolist() == np.unique(text_hashes(texts)).tolist()
+    hashes = distilled.path / "texts.npy"
+    content = hashes.read_bytes()
+    hashes.write_bytes(content[:-1])
+    with pytest.raises(FileFormatError, match=r"texts\.npy"):
+        isosent.load(distilled.path)
+    hashes.write_bytes(content)
 
 
 def test_a_transform_is_folded_into_the_rows_and_leaves_the_space(model, texts, tmp_path):
@@ -213,6 +276,75 @@ def test_an_index_takes_its_queries_and_states_what_they_find(distilled, model, 
         Index.create(texts, model).search(query, rerank=True)
     with pytest.raises(InputError, match="space of no other model"):
         Index.create(texts, model, query_model=wordllama)
+
+
+UNKNOWN = "\u2603"  # no token of the static model
+
+
+def test_a_server_answers_queries_by_the_static_model(distilled, model, texts, running):
+    static = isosent.load(distilled.path)
+    index = Index.create(texts, model, query_model=static)
+    app = create_app({"pair": (model, static), "index": index})
+    inputs, documents = [texts[0], UNKNOWN], model.encode([texts[0], UNKNOWN])
+    queries = np.vstack([static.encode(inputs[:1]), isosent.model.unit_rows(model.encode_query(inputs[1:]))])
+    with running(app) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+        for name in ("pair", "index"):
+            for side, expected in (("query", queries), ("document", isosent.model.unit_rows(documents))):
+                body = {"model": name, "input": inputs, "input_type": side}
+                answer = client.post("/v1/embeddings", json=body)
+                found = [row["embedding"] for row in answer.json()["data"]]
+                np.testing.assert_allclose(found, expected, atol=1e-5)
+                assert answer.headers["X-Isosent-Space"] == model.fingerprint
+        hits = client.post("/search", json={"query": texts[3], "k": 3}).json()["hits"]
+        np.testing.assert_allclose([hit["score"] for hit in hits], index.search(texts[3], 3).scores[0], atol=1e-6)
+        compared = {"source_sentence": texts[0], "sentences": texts[1:3]}
+        sides = [{"inputs": compared, "parameters": {"prompt_name": side}} for side in ("query", "document")]
+        by_side = [client.post("/similarity", json=body).json() for body in sides]
+        np.testing.assert_allclose(*by_side, atol=1e-5)  # cosines are those of the model
+        assert {each["query_model"] for each in client.get("/status").json()["models"]} == {"static:static"}
+        assert 'model="pair queries"' in client.get("/metrics").text
+
+
+def test_only_a_static_model_of_its_space_answers_queries_of_a_model(
+    distilled, reference, model, texts, wordllama, tmp_path, tiny_model
+):
+    source = open_source(f"{reference}?max_length=20&query_model={distilled.path}")
+    assert source[0].encoder.options["max_length"] == "20"
+    with pytest.raises(InputError, match="cannot be compared"):
+        create_app({"other": (isosent.load(f"hf:{tiny_model('distilbert')}"), source[1])})
+    with pytest.raises(InputError, match="space of no other model"):
+        create_app({"pair": (model, wordllama)})
+    Index.create(texts, model, folder=tmp_path / "index")
+    with pytest.raises(InputError, match="--query-model"):
+        open_source(f"{tmp_path / 'index'}?query_model={distilled.path}")
+
+
+def test_a_proxy_asks_the_api_for_no_query_that_the_static_model_knows(distilled, model, texts, tmp_path):
+    static, asked = isosent.load(distilled.path), []
+    isosent.SentenceEncoder(PrecomputedVectors.of_space(model.dim, space_of(model))).save(tmp_path / "map")
+
+    def answer(request):
+        asked.extend(inputs := json.loads(request.content)["input"])
+        rows = [base64.b64encode(row).decode() for row in model.encode(inputs)]
+        return httpx.Response(200, json={"data": [{"index": i, "embedding": row} for i, row in enumerate(rows)]})
+
+    async def vectors(side):
+        client = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+        api = Upstream("http://api/v1", DIALECTS["openai"], "big", client)
+        maps = Maps({"map": tmp_path / "map"}, {"map": str(distilled.path)})
+        maps.reload()
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(create_proxy(Proxy(api, maps)))) as caller:
+            body = {"input": [UNKNOWN, texts[0]], "input_type": side}
+            response = await caller.post("http://127.0.0.1/v1/embeddings", json=body)
+        return [row["embedding"] for row in response.json()["data"]]
+
+    by_model = isosent.model.unit_rows(model.encode([UNKNOWN, texts[0]]))
+    expected = np.vstack([by_model[:1], static.encode(texts[:1])])
+    np.testing.assert_allclose(asyncio.run(vectors("query")), expected, atol=1e-5)
+    assert asked == [UNKNOWN]
+    np.testing.assert_allclose(asyncio.run(vectors("document")), by_model, atol=1e-5)
+    with pytest.raises(InputError, match="space of no other model"):
+        Maps({"map": tmp_path / "map"}, {"map": "wordllama"})
 
 
 def test_a_query_model_is_saved_with_the_index_and_belongs_to_its_model(distilled, model, texts, tmp_path, tiny_model):

@@ -225,6 +225,19 @@ def test_auto_chooses_nothing_that_moves_languages_further_apart():
     assert "groups of texts closer together" in choice.reason
 
 
+def test_auto_helps_no_language_at_the_expense_of_another():
+    meanings, texts, language = in_languages(2, distance=0.0)
+    noise = np.random.default_rng(0).normal(size=(len(texts), 16))
+    one, other = (language == 0)[:, None], (language == 1)[:, None]
+    # the noise of one language is in small dimensions, that of the other in large ones
+    vectors = np.hstack([one * meanings, other * 0.1 * meanings, one * 0.05 * noise, other * noise]).astype(np.float32)
+    others = np.flatnonzero(language == 1)
+    alone = choose_from_texts(vectors[others], [texts[row] for row in others], Auto())
+    together = choose_from_texts(vectors, texts, Auto(), groups=language)
+    assert (alone.chosen.strength, together.chosen.strength) == (1.0, 0.75)
+    assert "Strength 1 ranks the texts of one group worse" in together.reason
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("n_rows", "dim"), [(600, 32), (100, 2), (300, 768), (40, 768), (20, 256), (12, 1000)])
 def test_one_cloud_is_one_group_however_few_its_rows(n_rows, dim, seed):

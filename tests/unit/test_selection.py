@@ -102,7 +102,7 @@ def test_the_rule(monkeypatch, texts, gains, low, is_even, strength, reason):
         ScoredCandidate(Candidate("whitening", g, 8), 0.3, gain, low_end, 1.0)
         for g, gain, low_end in zip(STRENGTHS, gains, np.broadcast_to(low, 4).tolist(), strict=True)
     ]
-    monkeypatch.setattr(auto, "_score", lambda *_: (ScoredCandidate(Candidate(), 0.3, 0.0, 0.0, 0.0), *scored))
+    monkeypatch.setattr(auto, "_scored", lambda *_: (ScoredCandidate(Candidate(), 0.3, 0.0, 0.0, 0.0), *scored))
     rows = np.random.default_rng(0).normal(size=(len(texts), 8))
     choice = chosen_for(rows if is_even else rows * 2.0 ** np.arange(8), texts)
     assert choice.chosen.strength == strength

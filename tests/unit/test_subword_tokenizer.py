@@ -1,11 +1,12 @@
 import json
 import string
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 from isosent.errors import FileFormatError, InputError
 from isosent.words.subwords import SubwordTokenizer, TokenLookup, odd_patterns
@@ -214,8 +215,21 @@ def test_tokens_of_these_kinds_never_cross_a_blank(saved, name):
 @given(batches=st.lists(st.lists(odd_texts, max_size=5), max_size=3))
 def test_ids_are_those_of_the_library(saved, name, batches):
     library, tokenizer = Tokenizer.from_file(str(saved[name])), SubwordTokenizer(saved[name], skip_unknown=False)
-    for texts in [*batches, CORPUS]:
-        expected = [encoding.ids for encoding in library.encode_batch(texts, add_special_tokens=False)]
+    with patch.multiple("isosent.words.subwords", _FEW_CHARACTERS=0, _TOGETHER=3):
+        for texts in [*batches, CORPUS]:
+            expected = [encoding.ids for encoding in library.encode_batch(texts, add_special_tokens=False)]
+            assert as_lists(tokenizer(texts)) == expected
+
+
+@pytest.mark.parametrize("content", ["cat sat", "at on", "e\u2581m"])
+def test_an_added_token_with_a_blank_or_a_mark_in_it(saved, tmp_path, content):
+    library = Tokenizer.from_file(str(saved["llama"]))
+    library.add_tokens([AddedToken(content, normalized=False)])
+    library.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = SubwordTokenizer(tmp_path / "tokenizer.json", skip_unknown=False)
+    texts = ["the cat", "sat on", "cat", "sat", "the cat sat on", "e m", "at", "on", "e\u2581m"]
+    expected = [encoding.ids for encoding in library.encode_batch(texts, add_special_tokens=False)]
+    with patch.multiple("isosent.words.subwords", _FEW_CHARACTERS=0, _TOGETHER=3):
         assert as_lists(tokenizer(texts)) == expected
 
 

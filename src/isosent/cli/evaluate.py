@@ -14,6 +14,7 @@ import click
 import numpy as np
 from click.core import ParameterSource
 
+from isosent import search  # its classes are imported when they are first used
 from isosent.cli.options import (
     PATH,
     column_option,
@@ -28,6 +29,7 @@ from isosent.cli.options import (
     transform_options,
 )
 from isosent.cli.printing import check_outputs, json_text, say, show, show_json, write_outputs
+from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
 from isosent.evaluation.compare import CORRELATIONS, Comparison, Difference, compare_results
 from isosent.evaluation.cqa import TEXT_PARTS
@@ -41,7 +43,7 @@ from isosent.evaluation.tables import model_lines, rte_table, sts_table, task_ta
 from isosent.evaluation.unlabelled import compare_models
 from isosent.io.tables import open_table
 from isosent.io.texts import is_table, read_texts
-from isosent.io.vector_source import VectorSource
+from isosent.io.vector_source import NUMBER_TYPES, VectorSource
 from isosent.io.vectors import holds_vectors, open_vectors
 from isosent.loading import wrap
 from isosent.model import SentenceEncoder
@@ -53,8 +55,9 @@ from isosent.persistence import check_model_folder
 from isosent.report.figures import check_figures, write_figures
 from isosent.report.leaderboard import make_leaderboard, read_report
 from isosent.report.results_page import html_report, report_title
-from isosent.search.index import Index
+from isosent.search.rows import ID, TEXT, VECTOR
 from isosent.search.storage import is_index
+from isosent.search.units import units_of_lists
 from isosent.training.curve import check_curve_output, write_curve
 from isosent.training.metrics import read_metrics
 from isosent.transforms.base import AUTO, TRANSFORMS, resolve_transform
@@ -159,10 +162,10 @@ def evaluate(
         show(_variants_table(dict(zip(transform, results, strict=True))))
 
 
-def _evaluated(model: str | None) -> SentenceEncoder | Index:
+def _evaluated(model: str | None) -> SentenceEncoder | search.Index:
     """What is named: a model, an index, or files with the texts of the tasks and their vectors."""
     if model is not None and is_index(model):
-        return Index.open(model)
+        return search.Index.open(model)
     paths = (model or "").split(",")
     if not all(Path(path).is_file() and holds_vectors(path) for path in paths):
         return open_model(model)
@@ -385,28 +388,40 @@ def _comparison_notes(comparison: Comparison) -> Iterator[str]:
 @click.command()
 @click.argument("old")
 @click.argument("new")
-@click.argument("texts")
+@click.argument("texts", required=False)
 @click.option(
     "--queries", metavar="FILE", help="Table of queries, each with the text that answers it: the first two columns."
 )
 @click.option("--output", "-o", type=PATH, metavar="FOLDER", help="Save the map of stored vectors as a model.")
 @json_option
-def migrate(old: str, new: str, texts: str, queries: str | None, output: Path | None, as_json: bool) -> None:
+def migrate(old: str, new: str, texts: str | None, queries: str | None, output: Path | None, as_json: bool) -> None:
     """Say whether to stay with the model OLD, to map its stored vectors to NEW, or to embed the texts again.
 
-    OLD and NEW are models, or files with the vectors that they gave TEXTS, in the same order. Four ways of searching
-    are compared on a fifth of TEXTS that no map is fitted on. Use 5,000 texts like the stored ones, or more; in a table
-    of several columns, they are in the column "text".
+    OLD and NEW are models, or files with the vectors that they gave TEXTS, in the same order. OLD may also be an index,
+    whose texts and vectors are taken. Four ways of searching are compared on a fifth of TEXTS that no map is fitted on.
+    Use 5,000 texts like the stored ones, or more; in a table of several columns, they are in the column "text".
 
     \b
     isosent migrate wordllama sentence-transformers/all-MiniLM-L6-v2 texts.txt -o map
+    isosent migrate INDEX sentence-transformers/all-MiniLM-L6-v2 -o map
     """  # noqa: D301
     if output is not None:
         check_model_folder(output)
-    listed = _texts(texts)
-    _require_same_ids(texts, old, new)
     answers = None if queries is None else _answers(queries)
-    sides = [_opened(side) for side in (old, new)]
+    stored: VectorSource | None = None
+    if is_index(old):
+        if texts is not None:
+            raise InputError(f"migrate: {old} is an index and has its own texts. Leave out {texts}.")
+        first, listed, stored = _index_side(Path(old))
+        _require_same_ids(old, new)
+    elif texts is None:
+        raise InputError(
+            f"migrate: {old} is no index. Name a file of texts like the stored ones: isosent migrate OLD NEW TEXTS."
+        )
+    else:
+        first, listed = _opened(old), _texts(texts)
+        _require_same_ids(texts, old, new)
+    sides = [first, _opened(new)]
     with progress_bar("encoding", "texts") as bar:
         n_models = sum(isinstance(side, SentenceEncoder) for side in sides)
         result = migrate_models(
@@ -414,8 +429,9 @@ def migrate(old: str, new: str, texts: str, queries: str | None, output: Path | 
             sides[1],
             listed,
             answers=answers,
+            stored=stored,
             reference=_absolute(new),
-            source=texts,
+            source=texts or old,
             progress=bar(n_models * len(listed)),
         )
     if output is not None:
@@ -425,6 +441,8 @@ def migrate(old: str, new: str, texts: str, queries: str | None, output: Path | 
         return
     show(_ways_table(result.report))
     show(result.report["reason"])
+    if result.report["caution"]:
+        say(f"note: {result.report['caution']} See --queries.")
     if output is not None:
         show(f"{output}: a map of vectors of {old}, for queries of {new}")
 
@@ -444,34 +462,54 @@ def _opened(side: str) -> SentenceEncoder | VectorSource:
     return open_vectors(side) if holds_vectors(side) else open_model(side)
 
 
+def _index_side(folder: Path) -> tuple[SentenceEncoder | VectorSource, list[str], VectorSource | None]:
+    """The model of an index, or its vectors if it has none, its texts, and the vectors that its model need not make."""
+    opened = search.Index.open(folder)
+    if TEXT not in opened.schema.names:
+        raise InputError(f"migrate: {folder} holds no texts. Give a file of them, and one of their vectors as OLD.")
+    if n_mapped := opened.stats().n_mapped:
+        raise InputError(f"migrate: {folder} still has {n_mapped} mapped rows. Replace them: isosent index add.")
+    texts = [text or "" for batch in opened.batches() for text in batch.column(TEXT).to_pylist()]
+
+    def read(first_row: int, n_rows: int) -> Iterator[Any]:
+        yield from (units_of_lists(batch.column(VECTOR), opened.dim) for batch in opened.batches(n_rows))
+
+    source = VectorSource(folder, len(texts), opened.dim, NUMBER_TYPES["float32"], opened.space, read)
+    has_model = not isinstance(opened.model.encoder, PrecomputedVectors)
+    return (opened.model, texts, source) if has_model else (source, texts, None)
+
+
 def _require_same_ids(*paths: str) -> None:
-    """Refuse tables whose columns "id" differ."""
+    """Refuse tables and an index whose ids differ."""
     ids = {}
     for path in paths:
-        if is_table(path):
+        if is_index(path):
+            ids[path] = [name for batch in search.Index.open(path).batches() for name in batch.column(ID).to_pylist()]
+        elif is_table(path):
             with open_table(path) as table:
                 if "id" in table.columns:
                     ids[path] = [value for _, (value,) in table.rows("id")]
     for path, listed in list(ids.items())[1:]:
         first = next(iter(ids))
-        if listed != ids[first]:
+        if list(map(str, listed)) != list(map(str, ids[first])):
             raise InputError(f"{path}: its ids are not those of {first}, in this order. Write both in one order.")
 
 
 def _answers(path: str) -> Answers:
     """Queries and the texts that answer them: the first two columns of a table."""
+    wanted = "Give a table of two columns, with a header: a query, and the text that answers it."
     if not is_table(path):
-        raise InputError(f"{path}: each query needs the text that answers it. Give a table of two columns, or no file.")
+        raise InputError(f"{path} is not a table. {wanted}")
     with open_table(path) as table:
         if len(table.columns) < 2:
-            raise InputError(f"{path} has one column; the queries and the texts that answer them need two.")
+            raise InputError(f"{path} has one column, {table.columns[0]}. {wanted}")
         columns = table.columns[:2]
         answers = [
             (table.text(number, columns[0], query), table.text(number, columns[1], answer))
             for number, (query, answer) in table.rows(*columns)
         ]
     if not answers:
-        raise InputError(f"{path} holds no queries.")
+        raise InputError(f"{path} holds no queries. {wanted}")
     return answers
 
 

@@ -44,7 +44,7 @@ class Share(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Read 1% as 0.01."""
         if isinstance(value, str) and value.endswith("%"):
-            value = click.FLOAT.convert(value[:-1], param, ctx) / 100
+            value = click.FLOAT(value[:-1], param, ctx) / 100
         return float(super().convert(value, param, ctx))
 
 

@@ -279,7 +279,13 @@ def migrate(folder: Path, mapping: str) -> None:
     else:  # of an API
         space = Space(target["fingerprint"], target["to"]) if target else None
         model = SentenceEncoder(PrecomputedVectors.of_space(loaded.dim, space))
+    was_mapped = opened.space.fingerprint == model.fingerprint
     opened.migrate(loaded, model)
+    if was_mapped:
+        left = opened.stats().n_mapped or "no"
+        show(f"{folder} was mapped to {model.record.name} before: nothing was changed; {left} mapped rows are left.")
+    else:
+        show(f"{folder}: mapped to {model.record.name}, which encodes queries from now on.")
     show_stats(folder, opened.stats())
 
 

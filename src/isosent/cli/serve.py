@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from isosent import _extras
+from isosent import _check, _extras
 from isosent.cli.options import PATH
 from isosent.cli.printing import say
 from isosent.errors import InputError
@@ -109,7 +109,7 @@ def serve(
     """Serve models and indexes over HTTP.
 
     OpenAI-compatible clients and those of Text Embeddings Inference change their URL and nothing else. SIGHUP loads all
-    models again.
+    models again. With 'MODEL?query_model=FOLDER', a static model that was distilled from MODEL answers queries.
 
     \b
     isosent serve model
@@ -137,9 +137,24 @@ def serve(
         serve_workers(make_app, n_workers, host=host, port=port, drain_delay_s=drain[0], drain_timeout_s=drain[1])
 
 
-def open_source(reference: str) -> SentenceEncoder | Index:
-    """Open a model, or an index."""
-    return Index.open(reference) if is_index(reference) else load(reference)
+def open_source(reference: str) -> SentenceEncoder | Index | tuple[SentenceEncoder, SentenceEncoder]:
+    """Open a model or an index; with ``?query_model=FOLDER``, a model and the static model that answers its queries."""
+    source, query_model = _without_query_model(reference)
+    if not is_index(source):
+        return load(source) if query_model is None else (load(source), load(query_model))
+    if query_model is not None:
+        raise InputError(f"{source} is an index, which chooses its query model itself: isosent index --query-model.")
+    return Index.open(source)
+
+
+def _without_query_model(reference: str) -> tuple[str, str | None]:
+    """A reference without the option ``query_model``, and what that names."""
+    if "query_model=" not in reference:
+        return reference, None
+    source, options = _check.split_options(reference)
+    query_model = options.pop("query_model", None)
+    rest = "&".join(f"{name}={value}" for name, value in options.items())
+    return (f"{source}?{rest}" if rest else source), query_model
 
 
 @click.command()
@@ -149,9 +164,10 @@ def open_source(reference: str) -> SentenceEncoder | Index:
     "--model",
     "-m",
     "models",
-    metavar="[NAME=]FOLDER",
+    metavar="[NAME=]FOLDER[?query_model=FOLDER]",
     multiple=True,
-    help="Model fitted on vectors of the API; may be repeated. Without one, vectors are passed on.",
+    help="Model fitted on vectors of the API, and a static one for queries; may be repeated. Without one, vectors are "
+    "passed on.",
 )
 @click.option("--upstream-model", metavar="NAME", help="Model of the API.  [default: the space of the first -m]")
 @click.option("--upstream-key-file", type=PATH, metavar="FILE", help="Key for the API.  [default: that of the caller]")
@@ -207,11 +223,12 @@ def proxy(
     check_address(host, has_keys=bool(keys))
     if learn is not None:
         check_destination(learn)
-    folders = dict(_named(model) for model in models)
+    named = [_named(model) for model in models]
+    folders = {name: folder for name, folder, _ in named}
     if not folders and learn is None and cache is None:
         raise InputError("proxy: name a model (-m FOLDER), or --learn FILE to find out what one would do.")
     key = _upstream_key(upstream_key_file)
-    maps = Maps(folders)
+    maps = Maps(folders, {name: query_model for name, _, query_model in named if query_model is not None})
     name = upstream_model if upstream_model is not None else maps.upstream_model
     if name is None:
         raise InputError("proxy: name the model of the API: --upstream-model NAME.")
@@ -238,11 +255,12 @@ def proxy(
     serve_app(app, host=host, port=port, drain_delay_s=drain[0], drain_timeout_s=drain[1])
 
 
-def _named(model: str) -> tuple[str, Path]:
-    """The name of a model downstream, and its folder."""
-    name, separator, folder = model.partition("=")
-    path = Path(folder if separator else model)
-    return (name if separator else path.absolute().name), path
+def _named(model: str) -> tuple[str, Path, str | None]:
+    """The name of a model downstream, its folder, and that of the static model that answers its queries."""
+    source, query_model = _without_query_model(model)
+    name, separator, folder = source.partition("=")
+    path = Path(folder if separator else source)
+    return (name if separator else path.absolute().name), path, query_model
 
 
 def _upstream_key(file: Path | None) -> str | None:

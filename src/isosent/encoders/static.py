@@ -41,7 +41,7 @@ from isosent.encoders.word_average import Average, Corpus, Weighting, Words
 from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io.json import read_json
 from isosent.io.schemas import Model2VecConfig, Module, TokenizerHeader, path_inside
-from isosent.io.space import Space, shared_space, verify_export
+from isosent.io.space import Space, fitted_texts, shared_space, verify_export
 from isosent.io.system import system_error
 from isosent.io.tensors import open_tensors
 from isosent.io.texts import text_blocks
@@ -87,6 +87,7 @@ class StaticEncoder(Encoder):
 
     skips_unknown = True
     shared_space: Space | None = None  # of another model, with whose vectors these can be compared
+    fitted_texts: NDArray[np.uint64] | None = None  # hashes of the texts that it was distilled from
 
     def __init__(
         self,
@@ -307,7 +308,8 @@ class StaticEncoder(Encoder):
         for tokens in windows:
             with self._table.lock:
                 vectors = self.weighting.coarse(self._words(tokens))
-            collected.append(vectors[tokens.lengths > 0])
+            has_words = tokens.lengths > 0
+            collected.append(vectors if has_words.all() else vectors[has_words])
             if len(collected) == _WINDOWS_AT_ONCE:
                 moments, collected = moments + Moments.from_rows(np.concatenate(collected)), []
             if progress:
@@ -504,6 +506,7 @@ def load_static(location: str, options: Mapping[str, Any], *, corpus: Corpus | N
     vectors = _token_vectors(inner, read_all_tensors(_check.input_file(inner / "model.safetensors")))
     _check_vocabulary(folder, vectors, tokenizer)
     encoder = _assembled(reference, options, tokenizer, vectors, corpus)
+    encoder.fitted_texts = fitted_texts(folder)
     if encoder.weighting == Average():
         encoder.shared_space = shared_space(folder)
     return encoder

@@ -40,6 +40,7 @@ from isosent.words.tokens import LONGEST_PIECE, TokenIds, offsets_of
 
 UNBOUNDED = 1 << 20
 WINDOWS = "windows"
+_CONTEXT_TOKENS = 2048  # at once, of which the states of all layers are in memory
 PROMPT_OF = {"text": "prompt", "query": "query_prompt", "document": "document_prompt"}
 _CHARACTERS_A_TOKEN = 64  # on average, in the beginning of a text: more than any
 _PADDING_IS_VISIBLE = ("convbert", "fnet", "mobilebert")
@@ -195,14 +196,18 @@ class TransformerEncoder(Encoder):
 
     def token_embeddings(self, text: str) -> NDArray[np.float32]:
         """Return the hidden states of a text, averaged over the layers, shape (seq_len, dim of the network)."""
+        return self._hidden_states(self.tokenize([text]).ids[None, :])[0]
+
+    def _hidden_states(self, ids: NDArray[np.int32]) -> NDArray[np.float32]:
+        """Hidden states averaged over the layers, of texts of equal length, shape (n_texts, seq_len, dim)."""
         torch = _extras.require("torch")
+        if not ids.size:
+            return np.zeros((*ids.shape, self.network.dim), dtype=np.float32)
         device = next(self.model.parameters()).device
-        ids = torch.from_numpy(self.tokenize([text]).ids.astype(np.int64))[None, :].to(device)
-        if not ids.numel():
-            return np.zeros((0, self.network.dim), dtype=np.float32)
         with torch.inference_mode():
-            states = self.model(input_ids=ids, output_hidden_states=True).hidden_states
-        weighted = [weight * states[layer][0].float().cpu() for layer, weight in self.own_layer_pooling.layers]
+            given = torch.from_numpy(ids.astype(np.int64)).to(device)
+            states = self.model(input_ids=given, output_hidden_states=True).hidden_states
+        weighted = [weight * states[layer].float().cpu() for layer, weight in self.own_layer_pooling.layers]
         return (sum(weighted) / sum(w for _, w in self.own_layer_pooling.layers)).numpy()
 
     def embed(self, tokens: TokenIds, progress: Progress | None = None) -> NDArray[np.float32]:
@@ -223,6 +228,17 @@ class TransformerEncoder(Encoder):
             window = [[*before, number, *after] for number in ids[start : start + WINDOW]]
             vectors[start : start + WINDOW] = self.embed(TokenIds.from_lists(window), progress)
         return vectors
+
+    def embed_in_context(self, texts: Sequence[str]) -> Iterator[tuple[NDArray[np.int32], NDArray[np.float32]]]:
+        """Yield ids of tokens of texts, without prompt and special ones, and what the state of each would pool to."""
+        tokens, frame = self.tokenize(texts), self._frame
+        shortest, longest = frame.n_leading + frame.n_closing + 1, self.max_length or UNBOUNDED  # without windows
+        for length in filter(lambda length: shortest <= length <= longest, np.unique(tokens.lengths).tolist()):
+            rows, most = np.flatnonzero(tokens.lengths == length), max(1, _CONTEXT_TOKENS // length)
+            for start in range(0, len(rows), most):
+                ids = tokens.take(rows[start : start + most]).ids.reshape(-1, length)
+                own = np.s_[:, frame.n_leading : length - frame.n_closing]
+                yield ids[own].ravel(), self._after_pooling(self._hidden_states(ids)[own].reshape(-1, self.network.dim))
 
     def read(
         self, texts: Sequence[str], layer_poolings: Sequence[LayerPooling], *, progress: Progress | None = None

@@ -31,7 +31,7 @@ from isosent.numeric.statistics import central_interval
 from isosent.numeric.threads import one_thread_products
 from isosent.persistence import MIGRATION, FitRecord
 from isosent.postprocessing import Postprocessing
-from isosent.transforms.auto import distinct_rows
+from isosent.transforms.auto import distinct_rows, separate_groups
 
 FEWEST_TEXTS = 300
 WAYS = ("old model", "documents mapped", "queries mapped", "embedded again")
@@ -74,8 +74,9 @@ class Migration(NamedTuple):
     report : dict
         What was measured on texts that were not fitted, as JSON values. ``advice``: "stay", "map" or "embed again", and
         ``reason``. ``rows``: of each way of searching ``score`` with its ``interval``, ``found`` (share with the right
-        text among ten, or None), and ``gain`` over the old model with ``low`` and ``high``. ``measure``, ``method``,
-        ``n_fitted``, ``n_held_out``, and ``r2``: the share of the new model that a linear map finds in the old one.
+        text among ten, or None), and ``gain`` over the old model with ``low`` and ``high``. ``caution``: what was not
+        measured, or None. ``measure``, ``method``, ``n_fitted``, ``n_held_out`` (with answers, the number of queries),
+        and ``r2``: the share of the new model that a linear map finds in the old one.
     """
 
     model: SentenceEncoder
@@ -88,6 +89,7 @@ def migrate(
     texts: Sequence[str],
     *,
     answers: Answers | None = None,
+    stored: VectorSource | Vectors | None = None,
     reference: str | None = None,
     source: str = "texts in memory",
     seed: int = 0,
@@ -102,9 +104,12 @@ def migrate(
     texts : sequence of str
         Texts like the stored ones, of which 300 must differ; up to 10,000 are fitted and 2,000 held out.
     answers : sequence of (str, str), optional
-        Queries, each with the text that answers it; needs two models. By default the first half of each text that was
-        held out is the query, and the second half is to be found. If vectors are given, cosines are compared with word
-        overlap.
+        Queries, each with the text that answers it; needs two models. A query may occur with several answers, of which
+        each is ranked among the texts that are none. By default the first half of each text that was held out is the
+        query, and the second half is to be found. If vectors are given, cosines are compared with word overlap.
+    stored : VectorSource or ndarray of shape (n_texts, dim), optional
+        Vectors that the old model, a `SentenceEncoder`, gave the texts before, as in an index: it does not encode them
+        again, but only what no text is.
     reference : str, optional
         What loads the new model, for `isosent index migrate`.
     source : str, optional
@@ -133,8 +138,8 @@ def migrate(
     """
     texts = _check.some_texts("migrate", texts)
     has_models = isinstance(old, SentenceEncoder) and isinstance(new, SentenceEncoder)
-    for side in (old, new):
-        if not isinstance(side, SentenceEncoder):
+    for side in (old, new, stored):
+        if side is not None and not isinstance(side, SentenceEncoder):
             n_rows = side.n_rows if isinstance(side, VectorSource) else len(side)
             name = str(side.path) if isinstance(side, VectorSource) else "vectors"
             if n_rows != len(texts):
@@ -154,16 +159,27 @@ def migrate(
     n_held_out = min(_MOST_HELD_OUT, int(_HELD_OUT_SHARE * len(rows)))
     held_out, fitted = np.sort(rows[:n_held_out]), np.sort(rows[n_held_out:][:_MOST_FITTED])
     encode = partial(_vectors, texts=texts, rows=fitted, progress=progress)
-    x, y = (unit_rows(encode(side).astype(np.float64)) for side in (old, new))
+    known = old if stored is None else stored
+    x, y = (unit_rows(encode(side).astype(np.float64)) for side in (known, new))
     used = nonzero_rows(x) & nonzero_rows(y)
     x, y = x[used], y[used]
     if len(x) < FEWEST_TEXTS // 2:
         raise InputError(f"migrate: only {len(x)} of {len(used)} texts have a vector of both models.")
     method, document_map, query_map, r2 = _fitted_maps(x, y, seed)
     measured = _measured(
-        old, new, document_map, query_map, texts=texts, rows=held_out, answers=answers, seed=seed, progress=progress
+        old,
+        new,
+        document_map,
+        query_map,
+        texts=texts,
+        rows=held_out,
+        answers=answers,
+        stored=stored,
+        seed=seed,
+        progress=progress,
     )
-    report = measured | {"method": method, "n_fitted": len(x), "r2": r2}
+    caution = None if answers is not None else _caution((old, new), x, [texts[row] for row in fitted[used]])
+    report = measured | {"caution": caution, "method": method, "n_fitted": len(x), "r2": r2}
     return Migration(_mapped_model(old, new, document_map, report, reference, source), report)
 
 
@@ -217,11 +233,12 @@ def _measured(
     texts: Sequence[str],
     rows: NDArray[np.intp],
     answers: Answers | None,
+    stored: VectorSource | Vectors | None,
     seed: int,
     progress: Progress | None,
 ) -> dict[str, Any]:
     """Score the four ways of searching, and say what to do."""
-    own = None
+    own, right, query_of = None, None, None
     if isinstance(old, SentenceEncoder) and isinstance(new, SentenceEncoder):
         if answers is None:
             halves = halves_of([texts[row] for row in rows], where="migrate, held-out texts", seed=seed)
@@ -232,12 +249,15 @@ def _measured(
             documents = list(dict.fromkeys([*(answer for _, answer in answers), *(texts[row] for row in rows)]))
             place = {document: number for number, document in enumerate(documents)}
             own = np.array([place[answer] for _, answer in answers], np.intp)
+            query_of = np.unique(queries, return_inverse=True)[1]
+            of_query = np.split(own[np.argsort(query_of, kind="stable")], np.cumsum(np.bincount(query_of))[:-1])
+            right = [of_query[query] for query in query_of]
             measure = "mean reciprocal rank of the text that answers a query"
-        listed: tuple[tuple[Sequence[str], Role], ...] = ((queries, "query"), (documents, "document"))
-        (old_queries, new_queries), (old_documents, new_documents) = (
-            [_vectors(side, part, np.arange(len(part)), role=role, progress=progress) for side in (old, new)]
-            for part, role in listed
+        old_queries, new_queries = (
+            _vectors(side, queries, np.arange(len(queries)), role="query", progress=progress) for side in (old, new)
         )
+        old_documents = _document_vectors(old, documents, texts, stored, progress)
+        new_documents = _document_vectors(new, documents, texts, None, progress)
     else:
         old_queries, new_queries = (_vectors(side, texts, rows) for side in (old, new))
         old_documents, new_documents = old_queries, new_queries
@@ -249,9 +269,15 @@ def _measured(
         (new_queries, new_documents),
     ]
     if isinstance(old, SentenceEncoder) and isinstance(new, SentenceEncoder):
-        ranks = np.stack([reciprocal_ranks(*pair, own) for pair in pairs])
+        ranks = np.stack([reciprocal_ranks(*pair, own, right) for pair in pairs])
+        is_found = (ranks >= _FOUND).astype(np.float64)
+        if query_of is not None:  # a query with many answers counts once
+            ranks, is_found = (
+                np.stack([np.bincount(query_of, each) for each in values]) / np.bincount(query_of)
+                for values in (ranks, is_found)
+            )
         scores, draws = ranks.mean(axis=1), mean_draws(ranks, seed=seed)
-        found: list[float | None] = [float(share) for share in (ranks >= _FOUND).mean(axis=1)]
+        found: list[float | None] = [float(share) for share in is_found.mean(axis=1)]
         n_held_out = ranks.shape[1]
     else:
         agreements = overlap_agreements([texts[row] for row in rows], pairs, seed=seed)
@@ -268,6 +294,41 @@ def _measured(
         for way, score, drawn, share, gain in zip(WAYS, scores, draws, found, gains, strict=True)
     }
     return {"advice": advice, "reason": reason, "rows": ways, "measure": measure, "n_held_out": n_held_out}
+
+
+def _document_vectors(
+    model: SentenceEncoder,
+    documents: Sequence[str],
+    texts: Sequence[str],
+    stored: VectorSource | Vectors | None,
+    progress: Progress | None,
+) -> Vectors:
+    """Vectors of documents: those that are stored of the texts, and of the others encoded."""
+    row_of = {} if stored is None else {text: row for row, text in enumerate(texts)}
+    rows = np.array([row_of.get(document, -1) for document in documents], np.intp)
+    encoded = _vectors(model, documents, np.flatnonzero(rows < 0), progress=progress)
+    vectors = np.empty((len(documents), model.dim), encoded.dtype)
+    vectors[rows < 0] = encoded
+    if stored is not None and (rows >= 0).any():
+        listed, place = np.unique(rows[rows >= 0], return_inverse=True)
+        vectors[rows >= 0] = _vectors(stored, texts, listed)[place]
+    return vectors
+
+
+def _caution(
+    sides: Sequence[SentenceEncoder | VectorSource | Vectors], units: Vectors, texts: Sequence[str]
+) -> str | None:
+    """What halves and word overlap, which are of one language each, did not measure."""
+    is_erased = any(
+        fit.transform == "erasure" for side in sides if isinstance(side, SentenceEncoder) for fit in side.fits
+    )
+    if is_erased:
+        what = "An attribute such as the language was erased, and both halves of a text have the same value"
+    elif separate_groups(units, texts) is not None:
+        what = "The texts form groups that share hardly a word, as languages do, and both halves of a text are of one"
+    else:
+        return None
+    return f"{what}: searches across them were not measured. Give queries with their answers, such as translations."
 
 
 def _advice(mapped: Difference, again: Difference) -> tuple[str, str]:

@@ -6,7 +6,11 @@ import sys
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from hashlib import blake2b
 from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
 
 NEAR_WORDS = 8
 NEAR_SHARE = 0.8
@@ -39,6 +43,29 @@ def count_overlap(
             "n_near": sum(how >= _NEAR for how in closeness),
             "n_items": len(items),
             "n_items_same": sum(all(matches.closeness(text) >= _SAME for text in item) for item in items),
+        }
+    return counts
+
+
+def text_hashes(texts: Iterable[str]) -> NDArray[np.uint64]:
+    """Hash of the plain form of each text, for files that must not hold the texts."""
+    digests = (blake2b(plain_form(text).encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts)
+    return np.frombuffer(b"".join(digests), "<u8")
+
+
+def count_hashed(
+    hashes: NDArray[np.uint64], tasks: Mapping[str, Sequence[tuple[str, ...]]]
+) -> dict[str, dict[str, int]]:
+    """Count the same texts of each task, as `count_overlap` does, in a corpus of which the sorted hashes are known."""
+    counts = {}
+    for name, items in tasks.items():
+        distinct = list({text for item in items for text in item})
+        is_same = dict(zip(distinct, np.isin(text_hashes(distinct), hashes).tolist(), strict=True))
+        counts[name] = {
+            "n_texts": len(distinct),
+            "n_same": sum(is_same.values()),
+            "n_items": len(items),
+            "n_items_same": sum(all(map(is_same.__getitem__, item)) for item in items),
         }
     return counts
 

@@ -103,7 +103,7 @@ class EvaluationResult:
     fitting : mapping
         What was fitted for the evaluation: ``transform``, its ``parameters``, the ``fit`` corpus, and whether that is
         ``transductive``, that is, the texts of the task under evaluation. With another corpus, ``overlap`` counts the
-        texts of each task that occur in it.
+        texts of each task that occur in it; ``distilled_from`` counts those that a distilled model was fitted on.
     tasks : mapping of str to TaskResult
         Each task by its name: ``result.tasks["STSB"].score``.
     environment : mapping
@@ -328,6 +328,7 @@ class _Fitting(Struct, kw_only=True):
     fit: str | None
     transductive: bool
     overlap: dict[str, dict[str, Whole]] = {}
+    distilled_from: dict[str, dict[str, Whole]] = {}
 
 
 class _Environment(Struct, kw_only=True):

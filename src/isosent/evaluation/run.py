@@ -30,7 +30,7 @@ from isosent.encoders.base import Encoder, EncodingStats, Progress, collecting_s
 from isosent.encoders.load import encoder_for
 from isosent.errors import EvaluationWarning, InputError, InputTypeError, TaskNotFoundError
 from isosent.evaluation.cqa import TEXT_PARTS, cqa_tasks
-from isosent.evaluation.overlap import count_overlap
+from isosent.evaluation.overlap import count_hashed, count_overlap
 from isosent.evaluation.result import N_RESAMPLES, EvaluationResult, TaskResult
 from isosent.evaluation.retrieval import paraphrase_task, retrieval_tasks
 from isosent.evaluation.rte import rte_tasks
@@ -440,12 +440,7 @@ def run_tasks(
                 if fit_on != TARGET:
                     models[variant] = fitted
     stats.warn(model.encoder.reference, model.encoder.options.get("max_length"), stacklevel=3)
-    overlap = {} if corpus is None else {"overlap": count_overlap(corpus, {task.name: task.items for task in tasks})}
-    learned = [model.encoder.needs_corpus or transform is not None for transform in transforms]
-    fittings = [
-        describe_fitting(transform, fit_on if learns else None) | (overlap if learns else {})
-        for transform, learns in zip(transforms, learned, strict=True)
-    ]
+    fittings = _describe_fittings(model, tasks, transforms, fit_on=fit_on, corpus=corpus)
     variants = [
         EvaluationResult(
             model=fitted.record.facts(),
@@ -462,6 +457,25 @@ def run_tasks(
         for fitted, fitting, scored in zip(models, fittings, results, strict=True)
     ]
     return replace(variants[0], variants=tuple(variants[1:])) if len(variants) > 1 else variants[0]
+
+
+def _describe_fittings(
+    model: SentenceEncoder,
+    tasks: Sequence[Task],
+    transforms: Sequence[Transform | Auto | None],
+    *,
+    fit_on: str | os.PathLike[str],
+    corpus: Sequence[str] | None,
+) -> list[dict[str, Any]]:
+    """What was fitted for each transform, and how many texts of each task the fit has seen, or that of the model."""
+    items, hashes = {task.name: task.items for task in tasks}, getattr(model.encoder, "fitted_texts", None)
+    overlap = {} if corpus is None else {"overlap": count_overlap(corpus, items)}
+    distilled = {} if hashes is None else {"distilled_from": count_hashed(hashes, items)}
+    learned = [model.encoder.needs_corpus or transform is not None for transform in transforms]
+    return [
+        describe_fitting(transform, fit_on if learns else None) | (overlap if learns else {}) | distilled
+        for transform, learns in zip(transforms, learned, strict=True)
+    ]
 
 
 def _score(task: Task, model: SentenceEncoder, vectors: TextVectors, seed: int, n_resamples: int) -> TaskResult:

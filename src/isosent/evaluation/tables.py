@@ -129,6 +129,11 @@ def _caption(result: EvaluationResult) -> list[str]:
         if counts["n_items_same"]
     ]
     lines += [
+        f"{name}: {counts['n_same']:,} of {counts['n_texts']:,} texts are among those that the model was distilled from"
+        for name, counts in result.fitting.get("distilled_from", {}).items()
+        if counts["n_same"]
+    ]
+    lines += [
         f"{name}: {task.details['n_unscored']:,} rows without a score were left out"
         for name, task in result.tasks.items()
         if task.details.get("n_unscored")

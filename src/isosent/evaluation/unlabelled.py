@@ -180,11 +180,12 @@ def compare_vectors(
     vectors: Sequence[NDArray[Any]], halves: Sequence[str], *, seed: int = 0
 ) -> dict[tuple[int, int], UnlabelledComparison]:
     """Compare models in pairs by their vectors of `halves_of`; the keys are their places."""
-    ranks = np.stack([reciprocal_ranks(*np.split(rows, 2)) for rows in vectors])
+    sides = [np.split(rows, 2) for rows in vectors]
+    ranks = np.stack([reciprocal_ranks(first, second) for first, second in sides])
     draws, scores = mean_draws(ranks, seed=seed), ranks.mean(axis=1).tolist()
     distinct = distinct_rows(halves)
-    sides = [(rows[distinct], rows[distinct]) for rows in vectors]
-    agreements, drawn = overlap_agreements([halves[row] for row in distinct], sides, seed=seed) or (None, None)
+    equal = [(rows[distinct], rows[distinct]) for rows in vectors]
+    agreements, drawn = overlap_agreements([halves[row] for row in distinct], equal, seed=seed) or (None, None)
     comparisons = {}
     for a, b in combinations(range(len(vectors)), 2):
         overlap = (float("nan"),) * 3
@@ -198,11 +199,15 @@ def compare_vectors(
 
 
 def reciprocal_ranks(
-    queries: NDArray[Any], documents: NDArray[Any], own: NDArray[np.intp] | None = None
+    queries: NDArray[Any],
+    documents: NDArray[Any],
+    own: NDArray[np.intp] | None = None,
+    also_right: Sequence[NDArray[np.intp]] | None = None,
 ) -> NDArray[np.float64]:
     """One over the rank of each query's own document among all, by cosine; ties count half.
 
-    `own`, (n_queries,), is the row of each query's document; by default, that of the query.
+    `own`, (n_queries,), is the row of each query's document; by default, that of the query. Other rows that are right
+    for a query, `also_right`, do not count.
     """
     queries, documents = (unit_rows(rows.astype(np.float64)) for rows in (queries, documents))
     own = np.arange(len(queries)) if own is None else own
@@ -210,6 +215,8 @@ def reciprocal_ranks(
     for start in range(0, len(queries), _BLOCK):
         cosines = queries[start : start + _BLOCK] @ documents.T
         reached = cosines[np.arange(len(cosines)), own[start : start + len(cosines)]][:, None]
+        for place, right in enumerate(also_right[start : start + len(cosines)] if also_right is not None else ()):
+            cosines[place, right[right != own[start + place]]] = -np.inf
         n_ties = (cosines == reached).sum(axis=1)
         ranks[start : start + len(cosines)] = 0.5 + (cosines > reached).sum(axis=1) + 0.5 * n_ties
     return 1 / ranks

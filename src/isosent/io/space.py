@@ -3,7 +3,7 @@
 A `Space` is a fingerprint with a name, and `same_space` refuses to mix two. The note of a file of vectors
 (`VectorNote`) has one entry per file: `write_note` adds one, and `read_note` checks that it is of this very file. The
 note of an export (`ExportNote`) has the checksums of its files, which `verify_export` compares; `shared_space` reads
-there in which space of another model the vectors of a distilled one lie.
+there in which space of another model the vectors of a distilled one lie, and `fitted_texts` which texts it has seen.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from msgspec import Meta, Struct
+from numpy.typing import NDArray
 
 from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io.atomic import replacing
@@ -182,6 +184,7 @@ def _entry_of(path: Path) -> dict[str, Any] | None:
 
 
 NOTE_FILE = "isosent.json"
+TEXTS_FILE = "texts.npy"
 EXPORT_FORMAT = "isosent-export"
 _READ = (".json", ".jinja", ".txt", ".model", ".onnx", ".safetensors")
 _UNCHECKED = (NOTE_FILE, "README.md")  # the note has its own checksum, and people edit the card
@@ -304,6 +307,20 @@ def shared_space(folder: Path) -> Space | None:
         return None
     shares = read_json(folder / NOTE_FILE).get("shares")
     return None if shares is None else check_schema(shares, str(folder / NOTE_FILE), Space)
+
+
+def fitted_texts(folder: Path) -> NDArray[np.uint64] | None:
+    """Sorted hashes of the texts that the model in an exported folder was distilled from; None if they are not kept."""
+    path = folder / TEXTS_FILE
+    if not path.is_file():
+        return None
+    try:
+        hashes = np.load(path, allow_pickle=False)
+    except (OSError, ValueError):
+        raise FileFormatError(f"{path} must hold hashes of texts; it is damaged. Remove it, or distil again.") from None
+    if hashes.ndim != 1 or hashes.dtype != np.uint64:
+        raise FileFormatError(f"{path} must hold hashes of texts; it holds {hashes.dtype} of shape {hashes.shape}.")
+    return np.asarray(hashes)
 
 
 def _export_note_path(path: str | os.PathLike[str]) -> Path:

@@ -6,6 +6,7 @@ own texts could make a server encode what it likes; these are part of the code.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -114,6 +115,22 @@ class Canary(NamedTuple):
             _check.finite_rows("canary", name, rows.astype(np.float32))
         documents = tensors["documents"]
         return cls.of(documents.astype(np.float32), tensors.get("queries", documents).astype(np.float32))
+
+    def to_text(self) -> str:
+        """The vectors of the short texts as queries, which a first query compares, for the comment of a table."""
+        return base64.b64encode(self.queries[:N_SHORT].tobytes()).decode()
+
+    @classmethod
+    def from_text(cls, where: str, text: str) -> Canary:
+        """Read what `to_text` wrote; `where` is the table."""
+        try:
+            rows = np.frombuffer(base64.b64decode(text, validate=True), np.float16).reshape(N_SHORT, -1)
+            _check.finite_rows("canary", "queries", rows.astype(np.float32))
+        except ValueError:  # InputError is one, too
+            raise InputError(
+                f"{where}: its vectors of fixed texts are damaged. Push an index to a new table."
+            ) from None
+        return cls(None, rows)
 
 
 def lowest_cosine(stored: NDArray[np.floating], vectors: NDArray[np.floating]) -> float:

@@ -1,5 +1,6 @@
 """Cosines of vectors, and the correlations that compare them with human scores."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,16 +18,24 @@ def unit_rows(rows: NDArray[np.floating]) -> NDArray[np.floating]:
     """Scale each row to length 1; a zero row stays zero."""
     rows = np.ascontiguousarray(rows)  # numpy adds up a row in another order if the columns lie together in memory
     with np.errstate(over="ignore", under="ignore"):
-        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        norms = np.sqrt(np.add.reduce(rows * rows, axis=1, keepdims=True))
+        is_usual = (norms > _least_norm(norms.dtype)) & (norms < np.inf)
+        if np.count_nonzero(is_usual) == len(rows):
+            return rows / norms
         units: NDArray[np.floating] = rows / np.where(norms > 0, norms, 1)
     # Squares of very large or small numbers leave the range of the dtype: such rows are first divided by their largest.
-    limits = np.finfo(norms.dtype)
-    extreme = np.flatnonzero(~((norms > np.sqrt(limits.tiny) / limits.eps) & (norms < np.inf)))
-    if extreme.size:
-        largest = np.abs(rows[extreme]).max(axis=1, keepdims=True, initial=0)
-        scaled = rows[extreme] / np.where(largest > 0, largest, 1)
-        units[extreme] = scaled / np.maximum(np.linalg.norm(scaled, axis=1, keepdims=True), 1)
+    extreme = np.flatnonzero(~is_usual)
+    largest = np.abs(rows[extreme]).max(axis=1, keepdims=True, initial=0)
+    scaled = rows[extreme] / np.where(largest > 0, largest, 1)
+    units[extreme] = scaled / np.maximum(np.linalg.norm(scaled, axis=1, keepdims=True), 1)
     return units
+
+
+@cache
+def _least_norm(dtype: np.dtype[np.floating]) -> np.floating:
+    """What a norm must exceed for its squares to be within the range of a dtype."""
+    limits = np.finfo(dtype)
+    return np.sqrt(limits.tiny) / limits.eps
 
 
 def nonzero_rows(vectors: NDArray[np.floating]) -> NDArray[np.bool_]:

@@ -161,8 +161,14 @@ class Row:
 
     @property
     def overlap(self) -> dict[str, Mapping[str, int]]:
-        """By task, how many of its texts are in the corpus that was fitted on; empty without a corpus."""
-        return {name: counts for file in self.files for name, counts in file.result.fitting.get("overlap", {}).items()}
+        """By task, how many of its texts are in the corpus that was fitted on or distilled from; empty without one."""
+        fittings = [file.result.fitting for file in self.files]
+        return {
+            name: counts
+            for key in ("distilled_from", "overlap")
+            for fitting in fittings
+            for name, counts in fitting.get(key, {}).items()
+        }
 
     @property
     def paths(self) -> list[str]:
@@ -309,7 +315,8 @@ def make_rows(files: Sequence[ResultFile]) -> tuple[list[Row], list[str]]:
 def _identity(result: EvaluationResult) -> str:
     """Model and settings, equal for any two results that measured the same thing."""
     fits = [{**fit, "fitted_at": None} for fit in result.model["fits"]]
-    return json.dumps([{**result.model, "fits": fits}, {**result.fitting, "overlap": None}], sort_keys=True)
+    fitting = {**result.fitting, "overlap": None, "distilled_from": None}
+    return json.dumps([{**result.model, "fits": fits}, fitting], sort_keys=True)
 
 
 def _task_columns(rows: Sequence[Row]) -> list[Column]:

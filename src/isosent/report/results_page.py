@@ -369,7 +369,9 @@ def _facts(row: Row, result: EvaluationResult) -> Iterable[tuple[str, str]]:
     yield "fitted for the evaluation on", source or "nothing"
     yield "transductive", "yes: on the texts that are scored" if fitting["transductive"] else "no"
     for task, counts in row.overlap.items():
-        shares = f"{counts['n_same']:,} of {counts['n_texts']:,} the same, {counts['n_near']:,} the same or nearly"
+        shares = f"{counts['n_same']:,} of {counts['n_texts']:,} the same"
+        if "n_near" in counts:  # unknown of a distilled model, which keeps hashes of its texts
+            shares += f", {counts['n_near']:,} the same or nearly"
         yield f"texts of {task} in the corpus", shares
     yield "fingerprint", model["fingerprint"]
     for file in row.files:

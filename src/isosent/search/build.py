@@ -587,17 +587,15 @@ def _stored_by_default(storage: Storage, kind: Kind | None) -> tuple[Store, floa
     return ("int8" if (kind, store) == ("hnsw", "binary") else store), storage.min_recall or None
 
 
-def check_query_model(query_model: SentenceEncoder, space: Space, texts: Sequence[str]) -> None:
-    """Refuse a model for queries that is not static, or not of the space of an index."""
-    if len(texts) < 2:
-        raise InputError(f"index: a query model is measured on two texts or more; this index has {len(texts)}.")
+def check_query_model(query_model: SentenceEncoder, space: Space, where: str = "the index") -> None:
+    """Refuse a model for queries that is not static, or not of the space of an index or model."""
     shares = query_model.encoder.shared_space if isinstance(query_model.encoder, StaticEncoder) else None
     if shares is None or query_model.record.postprocessing != NO_POSTPROCESSING:
         raise InputError(
-            f"index: {query_model.record.name} lies in the space of no other model. Distil one from the model of the "
-            "index: isosent distill MODEL TEXTS -o FOLDER."
+            f"{query_model.record.name} lies in the space of no other model. Distil one from the model of {where}: "
+            "isosent distill MODEL TEXTS -o FOLDER."
         )
-    same_space("the query model", shares, "the index", space)
+    same_space("the query model", shares, where, space)
 
 
 def query_recall(

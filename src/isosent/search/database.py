@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
@@ -14,9 +15,10 @@ from xxhash import xxh3_64_intdigest
 
 from isosent import _check, _extras
 from isosent.encoders.base import Progress
-from isosent.errors import InputError
+from isosent.errors import InputError, IsosentWarning
 from isosent.io.space import Space, same_space
 from isosent.model import SentenceEncoder
+from isosent.numeric.canary import CHANGED, Canary, CanaryCheck
 from isosent.numeric.similarity import nonzero_rows
 from isosent.search.engine import K_MEASURED
 from isosent.search.index import Index
@@ -61,7 +63,11 @@ class Database(Protocol):
     def count(self) -> int:
         """Number of rows."""
 
-    def create(self, schema: Any, space: Space, dim: int) -> None:
+    @property
+    def canary(self) -> str | None:
+        """Vectors of fixed texts, as `Canary.to_text` writes them; None if they were not kept."""
+
+    def create(self, schema: Any, space: Space, dim: int, *, canary: str | None = None) -> None:
         """Make a table with the columns of a pyarrow schema."""
 
     def add(self, batch: Any) -> None:
@@ -141,7 +147,8 @@ def push(index: Index, url: str, *, progress: Progress | None = None, say: Say |
             first = next(index.batches(1), None)
             if first is None:
                 raise InputError(f"push: the index {index.folder} has no rows.")
-            database.create(_with_digests(first, index.dim).schema, index.space, index.dim)
+            canary = None if index.canary is None else index.canary.to_text()
+            database.create(_with_digests(first, index.dim).schema, index.space, index.dim, canary=canary)
         same_space(f"the index {index.folder}", index.space, f"the {database.name}", database.space)
         _check.same_dim("push", "the table", database.dim, index.dim)
         pushed: dict[Any, int | None] = {}
@@ -260,7 +267,10 @@ def search_database(
     hybrid: bool = False,
     group: str | None = None,
 ) -> list[Any]:
-    """Find the rows of a table nearest to each query: a pyarrow table with the columns id, score, text and others."""
+    """Find the rows of a table nearest to each query: a pyarrow table with the columns id, score, text and others.
+
+    Warns if the model gives other vectors than when the table was made.
+    """
     _check.whole_number("search", "k", k, 1)
     texts = _check.some_texts("search", [queries] if isinstance(queries, str) else queries)
     if any(not text.strip() for text in texts):
@@ -269,6 +279,12 @@ def search_database(
     try:
         here = Space(model.fingerprint, model.record.name)
         same_space("the model", here, f"the {database.name}", database.space)
+        if database.canary is not None:
+            now = model.encoder.canary_now(of_first_query=True)
+            stored = Canary.from_text(database.name, database.canary)
+            check = CanaryCheck(0.0 if now is None else stored.lowest_cosine(now))
+            if check.has_changed:
+                warnings.warn(f"{database.name}: {CHANGED} {check}.", IsosentWarning, stacklevel=2)
         units = unit_vectors(model.encode(texts, role="query", group=group, show_progress_bar=False))
         tables = database.search(units, k, where=where, texts=texts if hybrid else None)
         return [table.drop_columns([DIGEST]) if DIGEST in table.column_names else table for table in tables]

@@ -36,7 +36,7 @@ from isosent.io.system import disk_error
 from isosent.io.vector_source import VectorSource
 from isosent.loading import check_model, load_saved
 from isosent.model import SentenceEncoder
-from isosent.numeric.canary import CHANGED, CanaryCheck
+from isosent.numeric.canary import CHANGED, Canary, CanaryCheck
 from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import MIGRATION, ModelRecord, read_model, write_model
 from isosent.search.build import (
@@ -215,7 +215,9 @@ class Index:
         groups = row_groups(model.record, table)
         originals = original_queries(model, listed, source, n_rows, seed=seed)
         if query_model is not None:  # refused before anything is written
-            check_query_model(query_model, Space(model.fingerprint, model.record.name), listed or ())
+            check_query_model(query_model, Space(model.fingerprint, model.record.name))
+            if (n_texts := len(listed or ())) < 2:
+                raise InputError(f"index: a query model is measured on two texts or more; this index has {n_texts}.")
         units = encoded_units(model, listed, source, see=None if originals is None else originals.see, groups=groups)
         index = cls._build(
             folder,
@@ -397,6 +399,11 @@ class Index:
     def space(self) -> Space:
         """The vector space, with its fingerprint."""
         return self._snapshot.state.space
+
+    @property
+    def canary(self) -> Canary | None:
+        """Vectors of fixed texts by the bare encoder of the model, when it was saved; None if it encoded none."""
+        return self._record.canary
 
     @property
     def dim(self) -> int:
@@ -636,7 +643,7 @@ class Index:
         if self._snapshot.state.queries is not None:
             pairs.append((self.query_model.encoder, self.query_model.canary))
         if not (pairs and of_first_query):
-            pairs.append((self._text_model.encoder, self._record.canary))
+            pairs.append((self._text_model.encoder, self.canary))
         cosines = []
         for encoder, canary in pairs:
             now = None if canary is None else encoder.canary_now(of_first_query=of_first_query)

@@ -24,6 +24,7 @@ from isosent.search.where import parse_where, sql_literal, to_sql
 
 _INDEXED_ROWS: Final = 100_000  # above, LanceDB clusters the vectors; below, it compares all of them
 _RESERVED: Final = ("_distance", "_score", "_rowid", "_rowaddr", "_rowoffset")  # columns of LanceDB itself
+_CANARY: Final = b"isosent.canary"
 _SOURCE: Final = re.compile(r",? ?\S*\.rs(:\d+)*")  # where in LanceDB an error was raised
 
 
@@ -78,6 +79,12 @@ class LanceTable:
         return space
 
     @property
+    def canary(self) -> str | None:
+        """Vectors of fixed texts; None if they were not kept."""
+        stored = (self.table.schema.metadata or {}).get(_CANARY)
+        return None if stored is None else stored.decode("ascii", "replace")
+
+    @property
     def dim(self) -> int:
         """Width of its vectors."""
         return int(self.table.schema.field(VECTOR).type.list_size)
@@ -87,7 +94,7 @@ class LanceTable:
         """Number of rows."""
         return int(self.table.count_rows())
 
-    def create(self, schema: Any, space: Space, dim: int) -> None:
+    def create(self, schema: Any, space: Space, dim: int, *, canary: str | None = None) -> None:
         """Make an empty table, unless another writer has just made it."""
         for name in schema.names:
             if not name or "." in name or "`" in name or name in _RESERVED:
@@ -98,7 +105,8 @@ class LanceTable:
             self._table = self._opened()
             if self._table is None:
                 database = self._lancedb.connect(self.folder)
-                self._table = database.create_table(self._name, schema=schema.with_metadata(space.metadata))
+                metadata = space.metadata | ({} if canary is None else {_CANARY: canary})
+                self._table = database.create_table(self._name, schema=schema.with_metadata(metadata))
 
     def add(self, batch: Any) -> None:
         """Add rows, or replace those with the same ids, in one version of the table."""

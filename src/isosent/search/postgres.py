@@ -80,6 +80,7 @@ class _Comment(Struct):
     reference: str
     dim: int
     bits: bool = False  # whether the index is one of bits
+    canary: str | None = None  # vectors of fixed texts
     tuning: Tuning | None = None
 
 
@@ -159,6 +160,11 @@ class PostgresTable(Connection):
         return Space(self._ours.fingerprint, self._ours.reference)
 
     @property
+    def canary(self) -> str | None:
+        """Vectors of fixed texts; None if they were not kept."""
+        return self._ours.canary
+
+    @property
     def dim(self) -> int:
         """Width of the vectors."""
         return self._ours.dim
@@ -179,7 +185,7 @@ class PostgresTable(Connection):
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    def create(self, schema: Any, space: Space, dim: int) -> None:
+    def create(self, schema: Any, space: Space, dim: int, *, canary: str | None = None) -> None:
         """Make the table and its trigger; one that exists must be of the same space and width."""
         if self._comment is None and self._is_there:
             self._ours  # noqa: B018
@@ -190,7 +196,7 @@ class PostgresTable(Connection):
                     "Fit a model with fewer: --dims 512."
                 )
             columns = sql_columns(schema, dim)
-            comment = _Comment(FORMAT, _FORMAT_VERSION, space.fingerprint, space.reference, dim, self._bits)
+            comment = _Comment(FORMAT, _FORMAT_VERSION, space.fingerprint, space.reference, dim, self._bits, canary)
             self._create(columns, comment)
             self._comment = self._read()
         if self.space.fingerprint != space.fingerprint:

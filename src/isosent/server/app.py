@@ -17,7 +17,7 @@ from isosent.model import SentenceEncoder
 from isosent.search.index import Index
 from isosent.server import dialects, http, own, page
 from isosent.server.embeddings import EmbeddingsBody, is_ordered
-from isosent.server.registry import ModelService, Source
+from isosent.server.registry import ModelService, Pair, Source
 from isosent.server.service import Limits
 
 
@@ -106,7 +106,7 @@ ENDPOINTS = (
 
 
 def create_app(
-    models: Mapping[str, SentenceEncoder | Index | Source],
+    models: Mapping[str, SentenceEncoder | Index | Pair | Source],
     *,
     limits: Limits = Limits(),  # noqa: B008
     keys: Sequence[str] = (),
@@ -116,9 +116,9 @@ def create_app(
 
     Parameters
     ----------
-    models : mapping of str to SentenceEncoder, Index or function
-        What is served under each name. A function without arguments that returns one of the two can be called again, by
-        a reload.
+    models : mapping of str to SentenceEncoder, Index, tuple or function
+        What is served under each name. A tuple is a model and the static model, distilled from it, that answers its
+        queries. A function without arguments that returns one of these can be called again, by a reload.
     limits : Limits, optional
         What is accepted.
     keys : sequence of str, optional
@@ -134,7 +134,7 @@ def create_app(
     Raises
     ------
     InputError
-        If a model cannot encode texts.
+        If a model cannot encode texts, or a static model is not of the space of its model.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def create_app(
     >>> app = create_app({"wordllama": isosent.load("wordllama")})
     """
     sources: dict[str, Source] = {
-        name: partial(_same, model) if isinstance(model, (SentenceEncoder, Index)) else model
+        name: partial(_same, model) if isinstance(model, (SentenceEncoder, Index, tuple)) else model
         for name, model in models.items()
     }
     endpoints = [*ENDPOINTS, Endpoint("/openapi.json", openapi, "This description.", answer=_ANY, needs_key=False)]
@@ -154,7 +154,7 @@ def create_app(
     ]
     app = http.application(
         ModelService(sources, limits, has_keys=bool(keys)),
-        [*pages, *(endpoint.route for endpoint in endpoints)],
+        [*(endpoint.route for endpoint in endpoints), *pages],
         open_paths=["/", *(endpoint.path for endpoint in endpoints if not endpoint.needs_key)],
         keys=keys,
         hosts=hosts,
@@ -163,7 +163,7 @@ def create_app(
     return app
 
 
-def _same(model: SentenceEncoder | Index) -> SentenceEncoder | Index:
+def _same(model: SentenceEncoder | Index | Pair) -> SentenceEncoder | Index | Pair:
     return model
 
 

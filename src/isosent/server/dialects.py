@@ -6,6 +6,7 @@ answers in its dialect. If a reload replaces the model before that, `on_model` c
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Annotated, Any, Literal
 
@@ -211,7 +212,7 @@ async def _similarity(
     options = parameters or SimilarityParameters()
     vectors, n_tokens, headers = await embed_texts(
         request,
-        served,
+        replace(served, query_worker=None),  # what a cosine means is calibrated for those of the model
         [inputs.source_sentence, *inputs.sentences],
         param="inputs",
         role=role_of(options.prompt_name),

@@ -68,7 +68,8 @@ async def embed_texts(
     """
     space = checked_space(request, served.model, served.name, dimensions)
     texts = await texts_of(values, served, request.app.state.service.limits, param)
-    embedded = await served.worker.embed(texts, role)
+    # a static model has no map of each group
+    embedded = await (served.embed if group is None else served.worker.embed)(texts, role)
     if truncate is False and embedded.n_truncated:
         most = served.model.encoder.options.get("max_length")
         raise RequestError(422, f"{embedded.n_truncated} of the inputs must have at most {most} tokens.")

@@ -403,20 +403,13 @@ class Gate:
             seconds = time.perf_counter() - started
             path = scope["path"] if scope["path"] in self._paths else "other"  # never what a client has made up
             self._metrics.request(path, status, seconds)
-            _log.log(
-                logging.DEBUG if path in _PROBES and status < 400 else logging.INFO,
-                "request",
-                extra={
-                    "facts": {
-                        "request_id": request_id,
-                        "method": scope["method"],
-                        "path": path,
-                        "status": status,
-                        "ms": round(1e3 * seconds, 2),
-                        **facts,
-                    }
-                },
-            )
+            level = logging.DEBUG if path in _PROBES and status < 400 else logging.INFO
+            if _log.isEnabledFor(level):
+                shown = {"request_id": request_id, "method": scope["method"], "path": path, "status": status}
+                shown |= {"ms": round(1e3 * seconds, 2), **facts}
+                # `Logger.log` would look for the place of this call in the stack, which no line shows
+                record = _log.makeRecord(_log.name, level, __file__, 0, "request", (), None, extra={"facts": shown})
+                _log.handle(record)
 
     async def _answered(
         self, scope: Scope, receive: Receive, send: Send, headers: Mapping[bytes, bytes]

@@ -29,6 +29,7 @@ from isosent.model import Role, SentenceEncoder
 from isosent.numeric.canary import FIXED_TEXTS, LEAST_COSINE, N_SHORT, Canary
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
+from isosent.search.build import check_query_model
 from isosent.server.registry import CANARY_EVERY_S
 from isosent.server.service import Metrics, RequestError, reason_of
 from isosent.server.upstream import Upstream, upstream_facts
@@ -49,21 +50,32 @@ class Maps(Mapping[str, SentenceEncoder]):
     ----------
     folders : mapping of str to Path
         The model folders; empty if vectors are passed on.
+    query_folders : mapping of str to str, optional
+        By the same names, static models that answer queries in place of the API. Each was distilled from the model
+        that the API serves, with the same map, so its vectors lie in the same space.
 
     Attributes
     ----------
     dim : int or None
         Width of the vectors of the API; None without models.
+    query_models : dict of str to SentenceEncoder
+        The static models.
 
     Raises
     ------
     InputError
-        If a model encodes texts itself, or two were fitted on vectors of different widths.
+        If a model encodes texts itself, two were fitted on vectors of different widths, or a static model is of
+        another space than its model.
     """
 
-    def __init__(self, folders: Mapping[str, Path]) -> None:
-        self._folders = dict(folders)
-        self._models = {name: _load_map(folder) for name, folder in folders.items()}
+    def __init__(self, folders: Mapping[str, Path], query_folders: Mapping[str, str] | None = None) -> None:
+        self._folders, self._query_folders = dict(folders), dict(query_folders or {})
+        self._models: dict[str, SentenceEncoder] = {}
+        self.query_models: dict[str, SentenceEncoder] = {}
+        for name in folders:
+            self._models[name], query_model = self._load(name)
+            if query_model is not None:
+                self.query_models[name] = query_model
         dims = {model.encoder.dim for model in self.values()}
         if len(dims) > 1:
             raise InputError("the models must be fitted on vectors of the same width; got " + ", ".join(map(str, dims)))
@@ -85,9 +97,9 @@ class Maps(Mapping[str, SentenceEncoder]):
 
     def reload(self) -> None:
         """Load all models again; those that cannot be loaded stay as they are."""
-        for name, folder in self._folders.items():
+        for name in self._folders:
             try:
-                model = _load_map(folder)
+                model, query_model = self._load(name)
                 if model.encoder.dim != self.dim:
                     raise InputError("another width")
             except Exception as error:  # whatever it is, the other models are loaded
@@ -95,7 +107,16 @@ class Maps(Mapping[str, SentenceEncoder]):
                 _log.error("reload failed", extra={"facts": facts})
             else:
                 self._models[name] = model
+                if query_model is not None:
+                    self.query_models[name] = query_model
                 _log.info("reloaded", extra={"facts": {"model": name, "space": model.fingerprint}})
+
+    def _load(self, name: str) -> tuple[SentenceEncoder, SentenceEncoder | None]:
+        model, query_folder = _load_map(self._folders[name]), self._query_folders.get(name)
+        query_model = None if query_folder is None else load(query_folder)
+        if query_model is not None:
+            check_query_model(query_model, Space(model.fingerprint, name), name)
+        return model, query_model
 
     async def store_canary(self, name: str, canary: Canary) -> None:
         """Save a model with the vectors of the canary texts, unless it is replaced meanwhile."""

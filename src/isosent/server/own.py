@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from isosent.evaluation.unlabelled import compare_vectors, halves_of
+from isosent.exports.check import shortened
 from isosent.io.json import without_nan
 from isosent.search.rows import TEXT
 from isosent.server.embeddings import checked_space, space_headers
@@ -66,7 +67,8 @@ async def search(request: Request, body: SearchBody) -> Response:
 async def _search(request: Request, body: SearchBody, served: Served) -> Response:
     space = checked_space(request, served.model, served.name)
     n_characters = len(body.query or "") * (1 + body.k if body.explain else 1)
-    hits = await served.worker.call(lambda: _hits(served, body), n_characters=n_characters)
+    worker = served.worker if body.explain or served.query_worker is None else served.query_worker
+    hits = await worker.call(lambda: _hits(served, body), n_characters=n_characters)
     request.scope["isosent"] |= {"index": served.name, "hits": len(hits)}
     return json_response({"index": served.name, "hits": hits}, headers=space_headers(space, 0))
 
@@ -155,10 +157,11 @@ async def status(request: Request) -> Response:
             "dimensions": served.model.dim,
             "space": served.model.fingerprint,
             "has_texts": served.has_texts,
+            "query_model": None if served.query_worker is None else shortened(served.query_worker.model.record.name),
             "rows": None if served.index is None else len(served.index),
             "columns": [] if served.index is None else served.index.schema.names,
             "recall": None if served.index is None else to_builtins(served.index.recall),
-            "queued_tokens": served.worker.n_queued_tokens,
+            "queued_tokens": sum(worker.n_queued_tokens for worker in served.workers),
             "tokens_per_s": round(served.worker.tokens_per_s),
         }
         for served in service.registry

@@ -3,7 +3,8 @@
 A `Proxy` is made of parts: the API (`Upstream`), the maps by name (`Maps`), the texts on their way with the cache of
 their vectors (`Fetches`), the texts that show whether the API has changed (`CanaryWatch`), and the moments for the next
 map (`Learner`). A request for embeddings chooses a map, checks whether it has what is wanted, gets the vectors of the
-API (`Fetches.vectors`), transforms them, and answers as OpenAI does. Beside the requests, the canary is watched and
+API (`Fetches.vectors`), or of a static model if it is a query and there is one, transforms them, and answers as OpenAI
+does. Beside the requests, the canary is watched and
 the moments are saved (`Proxy.running`).
 """
 
@@ -14,6 +15,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -198,9 +201,17 @@ async def _embeddings(request: Request, body: EmbeddingsBody) -> Response:
         space = checked_space(request, model, name, body.dimensions)
     else:
         space = checked_raw_space(request, proxy.upstream.model, body.dimensions, proxy.upstream.dim)
-    raw, n_tokens, headers = await proxy.fetches.vectors(items, role, caller)
+    static = proxy.maps.query_models.get(name) if role == "query" and body.group is None else None
+    known = {} if static is None else await asyncio.to_thread(_vectors_of_known, static, items)
+    others = [item for row, item in enumerate(items) if row not in known]
+    raw, n_tokens, headers = np.empty((0, 0), np.float32), 0, dict[str, str]()
+    if others:
+        raw, n_tokens, headers = await proxy.fetches.vectors(others, role, caller)
     if model is not None:
-        transformed = await asyncio.to_thread(model.transform, raw, queries=role == "query", group=body.group)
+        rows = iter(
+            await asyncio.to_thread(model.transform, raw, queries=role == "query", group=body.group) if others else ()
+        )
+        transformed = np.array([known[row] if row in known else next(rows) for row in range(len(items))])
         vectors = cut(transformed, body.dimensions, normalize=True)
     else:
         space = checked_raw_space(request, proxy.upstream.model, body.dimensions, raw.shape[1])
@@ -210,6 +221,13 @@ async def _embeddings(request: Request, body: EmbeddingsBody) -> Response:
     return await embeddings_response(
         request, vectors, name=name, n_tokens=n_tokens, encoding_format=body.encoding_format, headers=headers
     )
+
+
+def _vectors_of_known(model: SentenceEncoder, items: Sequence[Item]) -> dict[int, NDArray[np.float32]]:
+    """Vectors by a static model of those items that are texts with a token that it knows, by their numbers."""
+    numbers = [number for number, item in enumerate(items) if isinstance(item, str)]
+    vectors = model.encode([str(items[number]) for number in numbers], role="query", show_progress_bar=False)
+    return {number: vector for number, vector in zip(numbers, vectors, strict=True) if vector.any()}
 
 
 def _items_of(values: str | list[Any], proxy: Proxy) -> list[Item]:

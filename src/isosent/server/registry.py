@@ -5,7 +5,8 @@ one was computed, and there is no timer. The event loop puts in requests (`embed
 thread takes a piece of each waiting request (`_next_pieces`), encodes all pieces at once (`_embed`), and applies the
 map to each request alone (`_finish`). What both sides use is behind one condition. `HeavyWork` runs what is no batch
 and takes long, in two threads with a queue that ends. A `Registry` has a `Served` (model, index, worker) under each
-name, and exchanges it for a new one at a reload. `ModelService` has both, and the life of the server.
+name, with a second worker if a static model answers queries, and exchanges it for a new one at a reload.
+`ModelService` has both, and the life of the server.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -27,8 +29,11 @@ from numpy.typing import NDArray
 from isosent.encoders.load import encoder_for
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
+from isosent.io.space import Space
 from isosent.model import Role, SentenceEncoder
 from isosent.numeric.canary import FIXED_TEXTS, LEAST_COSINE, Canary
+from isosent.numeric.similarity import nonzero_rows
+from isosent.search.build import check_query_model
 from isosent.search.index import Index
 from isosent.server.service import Limits, Metrics, RequestError, Service, freeze_memory, reason_of
 from isosent.words.tokens import TokenIds
@@ -100,12 +105,15 @@ class Worker:
     def __init__(self, model: SentenceEncoder, name: str, *, limits: Limits, metrics: Metrics) -> None:
         self.model = model
         self._name, self._limits, self._metrics = name, limits, metrics
+        self._queue_size, self._queued_tokens = metrics.queue_size.labels(name), metrics.queued_tokens.labels(name)
+        self._queue_duration = metrics.queue_duration.labels(name)
         self._encoders = {role: encoder_for(model.encoder, role) for role in ("text", "query", "document")}
         self._waiting: deque[_Request] = deque()
         self._calls: deque[tuple[Callable[[], Any], Future[Any], int]] = deque()
         self._condition, self._computing = threading.Condition(), threading.Lock()
         is_cheap = all(each.has_tokens and not each.is_costly for each in self._encoders.values())
         self._is_quick = is_cheap and model.flow is None  # a few texts take microseconds
+        self._is_due = False  # `_compute_here`, in this turn of the event loop
         self._is_retired = False
         self._characters_a_token = float(_CHARACTERS_A_TOKEN)
         self.n_queued_tokens = 0
@@ -130,7 +138,9 @@ class Worker:
                 loop.call_soon_threadsafe(_end_wait, computed)
 
         future.add_done_callback(settle)
-        loop.call_soon(self._compute_here)  # together with what other connections have brought by then
+        if not self._is_due:
+            self._is_due = True
+            loop.call_soon(self._compute_here)  # together with what other connections have brought by then
         try:
             await computed
         except asyncio.CancelledError:
@@ -140,6 +150,7 @@ class Worker:
 
     def _compute_here(self) -> None:
         """Compute what waits in the event loop if that takes less than to wake up the thread and be woken by it."""
+        self._is_due = False
         if not self._computing.acquire(blocking=False):
             return  # the thread takes what waits when it is ready
         try:
@@ -206,8 +217,8 @@ class Worker:
 
     def _count(self, n_tokens: int) -> None:
         self.n_queued_tokens += n_tokens
-        self._metrics.queue_size.labels(self._name).set(len(self._waiting))
-        self._metrics.queued_tokens.labels(self._name).set(self.n_queued_tokens)
+        self._queue_size.set(len(self._waiting))
+        self._queued_tokens.set(self.n_queued_tokens)
 
     # -- the thread --------------------------------------------------------------------------------------------------
 
@@ -266,7 +277,7 @@ class Worker:
         started = time.perf_counter()
         for piece in pieces:
             if not piece.start:
-                self._metrics.queue_duration.labels(self._name).observe(started - piece.request.queued_at)
+                self._queue_duration.observe(started - piece.request.queued_at)
         try:
             self._embed(pieces)
         except Exception as error:
@@ -392,7 +403,8 @@ class HeavyWork:
 
 # -- models by name ----------------------------------------------------------------------------------------------------
 
-Source = Callable[[], SentenceEncoder | Index]
+Pair = tuple[SentenceEncoder, SentenceEncoder]  # a model, and the static model that answers its queries
+Source = Callable[[], SentenceEncoder | Index | Pair]
 _log = logging.getLogger("isosent.server")
 
 
@@ -465,11 +477,31 @@ class Served:
     model: SentenceEncoder
     index: Index | None
     worker: Worker
+    query_worker: Worker | None = None  # of a static model of the same space
 
     @property
     def has_texts(self) -> bool:
         """Whether the model can encode texts."""
         return not isinstance(self.model.encoder, PrecomputedVectors)
+
+    @property
+    def workers(self) -> list[Worker]:
+        """That of the model and that of the static model, if there is one."""
+        return [self.worker] if self.query_worker is None else [self.worker, self.query_worker]
+
+    async def embed(self, texts: Sequence[str], role: Role) -> Embedded:
+        """Vectors of texts: those of queries by the static model, and by the model where that one knows no token."""
+        if role != "query" or self.query_worker is None:
+            return await self.worker.embed(texts, role)
+        embedded = await self.query_worker.embed(texts, role)
+        unknown = np.flatnonzero(~nonzero_rows(embedded.vectors))
+        if not len(unknown):
+            return embedded
+        others = await self.worker.embed([texts[row] for row in unknown.tolist()], role)
+        vectors = embedded.vectors.copy()
+        vectors[unknown] = others.vectors
+        n_tokens, n_truncated = embedded.n_tokens + others.n_tokens, embedded.n_truncated + others.n_truncated
+        return Embedded(vectors, embedded.raw, n_tokens, n_truncated)
 
 
 class Registry:
@@ -523,7 +555,8 @@ class Registry:
                     _log.error("reload failed", extra={"facts": facts})
                     continue
                 old, self._served[name] = self._served[name], new
-                old.worker.retire()  # it still answers what is in its queue
+                for worker in old.workers:
+                    worker.retire()  # it still answers what is in its queue
                 outcomes[name] = None
                 _log.info("reloaded", extra={"facts": {"model": name, "space": new.model.fingerprint}})
             freeze_memory()
@@ -533,17 +566,26 @@ class Registry:
 
     def close(self) -> None:
         """End all threads, after what is in the queues."""
-        for served in self._served.values():
-            served.worker.retire()
-        for served in self._served.values():
-            served.worker.join(timeout_s=60)
+        workers = [worker for served in self._served.values() for worker in served.workers]
+        for worker in workers:
+            worker.retire()
+        for worker in workers:
+            worker.join(timeout_s=60)
 
     def _load(self, name: str) -> Served:
-        loaded = self._sources[name]()
+        loaded, query_model = self._sources[name](), None
+        if isinstance(loaded, tuple):
+            loaded, query_model = loaded
         index = loaded if isinstance(loaded, Index) else None
         model = loaded.model if isinstance(loaded, Index) else loaded
         if index is None and isinstance(model.encoder, PrecomputedVectors):
             raise InputError(f"{name} was fitted on vectors and cannot encode texts. Use isosent proxy.")
         model.encoder.require_fitted("serve")
-        _ = model.fingerprint  # takes long for large models; not in the first request
-        return Served(name, model, index, Worker(model, name, limits=self._limits, metrics=self._metrics))
+        space = Space(model.fingerprint, model.record.name)  # takes long for large models; not in the first request
+        if query_model is not None:
+            check_query_model(query_model, space, name)
+        elif index is not None and not isinstance(model.encoder, PrecomputedVectors):
+            query_model = None if index.query_model is model else index.query_model
+        make = partial(Worker, limits=self._limits, metrics=self._metrics)
+        query_worker = None if query_model is None else make(query_model, f"{name} queries")
+        return Served(name, model, index, make(model, name), query_worker)

@@ -22,6 +22,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache, partial
 from ipaddress import ip_address
 from pathlib import Path
 from types import FrameType
@@ -236,7 +237,7 @@ class Server(uvicorn.Server):
         config: uvicorn.Config,
         *,
         drain_delay_s: float,
-        on_started: Callable[[], None] | None = None,
+        on_started: Callable[[], None],
     ) -> None:
         super().__init__(config)
         self._on_started = on_started
@@ -252,6 +253,7 @@ class Server(uvicorn.Server):
         self._loop.set_exception_handler(self._on_error)
         if hasattr(signal, "SIGHUP") and threading.current_thread() is threading.main_thread():
             self._loop.add_signal_handler(signal.SIGHUP, self._reload)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # one that came earlier is delivered now
         sweeping = asyncio.create_task(self._close_slow())
         try:
             await super().serve(sockets)
@@ -259,9 +261,9 @@ class Server(uvicorn.Server):
             sweeping.cancel()
 
     async def startup(self, sockets: Any = None) -> None:
-        """Listen, and say so."""
+        """Listen, and say so: from here on, signals have their handlers."""
         await super().startup(sockets)
-        if self._on_started is not None and self.started:
+        if self.started:
             self._on_started()
 
     def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -346,11 +348,11 @@ def serve(
     bound = [bound_socket(host, port)] if sockets is None else list(sockets)
     if sockets is None:
         bound[0].listen(_BACKLOG)  # from here on connections wait, and are not refused
-    if on_started is None:
-        address = bound[0].getsockname()
-        _log.info("listening", extra={"facts": {"host": address[0], "port": address[1]}})
+    address = bound[0].getsockname()
+    facts = {"host": address[0], "port": address[1]}
+    announce = partial(_log.info, "listening", extra={"facts": facts})
     freeze_memory()
-    Server(app, config, drain_delay_s=drain_delay_s, on_started=on_started).run(sockets=bound)
+    Server(app, config, drain_delay_s=drain_delay_s, on_started=on_started or announce).run(sockets=bound)
 
 
 def _within_open_files(limits: Limits) -> Limits:
@@ -400,11 +402,16 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
-        when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        when = _time_of(int(record.created))
         # of other libraries only the template, if it is a sentence: what they fill in may be a text
         event = record.msg if isinstance(record.msg, str) and "\n" not in record.msg else f"{record.name} failed"
         facts = {"time": f"{when}.{int(record.msecs):03d}Z", "level": record.levelname.lower(), "event": event}
         return orjson.dumps(facts | getattr(record, "facts", {})).decode()
+
+
+@lru_cache(maxsize=1)
+def _time_of(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
 
 
 class _StandardError(logging.StreamHandler[Any]):

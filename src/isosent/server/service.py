@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import Any, Final
 
 from prometheus_client import (
@@ -214,6 +215,8 @@ class Metrics:
             "isosent_canary_cosine", "Lowest cosine of fixed texts, stored and now.", model, registry=registry
         )
         self.truncated = Counter("isosent_truncated_texts", "Texts that were cut.", model, registry=registry)
+        # `labels` checks its arguments and takes a lock whenever it is called
+        self._labelled = lru_cache(64)(lambda metric, label: metric.labels(label))
 
     def batch(
         self, model: str, n_texts: int, n_tokens: int, n_truncated: int, tokenize_s: float, compute_s: float
@@ -229,10 +232,10 @@ class Metrics:
 
     def request(self, method: str, status: int, duration_s: float) -> None:
         """Count a request."""
-        self.request_count.labels(method).inc()
+        self._labelled(self.request_count, method).inc()
         if status < 400:
-            self.request_success.labels(method).inc()
-            self.request_duration.labels(method).observe(duration_s)
+            self._labelled(self.request_success, method).inc()
+            self._labelled(self.request_duration, method).observe(duration_s)
         else:
             self.request_failure.labels(str(status)).inc()
 

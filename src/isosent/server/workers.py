@@ -145,7 +145,8 @@ class _Supervisor:
         ours, pipe = self._context.Pipe()
         arguments = (self._make_app, number, self._sockets[number], pipe, self._drain_s)
         process = self._context.Process(target=_work, args=arguments, name=f"isosent worker {number}")
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a terminal sends it to all; one is enough
+        # A terminal sends SIGINT to all; one is enough. SIGHUP waits until the process can reload.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
         try:
             process.start()
         finally:
@@ -207,7 +208,6 @@ def _work(
     drain_s: tuple[float, float],
 ) -> None:
     """Serve, in a process."""
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until a reload makes sense
     threading.Thread(target=_end_with_parent, args=(pipe,), daemon=True).start()
     try:
         app = make_app()

@@ -2,9 +2,9 @@
 
 `distill` takes texts, `distill_files` files, which are encoded in shards that an interrupted run resumes. `_distilled`
 does the rest: `Corpus` holds the tokens of all texts, and which of them are held out; `prior_rows` are the tokens
-alone; `Fit` solves the regression of `numeric.sparse_ridge` with the penalty that is best on held-out texts; `_measure`
-says what is lost, against the model and against wordllama; `_save` writes a folder that Model2Vec and
-sentence-transformers open, after a comparison of their vectors.
+alone, `contextual_rows` in texts; `Fit` solves the regression of `numeric.sparse_ridge` with the prior and the penalty
+that are best on held-out texts; `_measure` says what is lost, against the model and against wordllama; `_save` writes a
+folder that Model2Vec and sentence-transformers open, after a comparison of their vectors.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from isosent.encoders.load import encoder_for
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError
+from isosent.evaluation.overlap import text_hashes
 from isosent.exports.check import (
     EXPORT,
-    Agreement,
     compare_on_texts,
     require_agreement,
     space_of,
@@ -47,7 +47,7 @@ from isosent.exports.tokenizer import transformer_tokenizer
 from isosent.io.atomic import check_folder, replacing_folder
 from isosent.io.remote import local_copies, remove
 from isosent.io.shards import Sharding, input_paths
-from isosent.io.space import Space, same_space
+from isosent.io.space import TEXTS_FILE, Space, same_space
 from isosent.io.texts import TEXT_ENDINGS, open_texts, text_blocks
 from isosent.io.vector_source import VectorSource, in_blocks
 from isosent.io.vectors import open_vectors
@@ -73,6 +73,8 @@ _SCALES = np.geomspace(0.5, 4, 13)
 _NEAREST = 10
 _TIMED_TEXTS = 128
 _MOST_FITTED_ON = 20_000  # texts, by a transform
+_MOST_READ = 20_000  # texts, for tokens in context
+_N_ALONE = 30  # occurrences for which a token alone counts
 _SAME_COSINE = 0.99
 _RESERVED = re.compile(r"[\[<]unused_?\d+[\]>]")
 
@@ -135,7 +137,8 @@ def distill(
 
     A static model gives a text the mean of the rows of its tokens, :math:`A E`. The rows minimize
     :math:`\|Y - A E\|^2 + \lambda \|E - E_0\|^2`, where Y are the vectors of the model, about their mean, and the prior
-    :math:`E_0` are its vectors of each token alone, times SIF weights. One sparse system of equations gives them.
+    :math:`E_0` are its vectors of each token, alone or in context, times SIF weights. One sparse system of equations
+    gives them.
 
     Parameters
     ----------
@@ -361,13 +364,29 @@ def prior_rows(model: SentenceEncoder, tokenizer: SubwordTokenizer, progress: Pr
     return rows
 
 
-class Fit:
-    """The regression: the prior, and rows of all tokens for a penalty; vectors are about `mean`."""
+def contextual_rows(model: SentenceEncoder, texts: Sequence[str], alone: Array, progress: Progress) -> Array:
+    """Mean unit vector of each token in these texts and alone, about the mean of all; zero where `alone` is."""
+    encoder = encoder_for(model.encoder, "query")
+    assert isinstance(encoder, TransformerEncoder)
+    if encoder.own_layer_pooling.width(encoder.network.dim) != encoder.network.dim:
+        return alone  # poolings side by side: a token has no vector of this width
+    rows, counts, is_used = _N_ALONE * alone, np.full((len(alone), 1), float(_N_ALONE)), alone.any(axis=1)
+    for ids, states in encoder.embed_in_context(texts):
+        np.add.at(rows, ids, unit_rows(model.transform(states, queries=True)))
+        np.add.at(counts, ids, 1)
+        progress(len(ids))
+    rows[~is_used] = 0
+    rows[is_used] = rows[is_used] / counts[is_used] - (rows[is_used] / counts[is_used]).mean(axis=0)
+    return rows
 
-    def __init__(self, corpus: Corpus, blocks: Blocks, alone: Array) -> None:
+
+class Fit:
+    """The regression: the better of some priors, and rows of all tokens for a penalty; vectors are about `mean`."""
+
+    def __init__(self, corpus: Corpus, blocks: Blocks, priors: Sequence[Array]) -> None:
         self._corpus, self._blocks = corpus, blocks
         self.shares, self.held_shares = corpus.shares.take(corpus.fitted), corpus.shares.take(corpus.held_out)
-        total = np.zeros(alone.shape[1])
+        total = np.zeros(priors[0].shape[1])
 
         def counted() -> Iterator[NDArray[Any]]:
             for part in rows_in_parts(blocks(), corpus.fitted):
@@ -379,7 +398,9 @@ class Fit:
         self._sums = self.shares.transposed(np.ones((stop - start, 1)) for start, stop in self.shares.bounds())
         self._cross = cross - self._sums * self.mean
         self.held_out = np.concatenate(list(rows_in_parts(blocks(), corpus.held_out))) - self.mean
-        self.prior = self._scaled_prior(alone)
+        scaled = [self._scaled_prior(prior) for prior in priors]
+        scores = [r2(self.held_out, self.predicted(prior[corpus.vocab])) for prior in scaled]
+        self.prior = scaled[int(np.argmax(scores))]
         self._image = self._normal_image(self.shares)
 
     def _scaled_prior(self, alone: Array) -> Array:
@@ -495,10 +516,13 @@ def _distilled(
         with bars("reading tokens", "texts") as bar:
             corpus = Corpus(texts(), tokenizer, bar(sum(1 for _ in texts())))
         corpus.split(np.concatenate([nonzero_rows(block) for block in blocks()]))
+        sample = corpus.fitted[:: -(-len(corpus.fitted) // _MOST_READ)]
         with bars("encoding", "tokens") as bar:
-            alone = prior_rows(model, tokenizer, bar(tokenizer.largest_id + 1))
+            advance = bar(tokenizer.largest_id + 1 + int(np.diff(corpus.shares.offsets)[sample].sum()))
+            alone = prior_rows(model, tokenizer, advance)
+            priors = [alone, contextual_rows(model, _at(texts(), sample), alone, advance)]
         with bars("solving", "systems") as bar:
-            fit = Fit(corpus, blocks, alone)
+            fit = Fit(corpus, blocks, priors)
             rows, report = fit.best(bar(len(PENALTIES) + 3))
         seen = len(corpus.vocab) / max(1, int(alone.any(axis=1).sum()))
         report |= {"n_texts": len(corpus.fitted), "n_held_out": len(corpus.held_out), "vocabulary_seen": seen}
@@ -507,9 +531,9 @@ def _distilled(
         by_number = dict(zip(chosen.tolist(), _at(texts(), chosen), strict=True))
         shares: Space | None = space_of(model)
         if transform is not None:
-            sample = [by_number[number] for number in corpus.fitted[:_MOST_FITTED_ON].tolist()]
+            fitted_on = [by_number[number] for number in corpus.fitted[:_MOST_FITTED_ON].tolist()]
             static = StaticEncoder(TARGET, {}, tokenizer, rows)
-            fitted = SentenceEncoder(static).fitted(sample, transform)
+            fitted = SentenceEncoder(static).fitted(fitted_on, transform)
             if fitted.linear_map is not None:
                 rows, shares = fitted.linear_map.apply(rows).astype(np.float32), None
             if fitted.fits and fitted.fits[-1].choice:
@@ -520,7 +544,8 @@ def _distilled(
         held_out = [by_number[number] for number in corpus.held_out.tolist()]
         units = unit_rows(fit.held_out + fit.mean).astype(np.float32)
         report |= _measure(model, static, held_out, units, is_shared=shares is not None)
-        _save(static, output, report, shares)
+        shared = None if shares is None else {"fingerprint": shares.fingerprint, "reference": shares.reference}
+        _save(static, output, {"shares": shared, "distilled": report, "tei": False}, texts())
     return Distillation(Path(output), report, shares, [*sentences, *_advice(report, shares)])
 
 
@@ -538,13 +563,8 @@ def _static_tokenizer(model: SentenceEncoder, path: Path) -> SubwordTokenizer:
 
 def _at(texts: Iterator[str], numbers: NDArray[np.intp]) -> list[str]:
     """Texts with these numbers, in their order."""
-    wanted, found = set(numbers.tolist()), {}
-    last = max(wanted, default=-1)
-    for number, text in enumerate(texts):
-        if number in wanted:
-            found[number] = text
-        if number == last:
-            break
+    wanted = set(numbers.tolist())
+    found = {number: text for number, text in enumerate(texts) if number in wanted}
     return [found[number] for number in numbers.tolist()]
 
 
@@ -620,7 +640,7 @@ def _advice(report: Mapping[str, Any], shares: Space | None) -> list[str]:
     return advice
 
 
-def _save(static: StaticEncoder, output: str | os.PathLike[str], report: dict[str, Any], shares: Space | None) -> None:
+def _save(static: StaticEncoder, output: str | os.PathLike[str], notes: dict[str, Any], seen: Iterable[str]) -> None:
     """Write a folder of Model2Vec that sentence-transformers opens too, and compare the vectors of each library."""
     modules = [
         {"idx": 0, "name": "0", "path": ".", "type": "sentence_transformers.models.StaticEmbedding"},
@@ -637,6 +657,7 @@ def _save(static: StaticEncoder, output: str | os.PathLike[str], report: dict[st
     assert isinstance(static.tokenizer, SubwordTokenizer)
     with replacing_folder(output, EXPORT) as folder:
         save_file({"embeddings": np.ascontiguousarray(static.token_vectors)}, folder / "model.safetensors")
+        np.save(folder / TEXTS_FILE, np.unique(text_hashes(seen)))
         static.tokenizer.tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
         for name, document in (("config.json", config), ("modules.json", modules)):
             (folder / name).write_text(json.dumps(document, indent=2) + "\n", "utf-8")
@@ -648,10 +669,8 @@ def _save(static: StaticEncoder, output: str | os.PathLike[str], report: dict[st
         if find_spec("sentence_transformers"):
             with quiet_library():
                 agreements.append(check_vectors(TARGET, model, folder))
-        agreement: Agreement = total(agreements)
+        agreement = total(agreements)
         require_agreement(TARGET, agreement)
         reference = f"static:{Path(output).name}"  # not the temporary folder
         named = StaticEncoder(reference, model.encoder.options, static.tokenizer, static.token_vectors, normalize=True)
-        shared = None if shares is None else {"fingerprint": shares.fingerprint, "reference": shares.reference}
-        more = {"shares": shared, "distilled": report, "tei": False}
-        write_folder_note(folder, TARGET, SentenceEncoder(named), agreement, more)
+        write_folder_note(folder, TARGET, SentenceEncoder(named), agreement, notes)

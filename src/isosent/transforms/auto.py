@@ -35,7 +35,8 @@ from isosent.transforms.base import NO_TRANSFORM, Auto, LinearTransform, make_li
 # 4. Else, if the vectors fill their space evenly (EVEN) and the mildest whitening gains more than chance: that one.
 # 5. Else no transform.
 # Word overlap sees one language at a time. If the texts form separate groups, such as languages, only pairs within a
-# group are compared, and a whitening must bring the groups closer together: by CLOSER, or to below MIXED.
+# group are compared, the gain is the mean of those of the groups, and a whitening must make no group clearly worse, and
+# must bring the groups closer together: by CLOSER, or to below MIXED.
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
 LEAST_GAIN = 0.02
 SHARE_OF_GAIN = 0.85
@@ -137,6 +138,10 @@ class Pairs(NamedTuple):
     overlap: NDArray[np.float64]  # tf-idf cosine of each pair
     others: NDArray[np.intp]  # rows of the other half, to fit on
 
+    def chosen(self, is_chosen: NDArray[np.bool_]) -> Pairs:
+        """Some of the pairs."""
+        return Pairs(self.first[is_chosen], self.second[is_chosen], self.overlap[is_chosen], self.others)
+
 
 def choose_from_texts(
     vectors: NDArray[np.floating], texts: Sequence[str], wanted: Auto, *, groups: NDArray[Any] | None = None
@@ -176,29 +181,40 @@ def choose(
         return AutoChoice(first, (), _undecided(first, "Too few pairs of texts can be compared to decide."))
     width = first.n_components or len(eigen.values)
     whitenings = [Candidate("whitening", strength, width) for strength in STRENGTHS]
-    scored = _score(vectors, has_vector, pairs, (first, *whitenings))
+    agreements, draws = _score(vectors, has_vector, pairs, (first, *whitenings), groups)
+    if (is_measured := ~np.isnan(draws).any(axis=(1, 2))).any():  # of a group, all overlaps may be equal
+        agreements, draws = agreements[is_measured], draws[is_measured]
+    scored = _scored((first, *whitenings), agreements.mean(axis=0), draws.mean(axis=0))
     if any(math.isnan(each.low) for each in scored):  # in a half or a resample, all cosines or overlaps are equal
         return AutoChoice(first, (), _undecided(first, "The effect of whitening could not be measured."))
     certain = [each for each in scored[1:] if each.low > 0]
-    apart = ""
+    why_not = ""
     if groups is not None:
+        highs = np.array([[central_interval(drawn - group[0])[1] for drawn in group] for group in draws])
+        worse = [each for each, high in zip(scored, highs.min(axis=0), strict=True) if high < 0 and each in certain]
+        certain = [each for each in certain if each not in worse]
         mixing = _mixing(vectors, has_vector, groups, pairs, [each.candidate for each in scored])
-        dropped = [f"{each.candidate.strength:g}" for each in certain if each.candidate not in mixing]
-        certain = [each for each in certain if each.candidate in mixing]
-        if dropped:
-            n_groups = len(np.unique(groups[groups >= 0]))
-            apart = f" Strength {', '.join(dropped)} does not bring the {n_groups} groups of texts closer together."
-        if dropped and not certain:
-            return AutoChoice(first, scored, f"{_action(first)}{apart}")
+        apart = [each for each in certain if each.candidate not in mixing]
+        certain = [each for each in certain if each not in apart]
+        for dropped, what in (
+            (worse, "ranks the texts of one group worse"),
+            (apart, "does not bring {} closer together"),
+        ):
+            if dropped:
+                listed = ", ".join(f"{each.candidate.strength:g}" for each in dropped)
+                n_groups = len(np.unique(groups[groups >= 0]))
+                why_not += f" Strength {listed} {what.format(f'the {n_groups} groups of texts')}."
+        if why_not and not certain:
+            return AutoChoice(first, scored, f"{_action(first)}{why_not}")
     best = max(certain or scored[1:], key=lambda each: each.gain)
     if certain and best.gain >= LEAST_GAIN:
         chosen = [each for each in certain if each.gain >= SHARE_OF_GAIN * best.gain][-1]
-        return AutoChoice(chosen.candidate, scored, f"{_whitened(chosen, wanted)}{apart}")
+        return AutoChoice(chosen.candidate, scored, f"{_whitened(chosen, wanted)}{why_not}")
     mildest, evenness = scored[1], effective_rank(eigen.values[: eigen.rank]) / len(eigen.values)
     if evenness > EVEN and mildest in certain:
         even = "For vectors that are spread this evenly, a small gain is enough."
         return AutoChoice(mildest.candidate, scored, f"{_whitened(mildest, wanted)} {even}")
-    return AutoChoice(first, scored, f"{_action(first)} {_rejected(best, wanted, is_certain=bool(certain))}{apart}")
+    return AutoChoice(first, scored, f"{_action(first)} {_rejected(best, wanted, is_certain=bool(certain))}{why_not}")
 
 
 def separate_groups(
@@ -281,8 +297,7 @@ def _distance(units: NDArray[np.float32], found: NDArray[np.intp], half: int) ->
 
 def _within_groups(pairs: Pairs, groups: NDArray[np.intp]) -> Pairs:
     """The pairs whose texts are of one group."""
-    is_within = (groups[pairs.first] == groups[pairs.second]) & (groups[pairs.first] >= 0)
-    return Pairs(pairs.first[is_within], pairs.second[is_within], pairs.overlap[is_within], pairs.others)
+    return pairs.chosen((groups[pairs.first] == groups[pairs.second]) & (groups[pairs.first] >= 0))
 
 
 def _mixing(
@@ -410,28 +425,49 @@ def _score(
     has_vector: NDArray[np.bool_],
     pairs: Sequence[Pairs],
     candidates: Sequence[Candidate],
-) -> tuple[ScoredCandidate, ...]:
-    """Agreement of every candidate, the mean over both halves."""
-    agreements = np.zeros(len(candidates))
+    groups: NDArray[np.intp] | None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Agreement of every candidate in each group of texts, the mean over both halves, and the same in resamples.
+
+    Shapes are (n_groups, n_candidates) and (n_groups, n_candidates, n_resamples). A group has 100 pairs in both halves;
+    without one, all pairs are of one group.
+    """
+    used = [half.chosen(has_vector[half.first] & has_vector[half.second]) for half in pairs]
+    group_of = np.zeros(len(vectors), np.intp) if groups is None else groups
+    sizes = np.min([np.bincount(group_of[half.first], minlength=group_of.max() + 1) for half in used], axis=0)
+    names = np.flatnonzero(sizes >= FEWEST_TEXTS)
+    if not len(names):
+        group_of, names = np.zeros(len(vectors), np.intp), np.zeros(1, np.intp)
+    agreements = np.zeros((len(names), len(candidates)))
     draws: Any = 0.0
-    for half in pairs:
-        is_used = has_vector[half.first] & has_vector[half.second]
-        first, second = half.first[is_used], half.second[is_used]
-        rows, places = np.unique(np.concatenate([first, second]), return_inverse=True)
+    for half in used:
+        rows, places = np.unique(np.concatenate([half.first, half.second]), return_inverse=True)
         moments = Moments.from_rows(vectors[half.others[has_vector[half.others]]])
-        overlap_ranks, ranks = mean_ranks(half.overlap[is_used]), []
+        cosines = []
         for mapped in under(vectors[rows], moments, candidates):
             units = unit_rows(mapped)[places]
-            cosines = np.einsum("ij,ij->i", units[: len(first)], units[len(first) :], dtype=np.float64)
-            ranks.append(mean_ranks(cosines))
-        # Ranks are not taken again in a resample: the difference is small, and the pairs of a text stay together.
-        # They are next to each other, and numbered in this order: that of the texts does not matter.
-        group = np.concatenate([[0], np.cumsum(first[1:] != first[:-1])])
-        correlations = [weighted_pearson(each, overlap_ranks, group) for each in ranks]
-        n_groups = int(group.max()) + 1
-        agreements += [float(of(np.ones((1, n_groups)))[0]) / len(pairs) for of in correlations]
-        resampled = [np.stack([of(counts) for of in correlations]) for counts in resampled_counts(n_groups)]
-        draws = draws + np.concatenate(resampled, axis=1) / len(pairs)
+            n_pairs = len(half.first)
+            cosines.append(np.einsum("ij,ij->i", units[:n_pairs], units[n_pairs:], dtype=np.float64))
+        drawn = []
+        for number, name in enumerate(names):
+            is_here = group_of[half.first] == name
+            first, overlap_ranks = half.first[is_here], mean_ranks(half.overlap[is_here])
+            # Ranks are not taken again in a resample: the difference is small, and the pairs of a text stay together.
+            # They are next to each other, and numbered in this order: that of the texts does not matter.
+            item = np.concatenate([[0], np.cumsum(first[1:] != first[:-1])])
+            correlations = [weighted_pearson(mean_ranks(each[is_here]), overlap_ranks, item) for each in cosines]
+            n_items = int(item.max()) + 1
+            agreements[number] += [float(of(np.ones((1, n_items)))[0]) / len(pairs) for of in correlations]
+            resampled = [np.stack([of(counts) for of in correlations]) for counts in resampled_counts(n_items)]
+            drawn.append(np.concatenate(resampled, axis=1) / len(pairs))
+        draws = draws + np.stack(drawn)
+    return agreements, draws
+
+
+def _scored(
+    candidates: Sequence[Candidate], agreements: NDArray[np.float64], draws: NDArray[np.float64]
+) -> tuple[ScoredCandidate, ...]:
+    """Agreements, (n_candidates,), and the same in resamples, (n_candidates, n_resamples), with gains and intervals."""
     return tuple(
         ScoredCandidate(candidate, agreement, agreement - float(agreements[0]), *central_interval(drawn - draws[0]))
         for candidate, agreement, drawn in zip(candidates, agreements.tolist(), draws, strict=True)

@@ -192,6 +192,16 @@ class LabelledMoments:
         columns = [*range(self.dim), *(place.get(value, -1) for value in values)]
         return self.joint if values == self.values else JointMoments(self.joint.columns(columns), self.dim)
 
+    @property
+    def center(self) -> Double:
+        """The mean of vectors in which each value counts the same, however many texts it has, (dim,)."""
+        mean, shares = self.joint.x.mean, self.joint.y.mean
+        if self.values is None:
+            return mean
+        occurs = shares > 0
+        center: Double = mean + (self.joint.cross[:, occurs] / shares[occurs]).mean(axis=1)
+        return center
+
     def erasure(self) -> Erasure:
         """Make the unfitted transform for these labels."""
         return Erasure(numeric=self.values is None)
@@ -224,8 +234,10 @@ class Erasure(MomentTransform):
     -----
     With z the labels as columns of zeros and ones, or the number, S the covariance, :math:`W = S_{xx,g}^{-1/2}`,
     :math:`S_g = (1 - g) S + g \, \mathrm{tr}(S) / d \, I`, and U the left singular vectors of :math:`W S_{xz}`:
-    :math:`x' = x - W^{-1} U U^\top W (x - \mu)`. Belrose et al. 2023, *LEACE: Perfect Linear Concept Erasure in Closed
-    Form*, arXiv 2306.03819, theorem 4.3, which has no shrinkage. Afterwards the covariance of vectors and labels is
+    :math:`x' = x - W^{-1} U U^\top W (x - \mu)`, where :math:`\mu` is the mean of the means of the values, to which all
+    of them move: with the mean of all rows, a value of few rows would move to one of many. Belrose et al. 2023, *LEACE:
+    Perfect Linear Concept Erasure in Closed Form*, arXiv 2306.03819, theorem 4.3, which has the mean of all rows, and
+    no shrinkage. Afterwards the covariance of vectors and labels is
     zero. A new vector needs no label.
 
     Examples
@@ -315,7 +327,7 @@ class Erasure(MomentTransform):
         left, values, _ = np.linalg.svd((axes.T @ joint.cross) / roots[:, None], full_matrices=False)
         left = left[:, values > _TOLERANCE * max(values[0], _TOLERANCE * math.sqrt(spread))]
         removed = (axes / roots) @ left @ left.T @ (axes * roots).T  # of row vectors
-        return Solution(LinearMap(np.eye(x.dim) - removed, x.mean @ removed), x.mean)
+        return Solution(LinearMap(np.eye(x.dim) - removed, moments.center @ removed), x.mean)
 
 
 def _check_few(where: str, n_values: int) -> None:

@@ -238,7 +238,8 @@ def number_unknown(
     numbers = np.cumsum(is_first, dtype=np.int32) - 1
     ids[ids < 0] = vocab_size + numbers[firsts]
     spans = zip(starts[is_first].tolist(), stops[is_first].tolist(), strict=True)
-    return tuple(text[start:stop].tobytes().decode() for start, stop in spans)
+    data = text.tobytes()
+    return tuple(data[start:stop].decode() for start, stop in spans)
 
 
 def _joined(texts: Sequence[str]) -> bytes:
