@@ -210,7 +210,7 @@ def test_a_header_of_other_types_is_refused(tmp_path, header):
     (tmp_path / "v.npy").write_bytes(
         b"\x93NUMPY\x01\x00" + len(content).to_bytes(2, "little") + content + ROWS.tobytes()
     )
-    with pytest.raises(FileFormatError, match=r"v\.npy must be"):
+    with pytest.raises(FileFormatError, match=r"v\.npy (is no array|has the shape)"):
         open_vectors(tmp_path / "v.npy")
 
 

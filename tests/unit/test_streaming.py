@@ -176,7 +176,7 @@ def test_a_checkpoint_follows_data_that_was_moved(vectors_in, tmp_path):
 @pytest.mark.parametrize("content", [b"", b"notes of mine", b"\x08\x00\x00\x00\x00\x00\x00\x00{}      "])
 def test_a_file_that_is_no_checkpoint_is_refused_and_left(vectors_in, tmp_path, content):
     (tmp_path / "kept").write_bytes(content)
-    with pytest.raises(FileFormatError, match=r"kept is no "):
+    with pytest.raises(FileFormatError, match=r"kept (is no checkpoint|must be a safetensors)"):
         moments_of([vectors_in()], checkpoint=tmp_path / "kept")
     assert (tmp_path / "kept").read_bytes() == content
 

@@ -556,7 +556,7 @@ def test_shards_elsewhere_are_checked_and_read_in_their_order(memory, inputs, wo
         raise InputFileError(f"{paths[0]} must be shown")
     index = isosent.io.shards.read_index("memory://out")
     isosent.io.shards.write_index("memory://out", index.with_shards({3: None}))
-    with pytest.raises(InputFileError, match="9 of 10 are there"):
+    with pytest.raises(InputFileError, match="has only 9 of its 10"):
         isosent.io.shards.input_paths(["memory://out"], (".npy",))
 
 
