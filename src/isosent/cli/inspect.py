@@ -5,6 +5,7 @@
 `quantize` fit on a sample (`_model_and_sample`), and write the model folder that ``-m`` or ``-o`` names.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
@@ -191,7 +192,8 @@ def _show_drift(found: Drift, old: str, new: str) -> None:
         ("its root mean square", found.spread),
         ("the same if nothing had changed", found.spread_expected),
     ):
-        table.add_row(label, f"{figure:.4f}")
+        if not math.isnan(figure):  # the old vectors may be too few for a whitening
+            table.add_row(label, f"{figure:.4f}")
     show(table)
     if found.axes:
         caption = f"{len(found.axes):,} of {found.n_axes:,} axes have changed (p < {LEVEL}, corrected for their number)"
