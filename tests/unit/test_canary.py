@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
-from tampering import refuses, replace_part, rewrite
+from tampering import refuses, replace_part
 
 import isosent
 from isosent.errors import InputError, IsosentWarning
@@ -112,14 +112,6 @@ def test_a_damaged_canary_is_refused(wordllama, tmp_path, change, words):
     [path] = (tmp_path / "model").glob("canary-*")
     replace_part(tmp_path / "model", "canary", change(load_file(path)["documents"]))
     refuses(tmp_path / "model", words)
-
-
-def test_a_canary_of_an_earlier_version_that_is_no_table_is_refused(wordllama, tmp_path):
-    for rows in (np.float64(1), np.ones(256)):
-        wordllama.save(tmp_path / "model")
-        replace_part(tmp_path / "model", "corpus", {"canary": np.array(rows)})
-        rewrite(tmp_path / "model", canary=None)
-        refuses(tmp_path / "model", "shape.*a row per text is needed")
 
 
 def test_the_first_query_warns_once_of_a_model_that_has_changed(api, folder, texts):

@@ -181,7 +181,7 @@ def test_the_name_says_what_is_written(tmp_path, name, first):
 def test_another_name_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"curve\.gif must end in \.html"):
         check_curve_output(tmp_path / "curve.gif")
-    with pytest.raises(OutputError, match="existing folder"):
+    with pytest.raises(OutputError, match="there is no folder"):
         check_curve_output(tmp_path / "none" / "curve.html")
 
 

@@ -146,7 +146,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_a_place_that_cannot_be_written_is_refused(tmp_path):
-    with pytest.raises(OutputError, match="existing folder"):
+    with pytest.raises(OutputError, match="there is no folder"):
         MetricsLog(tmp_path / "none" / "m.jsonl")
 
 
