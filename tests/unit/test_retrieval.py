@@ -257,7 +257,7 @@ def test_what_an_index_cannot_be_scored_on_is_refused(folder, index_of, wordllam
     with pytest.raises(InputError, match="Leave transform out"):
         evaluate(index, folder, "retrieval", transform="whitening")
     other = Index.create(["one text", "another"], wordllama, folder=tmp_path / "other")
-    with pytest.raises(InputError, match="2 of 2 rows .* no document of Forum"):
+    with pytest.raises(InputError, match=r"2 of 2 rows .* no document of Forum"):
         evaluate(other, folder, "retrieval")
 
 
