@@ -90,12 +90,12 @@ class Storage(Struct, frozen=True, forbid_unknown_fields=True):
     """How vectors of a model are stored by default, as it was chosen by measuring (see `isosent.search.sizes`)."""
 
     dtype: Text  # of an index
-    oversampling: Count  # candidates per result that are scored again, at least
     n_bytes: Finite  # in memory per vector, in a flat index
     min_recall: Score  # that an index of the vectors is to have, against exact search of them
     recall: Score  # of the neighbors of the original vectors
     n_texts: Count  # that these were found among
     neighbors_of: Text  # which vectors these were
+    oversampling: Count = 0  # candidates per result that are scored again, at least
 
 
 @dataclass(frozen=True, slots=True)

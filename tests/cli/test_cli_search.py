@@ -89,6 +89,13 @@ def test_nothing_matches_an_unrelated_query(isosent_, made):
     assert finished.code == 0
 
 
+def test_a_file_of_texts_holds_queries(isosent_, made, tmp_path):
+    (tmp_path / "queries.txt").write_text("a man rides a horse\n\nonions\n")
+    of_file = hits(isosent_("search", made, "queries.txt", "--json"))
+    assert len(of_file) == 2
+    assert of_file == hits(isosent_("search", made, "a man rides a horse", "onions", "--json"))
+
+
 def test_rows_are_added_replaced_and_removed(isosent_, made, tmp_path):
     (tmp_path / "more.jsonl").write_text(
         '{"id": "r1", "text": "a new text", "lang": "fr", "year": 1}\n'

@@ -192,11 +192,12 @@ def test_an_evaluation_says_which_of_its_texts_a_model_was_distilled_from(distil
     assert counts == {"n_texts": 18, "n_same": 10, "n_items": 9, "n_items_same": 1}
     assert "pairs: 10 of 18 texts are among those" in task_table(result).caption
     assert isosent.load(distilled.path).encoder.fitted_texts.tolist() == np.unique(text_hashes(texts)).tolist()
-    hashes = distilled.path / "texts.npy"
+    hashes = distilled.path / "texts.safetensors"
     content = hashes.read_bytes()
-    hashes.write_bytes(content[:-1])
-    with pytest.raises(FileFormatError, match=r"texts\.npy"):
-        isosent.load(distilled.path)
+    for damaged in (content[:-1], b"", content.replace(b"hashes", b"others")):
+        hashes.write_bytes(damaged)
+        with pytest.raises(FileFormatError, match=r"texts\.safetensors"):
+            isosent.load(distilled.path)
     hashes.write_bytes(content)
 
 

@@ -35,6 +35,7 @@ from isosent.evaluation.compare import CORRELATIONS, Comparison, Difference, com
 from isosent.evaluation.cqa import TEXT_PARTS
 from isosent.evaluation.migration import Answers
 from isosent.evaluation.migration import migrate as migrate_models
+from isosent.evaluation.overlap import text_hashes
 from isosent.evaluation.result import N_RESAMPLES, EvaluationResult, read_result
 from isosent.evaluation.run import TARGET
 from isosent.evaluation.run import evaluate as evaluate_model
@@ -314,6 +315,10 @@ def _compare_models(
         raise InputError(f"compare: {unused[0]}: a comparison of models is written as .json.")
     texts = read_texts(inputs[0], column=column)
     models = {name: open_model(name) for name in dict.fromkeys(names)}
+    for name, model in models.items():
+        seen = getattr(model.encoder, "fitted_texts", None)
+        if seen is not None and (n_seen := int(np.isin(text_hashes(texts), seen).sum())):
+            say(f"note: {name} was distilled from {n_seen:,} of these texts, and looks better on them than on others.")
     with progress_bar("encoding") as bar:
         report = compare_models(models, texts, seed=seed, progress=bar)
     write_outputs(outputs, {".json": lambda: json_text(report)})

@@ -264,6 +264,8 @@ def fit(
     _show_fit(result, output, details=details)
     if result.follows_fit:
         show(f"{model or DEFAULT_REFERENCE} was fitted before; the new transform follows the old one.")
+    if result.loses_storage:
+        say(f"note: the size chosen for {model} is not kept. Use --bytes in the last fit, or isosent index --store.")
 
 
 def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:

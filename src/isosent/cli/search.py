@@ -32,7 +32,7 @@ from isosent.io.remote import local_copies
 from isosent.io.remote import remove as remove_shards
 from isosent.io.shards import input_paths
 from isosent.io.space import Space, space_in
-from isosent.io.texts import TEXT_ENDINGS
+from isosent.io.texts import TEXT_ENDINGS, read_texts
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors, open_vectors
 from isosent.jobs.shards import Engine, encode_folder, how_resumed
@@ -337,11 +337,13 @@ def search(
 ) -> None:
     """Find the rows of INDEX, or of the table of a database, that are nearest to each QUERY.
 
-    A score is a cosine. The share beside it says how many random pairs of the index have a lower score.
+    A score is a cosine. The share beside it says how many random pairs of the index have a lower score, corrected for
+    rows that are near to everything.
 
-    A QUERY is a text, or a file of vectors of the encoder (.npy, .parquet and others). With --against, the file holds
-    the original vectors of the texts of INDEX in their order, and a parquet file may have their ids: up to 500 of them
-    are queries, and the neighbors that INDEX finds are compared with those that an exact search of the file finds.
+    A QUERY is a text, or a file of texts, or of vectors of the encoder (.npy, .parquet and others). With --against, the
+    file holds the original vectors of the texts of INDEX in their order, and a parquet file may have their ids: up to
+    500 of them are queries, and the neighbors that INDEX finds are compared with those that an exact search of the file
+    finds.
 
     \b
     isosent search INDEX "a query" --where 'lang = "en"'
@@ -375,6 +377,8 @@ def search(
     if model is not None:
         raise InputError("search: -m belongs to a database; an index holds its model.")
     vectors = None if likes else _query_vectors(queries)
+    if vectors is None and len(queries) == 1 and Path(queries[0]).is_file():
+        queries = tuple(text for text in read_texts(queries[0]) if text.strip())
     asked = [f"like {name}" for name in likes] or list(queries)
     if vectors is not None:
         _refuse(chosen & {"hybrid", "explain", "rerank"}, f"texts; {queries[0]} holds vectors")

@@ -38,6 +38,7 @@ from isosent.io.schemas import (
     Whole,
 )
 from isosent.io.system import open_to_read, read_bytes
+from isosent.io.tensors import read_tensors
 
 FORMAT = "isosent-vectors"
 FORMAT_VERSION = 2
@@ -184,7 +185,7 @@ def _entry_of(path: Path) -> dict[str, Any] | None:
 
 
 NOTE_FILE = "isosent.json"
-TEXTS_FILE = "texts.npy"
+TEXTS_FILE = "texts.safetensors"
 EXPORT_FORMAT = "isosent-export"
 _READ = (".json", ".jinja", ".txt", ".model", ".onnx", ".safetensors")
 _UNCHECKED = (NOTE_FILE, "README.md")  # the note has its own checksum, and people edit the card
@@ -312,15 +313,12 @@ def shared_space(folder: Path) -> Space | None:
 def fitted_texts(folder: Path) -> NDArray[np.uint64] | None:
     """Sorted hashes of the texts that the model in an exported folder was distilled from; None if they are not kept."""
     path = folder / TEXTS_FILE
-    if not path.is_file():
+    if not path.is_file() or shared_space(folder) is None:  # another tool may give a file this name
         return None
-    try:
-        hashes = np.load(path, allow_pickle=False)
-    except (OSError, ValueError):
-        raise FileFormatError(f"{path} must hold hashes of texts; it is damaged. Remove it, or distil again.") from None
-    if hashes.ndim != 1 or hashes.dtype != np.uint64:
-        raise FileFormatError(f"{path} must hold hashes of texts; it holds {hashes.dtype} of shape {hashes.shape}.")
-    return np.asarray(hashes)
+    hashes = read_tensors(path, ())[0].get("hashes")
+    if hashes is None or hashes.ndim != 1 or hashes.dtype != np.uint64:
+        raise FileFormatError(f"{path}: damaged. It holds no hashes of texts. Remove it, or distil again.")
+    return hashes
 
 
 def _export_note_path(path: str | os.PathLike[str]) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from isosent.io.tables import Table, check_depth, ending_of, table_in
 
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
 TEXT_ENDINGS = (".txt", *_TABLES)  # of the files of a folder
+_LIST_OF_NUMBERS = re.compile(r"\s*\[(\s*-?\d[\d.eE+-]*\s*,){3}")
 _USUAL_COLUMN = "text"
 _BLOCK_TEXTS = 1024
 _SEPARATOR = "\ud800"  # a lone surrogate is in no text
@@ -92,11 +94,20 @@ def _texts_in(
                 f"{name} is read as plain lines and has no columns; got column {column}. "
                 "Leave it out, or name a .csv, .tsv, .jsonl or .parquet file."
             )
+        if ending == ".json":
+            raise FileFormatError(
+                f"{name} is a JSON document, but no list of vectors, [[0.1, 0.2], ...], and no texts. Of an answer of "
+                "an API, save the vectors as one array, a row each, with numpy.save; save texts as .txt or .jsonl."
+            )
         yield from islice(lines_in(name, file), first_row, None)
         return
     table = table_in(name, ending, file, header=True, first_row=first_row, is_streamed=is_streamed)
     column = _text_column(table, column)
-    for number, (value,) in islice(table.rows(column), 0 if ending == ".parquet" else first_row, None):
+    for place, (number, (value,)) in enumerate(
+        islice(table.rows(column), 0 if ending == ".parquet" else first_row, None)
+    ):
+        if place == 0:
+            refuse_lists(name, column, value)
         is_short_ascii = isinstance(value, str) and value.isascii() and len(value) <= bounds.LONGEST_LINE
         yield value if is_short_ascii else _text(table, number, column, value)  # the call takes longer than the check
 
@@ -122,6 +133,15 @@ def _is_number(value: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
+
+
+def refuse_lists(name: str, column: str, value: Any) -> None:
+    """Refuse a column of lists of numbers, written out or not, where texts are read."""
+    if isinstance(value, list) or (isinstance(value, str) and _LIST_OF_NUMBERS.match(value)):
+        raise FileFormatError(
+            f"{name}: its column {column} holds vectors, not texts. Save them with numpy.save, a row each, or keep "
+            "them in a .parquet file."
+        )
 
 
 def numbers_error(name: str) -> str:

@@ -107,6 +107,7 @@ class FitResult:
     n_tokens: int = 0  # of the texts, if the encoder can count them
     n_unknown: int = 0
     follows_fit: bool = False  # whether the model was fitted before
+    loses_storage: bool = False  # whether it named a dtype for an index, and no longer does
     sizes: Sizes | None = None  # if the vectors were to become smaller
     size: Size | None = None  # that was chosen
 
@@ -249,6 +250,7 @@ def fit_texts(
         n_tokens=n_tokens,
         n_unknown=n_unknown,
         follows_fit=bool(model.fits and record is not None and record.transform != NO_TRANSFORM),
+        loses_storage=_loses_storage(model, after),
     )
     if not fits_more:
         return result
@@ -427,7 +429,12 @@ def fit_pairs(
             )
     after.save(output)
     record = after.fits[-1]
-    return FitResult(after, record, "pairs", follows_fit=bool(before.fits and record.transform != NO_TRANSFORM))
+    follows_fit = bool(before.fits and record.transform != NO_TRANSFORM)
+    return FitResult(after, record, "pairs", follows_fit=follows_fit, loses_storage=_loses_storage(before, after))
+
+
+def _loses_storage(before: SentenceEncoder, after: SentenceEncoder) -> bool:
+    return before.record.storage is not None and after.record.storage is None
 
 
 def labels_of_files(paths: Sequence[str], column: str) -> list[Any]:

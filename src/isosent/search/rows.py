@@ -25,7 +25,7 @@ from isosent.io.bounds import STANDARD_INPUT, open_content
 from isosent.io.checksum import HashingFile
 from isosent.io.parquet import bounded_batches, reading_parquet
 from isosent.io.tables import ending_of, table_in
-from isosent.io.texts import is_table, numbers_error, read_texts
+from isosent.io.texts import is_table, numbers_error, read_texts, refuse_lists
 
 ID, TEXT, VECTOR = "id", "text", "vector"
 HAS_VECTOR: Final = "isosent.has_vector"
@@ -358,7 +358,10 @@ def read_rows(
         if name is not None and name not in columns:
             raise InputError(f"{path} has no column {name}; it has: {brief(', '.join(columns), 600)}.")
     id_column = id_column or (ID if ID in columns else None)
-    texts = None if column is None else ["" if value is None else str(value) for value in table[column].to_pylist()]
+    values = [] if column is None else table[column].to_pylist()
+    if column is not None and values:
+        refuse_lists(str(path), column, values[0])
+    texts = None if column is None else ["" if value is None else str(value) for value in values]
     ids = None if id_column is None else columns[id_column]
     if ids is not None and is_untyped:
         ids = _typed_ids(table[id_column], kinds.get(ID))

@@ -48,6 +48,7 @@ from isosent.io.atomic import check_folder, replacing_folder
 from isosent.io.remote import local_copies, remove
 from isosent.io.shards import Sharding, input_paths
 from isosent.io.space import TEXTS_FILE, Space, same_space
+from isosent.io.tensors import tensors_bytes
 from isosent.io.texts import TEXT_ENDINGS, open_texts, text_blocks
 from isosent.io.vector_source import VectorSource, in_blocks
 from isosent.io.vectors import open_vectors
@@ -657,7 +658,7 @@ def _save(static: StaticEncoder, output: str | os.PathLike[str], notes: dict[str
     assert isinstance(static.tokenizer, SubwordTokenizer)
     with replacing_folder(output, EXPORT) as folder:
         save_file({"embeddings": np.ascontiguousarray(static.token_vectors)}, folder / "model.safetensors")
-        np.save(folder / TEXTS_FILE, np.unique(text_hashes(seen)))
+        (folder / TEXTS_FILE).write_bytes(tensors_bytes({"hashes": np.unique(text_hashes(seen))}, {}))
         static.tokenizer.tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
         for name, document in (("config.json", config), ("modules.json", modules)):
             (folder / name).write_text(json.dumps(document, indent=2) + "\n", "utf-8")
