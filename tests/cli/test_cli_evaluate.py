@@ -3,6 +3,7 @@
 import json
 from itertools import pairwise
 
+import pyarrow.parquet as pq
 import pytest
 
 from isosent.evaluation.result import read_result
@@ -51,6 +52,13 @@ def test_vectors_and_an_index_are_scored_as_the_model_that_made_them(isosent_, h
     assert by_vectors == pytest.approx(by_model)
     assert by_index == pytest.approx(by_model)
     refuses(isosent_(*evaluate, "v.npy"), "v.npy holds no texts", "FILE.parquet")
+    for command in ("fit texts.txt --transform whitening -o other", "encode texts.txt -m other -o o.parquet"):
+        assert isosent_(*command.split()).code == 0
+    refuses(isosent_(*evaluate, "v.parquet,o.parquet"), "o.parquet holds vectors of the space", "cannot be compared")
+    table = pq.read_table("o.parquet").replace_schema_metadata(None)  # of no known space
+    pq.write_table(table, "unknown.parquet")
+    by_first = json.loads(isosent_(*evaluate, "v.parquet,unknown.parquet").out)["tasks"]["pairs"]["scores"]
+    assert by_first == pytest.approx(by_model)
 
 
 def test_all_prints_one_table_of_every_task(isosent_, here, write_stsb):

@@ -18,7 +18,7 @@ from isosent.evaluation.compare import compare_results
 from isosent.evaluation.result import Items
 from isosent.pages.figures import page_svg
 from isosent.report.figures import scores_figure, write_figures
-from isosent.report.leaderboard import ReportData, ResultFile, labels_of, make_leaderboard, make_rows, read_report
+from isosent.report.leaderboard import ReportData, ResultFile, Row, labels_of, make_leaderboard, make_rows, read_report
 from isosent.report.results_page import html_report
 from isosent.research.study import (
     ROWS,
@@ -398,6 +398,9 @@ def test_texts_that_the_corpus_had_seen_are_told_of():
     on_corpus = fitted("whitening", "corpus.txt") | {"overlap": {"STS12": counts}}
     fits = [{"transform": "whitening", "parameters": {}, "source": "corpus.txt", "fitted_at": "", "choice": None}]
     clean = made_result(fitting=on_corpus | {"overlap": {"STSB": counts | {"n_same": 0}}}, fits=fits, STSB=made_task())
+    distilled = {"distilled_from": {"STS12": counts}, "overlap": {"STS12": counts | {"n_same": 0}}}
+    twice = ResultFile("a", made_result(fitting=on_corpus | distilled, fits=fits, STS12=made_task()))
+    assert Row("a", (twice,)).overlap["STS12"]["n_same"] == 12
     board = boards(made_result(fitting=on_corpus, fits=fits, STS12=made_task()), clean)
     told = "wordllama + whitening was fitted on a corpus that contains 12 of the 1,200 texts of STS12."
     assert board.notes == (told,)

@@ -5,7 +5,7 @@ import pytest
 
 import isosent
 from isosent import evaluate
-from isosent.errors import FileFormatError, InputError, InputFileError
+from isosent.errors import EvaluationWarning, FileFormatError, InputError, InputFileError
 from isosent.evaluation.retrieval import read_beir, retrieval_tasks
 from isosent.search import Index
 
@@ -244,7 +244,8 @@ def test_pairs_are_found_in_an_index_by_their_texts(tmp_path, wordllama):
     pytest.importorskip("faiss")
     (tmp_path / "pairs.tsv").write_text("first\tsecond\na red car\ta red car\na blue car\tthe blue sea\n")
     index = Index.create(["a red car", "the blue sea", "something else"], wordllama, folder=tmp_path / "index")
-    task = evaluate(index, tmp_path / "pairs.tsv", "retrieval", columns="first,second").tasks["pairs"]
+    with pytest.warns(EvaluationWarning, match="1 of 3 rows"):
+        task = evaluate(index, tmp_path / "pairs.tsv", "retrieval", columns="first,second").tasks["pairs"]
     assert task.items.values[0] == 1
     assert task.scores["recall@5"] == 1
 
@@ -256,5 +257,28 @@ def test_what_an_index_cannot_be_scored_on_is_refused(folder, index_of, wordllam
     with pytest.raises(InputError, match="Leave transform out"):
         evaluate(index, folder, "retrieval", transform="whitening")
     other = Index.create(["one text", "another"], wordllama, folder=tmp_path / "other")
-    with pytest.raises(InputError, match="no document of Forum"):
+    with pytest.raises(InputError, match=r"2 of 2 rows .* no document of Forum"):
         evaluate(other, folder, "retrieval")
+
+
+def test_documents_of_an_index_are_known_by_what_is_equal_in_most(folder, index_of, wordllama, texts, tmp_path):
+    expected = evaluate(index_of(ids=True), folder, "retrieval").tasks["Forum"].scores
+    ids = [f"d{row}" for row in range(40)]
+    untitled = Index.create(texts[100:140], wordllama, ids=ids, folder=tmp_path / "untitled")  # two texts are equal
+    found = evaluate(untitled, folder, "retrieval").tasks["Forum"].scores
+    assert found["recall@100"] == pytest.approx(expected["recall@100"])
+    foreign = Index.create(vectors=wordllama.encode(texts[100:140]), model=wordllama, folder=tmp_path / "foreign",
+                           ids=["d0", *(f"x{row}" for row in range(39))])  # fmt: skip
+    with pytest.raises(InputError, match="39 of 40 rows"):
+        evaluate(foreign, folder, "retrieval")
+
+
+def test_a_blank_query_finds_nothing_and_an_index_without_rows_is_refused(folder, index_of):
+    rows = [json.loads(line) for line in (folder / "queries.jsonl").read_text("utf-8").splitlines()]
+    write_lines(folder / "queries.jsonl", [rows[0] | {"text": " "}, *rows[1:]])
+    index = index_of(ids=True)
+    task = evaluate(index, folder, "retrieval").tasks["Forum"]
+    assert task.items.values[0] == 0 < task.scores["ndcg@10"]
+    index.remove([f"d{row}" for row in range(40)])
+    with pytest.raises(InputError, match="without rows"):
+        evaluate(index, folder, "retrieval")

@@ -204,11 +204,27 @@ def test_pairs_that_match_are_a_set_to_score_a_ranking_on(write):
         ("a", "d", 0),  # and not c with b, which match
     ]
     named = write("named.csv", "question,answer,wrong\na,b,x\nc,d,y\n")
-    devset = read_dev_set(named, columns="question,answer,wrong", objective="ranking")
+    devset = read_dev_set(named, data_columns="question,answer,wrong", objective="ranking")
     assert devset.second == ("b", "d", "x", "y")
     assert read_dev_set(write("dev.csv", STS), objective="ranking").scores.tolist() == [5, 0, 1]
     with pytest.raises(InputError, match="scored pairs"):
         read_dev_set(pairs)
+
+
+@pytest.mark.parametrize("columns", ["a,b,sim", "sentence1=a,sentence2=b,score=sim"])
+def test_three_columns_of_a_set_to_score_a_ranking_on_are_scored_pairs(write, columns):
+    path = write("dev.csv", "a,b,sim\nq,r,0\ns,t,1\n")
+    assert read_dev_set(path, columns=columns, objective="ranking").scores.tolist() == [0, 1]
+    with pytest.raises(InputError, match="scored pairs must have a, b; and other"):
+        read_dev_set(path, columns=columns.replace("sim", "other"), objective="ranking")
+
+
+@pytest.mark.parametrize(("objective", "columns"), [("ranking", "q,d"), ("regression", "q,d,s")])
+def test_columns_of_the_data_that_a_set_to_score_on_lacks_are_detected(write, objective, columns):
+    path = write("dev.csv", "sentence1,sentence2,score\na,b,0\nc,d,1\n")
+    assert read_dev_set(path, data_columns=columns, objective=objective).scores.tolist() == [0, 1]
+    with pytest.raises(InputError, match="must have q, d"):
+        read_dev_set(path, columns=columns, objective=objective)
 
 
 def test_a_set_to_score_on_must_have_scores_that_vary(write):

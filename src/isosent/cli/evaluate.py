@@ -42,6 +42,7 @@ from isosent.evaluation.run import evaluate as evaluate_model
 from isosent.evaluation.sts import SICKR_PARTS
 from isosent.evaluation.tables import model_lines, rte_table, sts_table, task_table, x100
 from isosent.evaluation.unlabelled import compare_models
+from isosent.io.space import same_space
 from isosent.io.tables import open_table
 from isosent.io.texts import is_table, read_texts
 from isosent.io.vector_source import NUMBER_TYPES, VectorSource
@@ -171,14 +172,18 @@ def _evaluated(model: str | None) -> SentenceEncoder | search.Index:
     if not all(Path(path).is_file() and holds_vectors(path) for path in paths):
         return open_model(model)
     vectors: dict[str, Any] = {}
+    space = None
     for path in paths:
         if not is_table(path):
             raise InputError(
                 f"{path} holds no texts, by which tasks find their vectors. Write both: isosent encode TEXTS -o "
                 "FILE.parquet."
             )
-        rows = np.concatenate(list(open_vectors(path).blocks()))
-        vectors |= zip(read_texts(path, column="text"), rows, strict=True)
+        source = open_vectors(path)
+        space = same_space(paths[0], space, path, source.space)
+        rows = np.concatenate(list(source.blocks()))
+        # the first file wins: a query that equals a document does not replace its vector
+        vectors = dict(zip(read_texts(path, column="text"), rows, strict=True)) | vectors
     return wrap(vectors)
 
 

@@ -134,7 +134,7 @@ def train(
     settings = TrainingSettings(objective=first, **dict(map(parse_setting, texts)))
     limits = _score_range(score_range)
     scored = "ranking" if objective == "ranking" else "regression"
-    scored_columns = dev_columns or (columns if objective == scored else None)
+    scored_columns = {"columns": dev_columns, "data_columns": columns if objective == scored else None}
     chosen = resolve_transform(transform)
     if chosen is None and fit_on is not None:
         raise InputError("train: --fit-on needs a transform to fit. Add --transform auto.")
@@ -146,8 +146,8 @@ def train(
         read_examples(first, list(data), columns=columns, class_names=class_names, score_range=limits_of_data),
         output,
         settings,
-        dev=None if dev is None else read_dev_set(dev, columns=scored_columns, objective=scored),
-        tests=[read_dev_set(path, columns=scored_columns, objective=scored) for path in tests],
+        dev=None if dev is None else read_dev_set(dev, **scored_columns, objective=scored),
+        tests=[read_dev_set(path, **scored_columns, objective=scored) for path in tests],
         transform=chosen,
         fit_texts=None if fit_on is None else read_texts(fit_on),
         fit_source=fit_on or TRAINING_TEXTS,

@@ -171,7 +171,7 @@ class StoredVectors(WrappedEncoder):
         if unknown := next((text for text in texts if text not in self._row_of), None):
             raise InputError(
                 f"encode: no vector is stored for the text {unknown!r:.80}. Encode it where the others came from, and "
-                "wrap all of them."
+                "add it to the files."
             )
         return self._vectors[[self._row_of[text] for text in texts]]
 

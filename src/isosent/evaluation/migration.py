@@ -249,7 +249,8 @@ def _measured(
             documents = list(dict.fromkeys([*(answer for _, answer in answers), *(texts[row] for row in rows)]))
             place = {document: number for number, document in enumerate(documents)}
             own = np.array([place[answer] for _, answer in answers], np.intp)
-            query_of = np.unique(queries, return_inverse=True)[1]
+            number_of = {query: number for number, query in enumerate(dict.fromkeys(queries))}
+            query_of = np.array([number_of[query] for query in queries], np.intp)
             of_query = np.split(own[np.argsort(query_of, kind="stable")], np.cumsum(np.bincount(query_of))[:-1])
             right = [of_query[query] for query in query_of]
             measure = "mean reciprocal rank of the text that answers a query"
@@ -259,7 +260,8 @@ def _measured(
         old_documents = _document_vectors(old, documents, texts, stored, progress)
         new_documents = _document_vectors(new, documents, texts, None, progress)
     else:
-        old_queries, new_queries = (_vectors(side, texts, rows) for side in (old, new))
+        known = old if stored is None else stored
+        old_queries, new_queries = (_vectors(side, texts, rows) for side in (known, new))
         old_documents, new_documents = old_queries, new_queries
         measure = "agreement of cosines with word overlap"
     pairs = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import FileFormatError, InputError, TaskNotFoundError
+from isosent.errors import EvaluationWarning, FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.result import Items, Measured
 from isosent.evaluation.sts import read_paraphrases
 from isosent.evaluation.task import Task, TaskEncoder, name_key
@@ -147,22 +148,15 @@ _NOT_FOUND = 1 << 60  # the rank of a document that is not among them, which add
 
 def _ranks_in_index(index: Index, retrieval_set: RetrievalSet) -> Ranks:
     """Rank of each relevant document among the results of an index, without the query itself."""
-    hits = index.search(list(retrieval_set.queries), k=min(_N_RANKED + 1, len(index))).to_arrow()
-    # An index that numbered its rows itself knows nothing of the ids of the files, but may have the texts.
-    by = ["text", "id"] if "text" in index.schema.names else ["id"]
-    for column in reversed(by) if index.ids_are_strings else by:
-        rows_of: dict[str, list[int]] = {}
-        for row, key in enumerate(retrieval_set.ids if column == "id" else retrieval_set.documents):
-            rows_of.setdefault(key, []).append(row)
-        found = [rows_of.get(str(key), []) for key in hits.column(column).to_pylist()]
-        if any(found):
-            break
-    else:
-        raise InputError(
-            f"evaluate: {index.folder} holds no document of {retrieval_set.name}: neither ids nor texts are equal. "
-            "Index its corpus with its ids: --column text --id-column _id."
-        )
-    queries = hits.column("query").to_numpy()
+    if len(index) == 0:
+        raise InputError(f"evaluate: {index.folder} is an index without rows. Add its documents: isosent index add.")
+    asked = np.array([row for row, query in enumerate(retrieval_set.queries) if query.strip()], np.intp)
+    if len(asked) == 0:
+        raise InputError(f"evaluate: all queries of {retrieval_set.name} are blank.")
+    texts = [retrieval_set.queries[row] for row in asked]
+    hits = index.search(texts, k=min(_N_RANKED + 1, len(index))).to_arrow()
+    found = _documents_of(index, retrieval_set, hits)
+    queries = asked[hits.column("query").to_numpy()]
     ties = np.round(hits.column("score").to_numpy(), 6)  # they rank in the order of the documents, as in `cosine_ranks`
     rank_of: dict[tuple[int, int], int] = {}
     n_ranked = [0] * len(retrieval_set.queries)
@@ -174,6 +168,31 @@ def _ranks_in_index(index: Index, retrieval_set: RetrievalSet) -> Ranks:
         if new:
             rank_of[query, new[0]] = n_ranked[query]
     return np.array([rank_of.get((query, row), _NOT_FOUND) for query, row in retrieval_set.relevant.tolist()])
+
+
+def _documents_of(index: Index, retrieval_set: RetrievalSet, hits: Any) -> list[list[int]]:
+    """Documents that each result is, by its id or its text, whichever is that of more documents."""
+    # An index that numbered its rows itself knows nothing of the ids of the files, but may have the texts.
+    by = ["text", "id"] if "text" in index.schema.names else ["id"]
+    found: list[list[int]] = []
+    for column in reversed(by) if index.ids_are_strings else by:
+        rows_of: dict[str, list[int]] = {}
+        for row, key in enumerate(retrieval_set.ids if column == "id" else retrieval_set.documents):
+            rows_of.setdefault(key, []).append(row)
+        matched = [rows_of.get(str(key), []) for key in hits.column(column).to_pylist()]
+        if not found or sum(map(bool, matched)) > sum(map(bool, found)):
+            found = matched
+    is_document = dict(zip(hits.column("id").to_pylist(), map(bool, found), strict=True))
+    n_others = len(is_document) - sum(is_document.values())
+    others = (
+        f"{n_others:,} of {len(is_document):,} rows found in {index.folder} are no document of {retrieval_set.name}"
+    )
+    advice = "neither ids nor texts are equal. Index its corpus with its ids: --column text --id-column _id."
+    if 2 * n_others > len(is_document):
+        raise InputError(f"evaluate: {others}: {advice}")
+    if n_others:
+        warnings.warn(f"{others}: {advice}", EvaluationWarning, stacklevel=2)
+    return found
 
 
 _CORPUS, _QUERIES, _QRELS = "corpus.jsonl", "queries.jsonl", "qrels"

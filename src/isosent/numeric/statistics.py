@@ -12,7 +12,7 @@ Statistic = Literal["spearman", "pearson", "mean"]
 Double = NDArray[np.float64]
 Weighted = Callable[[Double], Double]
 
-N_RESAMPLES = 1000
+INTERVAL_RESAMPLES = 1000  # for an interval; a p-value takes those of results
 LEVEL = 0.95
 _CELLS = 250_000  # a block of draws and what is computed from it stay in the cache
 _ROUNDING = 1e-12
@@ -23,7 +23,7 @@ def bootstrap_interval(
     values: NDArray[np.floating],
     gold: NDArray[np.floating] | None = None,
     *,
-    n_resamples: int = N_RESAMPLES,
+    n_resamples: int = INTERVAL_RESAMPLES,
     seed: int = 0,
 ) -> tuple[float, float]:
     """95% percentile interval of a statistic over resampled items; NaN for fewer than two items."""
@@ -40,7 +40,7 @@ def bootstrap_differences(
     second: NDArray[np.floating],
     gold: NDArray[np.floating] | None = None,
     *,
-    n_resamples: int = N_RESAMPLES,
+    n_resamples: int = INTERVAL_RESAMPLES,
     seed: int = 0,
 ) -> Double:
     """Second minus first, shape (n_resamples,), with the same items drawn for both results."""
@@ -63,7 +63,7 @@ def central_interval(draws: Double, level: float = LEVEL) -> tuple[float, float]
     return float(low), float(high)
 
 
-def resampled_counts(n_items: int, *, n_resamples: int = N_RESAMPLES, seed: int = 0) -> Iterator[Double]:
+def resampled_counts(n_items: int, *, n_resamples: int = INTERVAL_RESAMPLES, seed: int = 0) -> Iterator[Double]:
     """How often each of n_items is drawn, with replacement, in n_resamples resamples: blocks (n_draws, n_items)."""
     random = np.random.default_rng(seed)
     size = max(1, _CELLS // n_items)

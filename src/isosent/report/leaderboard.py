@@ -162,13 +162,13 @@ class Row:
     @property
     def overlap(self) -> dict[str, Mapping[str, int]]:
         """By task, how many of its texts are in the corpus that was fitted on or distilled from; empty without one."""
-        fittings = [file.result.fitting for file in self.files]
-        return {
-            name: counts
+        seen = [
+            (name, counts)
+            for file in self.files
             for key in ("distilled_from", "overlap")
-            for fitting in fittings
-            for name, counts in fitting.get(key, {}).items()
-        }
+            for name, counts in file.result.fitting.get(key, {}).items()
+        ]
+        return dict(sorted(seen, key=lambda each: each[1]["n_same"]))  # of several corpora, the one that holds more
 
     @property
     def paths(self) -> list[str]:

@@ -323,7 +323,11 @@ def read_examples(
 
 
 def read_dev_set(
-    path: str | os.PathLike[str], *, columns: Columns | None = None, objective: str = "regression"
+    path: str | os.PathLike[str],
+    *,
+    columns: Columns | None = None,
+    data_columns: Columns | None = None,
+    objective: str = "regression",
 ) -> ScoredPairs:
     """Read pairs with a human score, to score a training on; for ranking also pairs that match.
 
@@ -332,7 +336,10 @@ def read_dev_set(
     path : path-like
         A file as `read_examples` reads it for regression; its scores may have any range.
     columns : str, sequence of str, or mapping of str to str, optional
-        Columns with other names, as for `read_examples`: ``"a,b,similarity"``.
+        Columns with other names, as for `read_examples`: ``"a,b,similarity"``. For ranking, three names are those of
+        scored pairs; columns of pairs that match are two names, or ``"anchor=a,positive=b,negative=c"``.
+    data_columns : str, sequence of str, or mapping of str to str, optional
+        Columns of the training data, which are taken if the file has all of them and `columns` is not given.
     objective : {"regression", "ranking"}, default "regression"
         With "ranking", a file without scores is read as `read_examples` reads it for ranking. Each pair has the score
         1, and each anchor with its negative, or without one with the positive of the next pair, has the score 0.
@@ -347,11 +354,15 @@ def read_dev_set(
     InputError
         If columns are missing, a row is malformed, or there are fewer than two different scores.
     """
-    named = _parse_columns(objective, columns)
+    named = _parse_columns(objective, columns, may_be_scored=True)
     with open_table(path, short_rows=True) as table:
-        chosen = None if "anchor" in named else find_columns(table, SCORED_GROUPS, named)
-        if chosen is None and objective == "ranking":
-            return _as_scored(Path(table.name).stem, read_examples(objective, [path], columns=columns))
+        if not named:
+            inherited = _parse_columns(objective, data_columns)
+            named = inherited if set(inherited.values()) <= set(table.columns) else {}
+        matches = {*TRIPLET, "label"} & named.keys()
+        chosen = None if matches else find_columns(table, SCORED_GROUPS, named)
+        if chosen is None and objective == "ranking" and "score" not in named:
+            return _as_scored(Path(table.name).stem, read_examples(objective, [path], columns=named))
         if chosen is None:
             raise _missing(table, "a set of scored pairs", SCORED_GROUPS, named)
         pairs = read_pairs(
@@ -375,9 +386,11 @@ def _as_scored(name: str, examples: Examples) -> ScoredPairs:
     return ScoredPairs(name, first, second, scores, (0, 1), examples.dropped).require_variance(name)
 
 
-def _parse_columns(objective: str, columns: Columns | None) -> dict[str, str]:
+def _parse_columns(objective: str, columns: Columns | None, *, may_be_scored: bool = False) -> dict[str, str]:
     """Names of columns by their roles, which for triplets and ranking may be those of pairs with a class."""
     allowed = [COLUMNS[objective]]
+    if may_be_scored and objective != "regression":
+        allowed.insert(0, COLUMNS["regression"])
     if objective == "ranking":
         allowed.append(TRIPLET[:2])
     if objective in ("triplet", "ranking"):

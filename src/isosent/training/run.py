@@ -176,13 +176,12 @@ def train(
         files = [data] if isinstance(data, (str, os.PathLike)) else data
         examples = read_examples(objective, files, columns=columns)
     scored = "ranking" if examples.objective == "ranking" else "regression"
-    if dev_columns is None and examples.objective == scored:
-        dev_columns = columns
+    inherited = columns if examples.objective == scored else None
 
     def dev_set(pairs: ScoredPairs | str | os.PathLike[str]) -> ScoredPairs:
         if isinstance(pairs, ScoredPairs):
             return check_dev_set(pairs)
-        return read_dev_set(pairs, columns=dev_columns, objective=scored)
+        return read_dev_set(pairs, columns=dev_columns, data_columns=inherited, objective=scored)
 
     fit_texts: Sequence[str] | None = None
     fit_source = TRAINING_TEXTS

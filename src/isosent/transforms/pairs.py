@@ -27,7 +27,7 @@ from isosent.numeric.moments import JointFolds, JointMoments
 from isosent.numeric.ranking import cosine_ranks, ndcg_at_k, reciprocal_rank
 from isosent.numeric.similarity import nonzero_rows
 from isosent.numeric.spectrum import spectrum
-from isosent.numeric.statistics import LEVEL, N_RESAMPLES, central_interval, resampled_counts
+from isosent.numeric.statistics import INTERVAL_RESAMPLES, LEVEL, central_interval, resampled_counts
 from isosent.numeric.threads import one_thread_products
 from isosent.transforms.base import NO_TRANSFORM, make_linear
 from isosent.transforms.erasure import MOST_VALUES, is_missing
@@ -470,5 +470,5 @@ def _is_beyond_chance(differences: Double, groups: Rows) -> bool:
     # The interval alone is above zero if four groups gain and none loses: of pairs at random, 100 or 300 at a time, a
     # map was saved in 11 of 60 draws, and with this test of both measures in one.
     sums = np.bincount(np.unique(groups, return_inverse=True)[1], differences)
-    signs = np.random.default_rng(0).integers(2, size=(N_RESAMPLES * 4, len(sums))) * 2.0 - 1
+    signs = np.random.default_rng(0).integers(2, size=(INTERVAL_RESAMPLES * 4, len(sums))) * 2.0 - 1
     return float((signs @ sums >= sums.sum() - 1e-12).mean()) <= (1 - LEVEL) / 2
