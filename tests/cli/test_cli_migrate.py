@@ -316,7 +316,7 @@ def test_maps_of_groups_need_the_column_of_an_index_and_are_no_old_model(
     grouped = SentenceEncoder(wordllama.encoder, Postprocessing().with_groups("lang", "en", None, {"de": eye}))
     index = Index.create(texts[:100], isosent.load(short), folder=tmp_path / "index")
     result = migrate(isosent.load(short), grouped, texts, reference="grouped")
-    with pytest.raises(InputError, match="for each lang, and .* no such column"):
+    with pytest.raises(InputError, match=r"for each lang, and .* no such column"):
         index.migrate(result.model, grouped)
     Index.create(texts[:100], grouped, metadata={"lang": ["de"] * 100}, folder=tmp_path / "grouped")
     refuses(isosent_("migrate", tmp_path / "grouped", "wordllama"), "lang")

@@ -382,6 +382,7 @@ def test_queries_of_a_group_are_encoded_by_the_model(model, texts, tmp_path):
         assert found.scores[0] == pytest.approx(1, abs=1e-4)
     with TestClient(create_app({"index": index})) as client:
         [hit] = client.post("/search", json={"query": texts[1], "k": 1, "group": "de"}).json()["hits"]
+        assert client.post("/search", json={"like": 0, "group": ""}).status_code == 422
     assert hit["score"] == pytest.approx(1, abs=1e-4)
 
 
