@@ -79,7 +79,7 @@ class Postprocessing:
         """Map vectors of the encoder, shape (n_texts, dim), of one group or of one each; zero rows stay zero."""
         vectors, linear_map = _check.matrix("transform", "vectors", vectors), self.map_of(queries)
         if group is not None and self.groups is None:
-            raise InputError(f"encode: this model has no maps of groups; got the group {group!r:.80}. Leave it out.")
+            raise InputError(f"group: this model has no maps of groups; got the group {group!r:.80}. Leave it out.")
         if vectors.dtype.kind != "f":
             vectors = vectors.astype(np.float64)
         if linear_map is None:
