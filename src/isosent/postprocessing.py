@@ -45,7 +45,8 @@ class GroupMaps(NamedTuple):
                     f"{self.column}: {group!r:.80}{where} is no group of this model. It has: "
                     f"{_check.brief(', '.join(self.names))}."
                 )
-            places[name].append(row)
+            if n_rows:
+                places[name].append(row)
         return [(self.maps[name], np.array(rows)) for name, rows in places.items() if rows and name in self.maps]
 
 

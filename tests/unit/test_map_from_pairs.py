@@ -275,6 +275,7 @@ def test_rows_of_several_groups_and_of_none(grouped, tmp_path):
         np.testing.assert_array_equal(mixed[rows], grouped.transform(x[rows], group=name))
     np.testing.assert_array_equal(grouped.transform(x), grouped.transform(x, group="r"))
     assert not grouped.transform(np.zeros((1, DIM)), group="a").any()
+    assert grouped.transform(np.zeros((0, DIM)), group="a").shape == (0, DIM)
     grouped.save(tmp_path / "m")
     loaded = isosent.load(tmp_path / "m")
     assert loaded.fingerprint == grouped.fingerprint != model_of_vectors().fingerprint

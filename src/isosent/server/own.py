@@ -67,8 +67,8 @@ async def search(request: Request, body: SearchBody) -> Response:
 async def _search(request: Request, body: SearchBody, served: Served) -> Response:
     space = checked_space(request, served.model, served.name)
     n_characters = len(body.query or "") * (1 + body.k if body.explain else 1)
-    is_static = served.query_worker is not None and not body.explain and body.group is None
-    worker = served.query_worker if is_static else served.worker
+    by_model = body.explain or body.group is not None
+    worker = served.worker if by_model or served.query_worker is None else served.query_worker
     hits = await worker.call(lambda: _hits(served, body), n_characters=n_characters)
     request.scope["isosent"] |= {"index": served.name, "hits": len(hits)}
     return json_response({"index": served.name, "hits": hits}, headers=space_headers(space, 0))
