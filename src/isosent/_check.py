@@ -22,7 +22,7 @@ def text_list(where: str, texts: Iterable[str]) -> list[str]:
         advice = " Pass one column of it." if hasattr(texts, "columns") else ""
         raise InputTypeError(f"{where}: texts must be a sequence of strings; got {type(texts).__name__}.{advice}")
     is_series = type(texts).__module__.startswith(("pandas", "polars"))
-    listed = ["" if _is_blank(cell) else cell for cell in texts] if is_series else list(texts)
+    listed = ["" if is_blank(cell) else cell for cell in texts] if is_series else list(texts)
     if _are_unicode(listed):
         return listed
     for i, text in enumerate(listed):
@@ -50,7 +50,7 @@ def split_options(text: str) -> tuple[str, dict[str, str]]:
     return name, options
 
 
-def _is_blank(cell: object) -> bool:
+def is_blank(cell: object) -> bool:
     """Whether a cell of a data frame is missing: None, NaN, NA or NaT."""
     return cell is None or (isinstance(cell, float) and cell != cell) or type(cell).__name__ in ("NAType", "NaTType")
 

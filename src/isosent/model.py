@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args, overload
@@ -874,7 +875,7 @@ class SentenceEncoder:
         self._postprocessing.check_fit(Auto())
         sides = [_check.texts_or_vectors("fitted_on_pairs", "pairs", side) for side in (queries, documents)]
         _check.same_count("fitted_on_pairs", "documents", len(sides[1]), len(sides[0]))
-        column, labels = next(iter(groups.items())) if isinstance(groups, Mapping) else ("group", groups)
+        column, labels = _pair_groups(groups)
         for name, values in (("kinds", kinds), *(("groups", each) for each in labels or ())):
             if values is not None:
                 _check.same_count("fitted_on_pairs", name, len(values), len(sides[0]))
@@ -1007,3 +1008,18 @@ class SentenceEncoder:
         """
         here = replace(self.record, encoder_fingerprint=record.encoder_fingerprint)
         return here.fingerprint == record.fingerprint and self._encoder.has_vectors_of(record.canary)
+
+
+def _pair_groups(groups: object) -> tuple[str, tuple[list[Any], list[Any]] | None]:
+    """The column of the groups of pairs, and the groups of both sides."""
+    if groups is None:
+        return "group", None
+    named = groups if isinstance(groups, Mapping) else {"group": groups}
+    [(column, sides)] = named.items() if len(named) == 1 else [("", ())]
+    if isinstance(sides, str) or not isinstance(sides, Iterable) or len(listed := list(sides)) != 2:
+        raise InputError("groups: give one pair, the groups of the queries and those of the documents, or its mapping.")
+    if not isinstance(column, str) or not re.fullmatch(r"[^\x00-\x1f\x7f-\x9f]+", column):
+        raise InputError(f"groups: the name of a column must be printable text; got {column!r:.80}.")
+    if any(isinstance(side, str) or not isinstance(side, Iterable) for side in listed):
+        raise InputError("groups: give the group of each query, and that of each document, as two sequences.")
+    return column, (list(listed[0]), list(listed[1]))

@@ -35,7 +35,7 @@ from isosent.errors import InputError, ModelFolderError, ModelReferenceError, Ou
 from isosent.io.atomic import check_parent, is_temporary, locked, recover, replacing, sweep
 from isosent.io.checksum import file_state
 from isosent.io.json import document_bytes, format_of, read_document
-from isosent.io.schemas import Count, Document, FileName, Finite, Positive, Score, Text
+from isosent.io.schemas import Count, Document, FileName, Finite, Label, Positive, Score, Text
 from isosent.io.space import Space, same_space
 from isosent.io.system import read_bytes, system_error
 from isosent.numeric.canary import Canary
@@ -183,9 +183,9 @@ class _Calibration(Struct, forbid_unknown_fields=True):
 class _Groups(Struct, forbid_unknown_fields=True):
     """Names of the groups that have maps."""
 
-    column: Text
-    reference: Text
-    names: list[Text]
+    column: Label
+    reference: Label
+    names: list[Label]
 
 
 class _AutoChoice(Struct):  # open: it is shown and no more
@@ -425,8 +425,9 @@ def _postprocessing(folder: Path, document: Mapping[str, Any]) -> Postprocessing
     map_shapes = "weight (dim, n_components) and bias (n_components,)"
     linear_map, query_map = _component(folder, document[_MAP], _maps, map_shapes) or (None, None)
     flow = _component(folder, document[_FLOW], lambda content: Glow.from_arrays(load(content)), "the arrays of a flow")
+    groups = _groups(folder, document, linear_map)
     try:
-        return Postprocessing(linear_map, query_map, document["normalize"], flow, _groups(folder, document, linear_map))
+        return Postprocessing(linear_map, query_map, document["normalize"], flow, groups)
     except InputError as error:
         raise ModelFolderError(f"{folder}: map and flow do not fit together. {error}") from None
 
@@ -509,7 +510,7 @@ def _group_bytes(groups: GroupMaps) -> bytes:
 def _group_maps(content: bytes) -> list[LinearMap]:
     tensors = _map_tensors(content)
     weight, bias = tensors["weight"], tensors["bias"]
-    if weight.ndim != 3 or len(weight) != len(bias):
+    if weight.ndim != 3 or bias.ndim != 2 or len(weight) != len(bias):
         raise InputError(f"the shapes are {weight.shape} and {bias.shape}.")
     return [LinearMap(*arrays) for arrays in zip(weight, bias, strict=True)]
 

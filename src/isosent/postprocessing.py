@@ -45,7 +45,8 @@ class GroupMaps(NamedTuple):
                     f"{self.column}: {group!r:.80}{where} is no group of this model. It has: "
                     f"{_check.brief(', '.join(self.names))}."
                 )
-            places[name].append(row)
+            if n_rows:
+                places[name].append(row)
         return [(self.maps[name], np.array(rows)) for name, rows in places.items() if rows and name in self.maps]
 
 
@@ -79,7 +80,7 @@ class Postprocessing:
         """Map vectors of the encoder, shape (n_texts, dim), of one group or of one each; zero rows stay zero."""
         vectors, linear_map = _check.matrix("transform", "vectors", vectors), self.map_of(queries)
         if group is not None and self.groups is None:
-            raise InputError(f"encode: this model has no maps of groups; got the group {group!r:.80}. Leave it out.")
+            raise InputError(f"group: this model has no maps of groups; got the group {group!r:.80}. Leave it out.")
         if vectors.dtype.kind != "f":
             vectors = vectors.astype(np.float64)
         if linear_map is None:

@@ -10,7 +10,10 @@ import isosent
 from isosent.errors import InputError
 from isosent.evaluation.migration import WAYS, migrate
 from isosent.evaluation.unlabelled import UnlabelledComparison
+from isosent.model import SentenceEncoder
+from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import unit_rows
+from isosent.postprocessing import Postprocessing
 from isosent.search import Index
 
 
@@ -310,3 +313,16 @@ def test_constant_vectors_and_empty_queries_are_refused(texts, wordllama):
         migrate(np.ones((len(texts), 8), np.float32), vectors, texts)
     with pytest.raises(InputError, match="at least one query"):
         migrate(wordllama, wordllama, texts, answers=[])
+
+
+def test_maps_of_groups_need_the_column_of_an_index_and_are_no_old_model(
+    isosent_, refuses, texts, short, wordllama, tmp_path
+):
+    eye = LinearMap(np.eye(wordllama.dim), np.zeros(wordllama.dim))
+    grouped = SentenceEncoder(wordllama.encoder, Postprocessing().with_groups("lang", "en", None, {"de": eye}))
+    index = Index.create(texts[:100], isosent.load(short), folder=tmp_path / "index")
+    result = migrate(isosent.load(short), grouped, texts, reference="grouped")
+    with pytest.raises(InputError, match=r"for each lang, and .* no such column"):
+        index.migrate(result.model, grouped)
+    Index.create(texts[:100], grouped, metadata={"lang": ["de"] * 100}, folder=tmp_path / "grouped")
+    refuses(isosent_("migrate", tmp_path / "grouped", "wordllama"), "lang")

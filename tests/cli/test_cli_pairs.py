@@ -191,7 +191,6 @@ def test_a_missing_column_and_an_unknown_group_are_refused(isosent_, refuses, ma
     for name, lang in (("french", "fr"), ("blank", "")):
         write_pairs(tmp_path / f"{name}.csv", [("a", "en"), ("b", lang)], ("text", "lang"))
     write_pairs(tmp_path / "none.csv", [("a", "b")], ("text", "title"))
-    write_pairs(tmp_path / "pairs.csv", [("a", "b", "en")], ("query", "document", "query_lang"))
     isosent_("index", mapped / "pool.csv", *model, "-o", "i")
     for command, words in (
         (("index", "french.csv", *model, "-o", "j"), ("fr", "row 1", "en, back")),
@@ -202,9 +201,26 @@ def test_a_missing_column_and_an_unknown_group_are_refused(isosent_, refuses, ma
         (("encode", "none.csv", "--column", "text", *model, "-o", "v.npy"), ("no column lang",)),
         (("search", "i", "a", "--group", "fr"), ("fr", "en, back")),
         (("search", "i", "--like", "1", "--group", "back"), ("--group",)),
+        (("search", "i", "--like", "1", "--group", ""), ("--group",)),
         (("export", mapped / "m", "--to", "numpy", "-o", "map.safetensors"), ("lang",)),
-        (("fit", "--pairs", "pairs.csv", "-o", "n"), ("document_lang",)),
         (("fit", mapped / "pool.csv", "--column", "text", *model, "-o", "n"), ("maps of groups",)),
     ):
         refuses(isosent_(*command), *words)
-    assert {path.name for path in tmp_path.iterdir()} == {"french.csv", "blank.csv", "none.csv", "pairs.csv", "i"}
+    assert {path.name for path in tmp_path.iterdir()} == {"french.csv", "blank.csv", "none.csv", "i"}
+
+
+@pytest.mark.parametrize(
+    ("languages", "options", "words"),
+    [
+        (("en", "en"), (), "fewer than two"),
+        (("en",), (), "no column document_lang"),
+        (("back", "en"), ("--queries",), "only queries"),
+    ],
+)
+def test_columns_of_groups_that_have_no_use_are_ignored(isosent_, backwards, tmp_path, languages, options, words):
+    columns = ("query", "document", "query_lang", "document_lang")[: 2 + len(languages)]
+    write_pairs(tmp_path / "p.csv", [(*row, *languages) for row in backwards[1][:200]], columns)
+    finished = isosent_("fit", "--pairs", tmp_path / "p.csv", *options, "-o", tmp_path / "m")
+    assert finished.code == 0
+    assert words in finished.err
+    assert isosent.load(tmp_path / "m").groups is None

@@ -24,8 +24,10 @@ from isosent.errors import FileFormatError, InputError
 from isosent.jobs.vectors import read_moments
 from isosent.model import SentenceEncoder
 from isosent.numeric.canary import FIXED_TEXTS
+from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
+from isosent.postprocessing import Postprocessing
 from isosent.server import upstream
 from isosent.server.fetching import Fetches, VectorCache
 from isosent.server.maps import Learner, Maps
@@ -637,3 +639,13 @@ def test_a_key_of_any_bytes_is_wrong(make, fake, header, keys):
         assert answer.status_code == 401
         assert answer.json()["error"]["code"] == "invalid_api_key"
     assert not fake.requests
+
+
+def test_an_unknown_group_is_refused_before_the_api_is_asked(make, fake, tmp_path):
+    eye = LinearMap(np.eye(DIM), np.zeros(DIM))
+    grouped = Postprocessing().with_groups("lang", "en", None, {"de": eye})
+    SentenceEncoder(PrecomputedVectors(DIM, {"space": "big-model"}), grouped).save(tmp_path / "grouped")
+    client = make(folders={"grouped": tmp_path / "grouped"})
+    assert ask(client, group="fr").status_code == 422
+    assert not fake.requests
+    assert ask(client, group="de").status_code == 200

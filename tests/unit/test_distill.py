@@ -7,6 +7,7 @@ import json
 import httpx
 import numpy as np
 import pytest
+from starlette.testclient import TestClient
 from tiny_models import WORDS
 
 import isosent
@@ -20,7 +21,10 @@ from isosent.evaluation.tables import task_table
 from isosent.exports import export
 from isosent.exports.check import space_of
 from isosent.jobs.shards import Worker
+from isosent.model import SentenceEncoder
+from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.sparse_ridge import TokenShares, solve
+from isosent.postprocessing import Postprocessing
 from isosent.search import Index
 from isosent.server import create_app
 from isosent.server.maps import Maps
@@ -366,6 +370,21 @@ def test_a_query_without_a_known_token_finds_nothing_when_reranked(distilled, mo
     index = Index.create(texts, model, query_model=static, folder=tmp_path / "index")
     assert not static.encode(["\u2603"]).any()
     assert index.search(["\u2603", texts[0]], k=3, rerank=True).n_hits.tolist() == [0, 3]
+
+
+def test_queries_of_a_group_are_encoded_by_the_model(model, texts, tmp_path):
+    back = LinearMap(-np.eye(model.dim), np.zeros(model.dim))
+    grouped = SentenceEncoder(model.encoder, Postprocessing().with_groups("lang", "en", None, {"de": back}))
+    static = isosent.load(distill(grouped, texts, tmp_path / "static").path)
+    languages = ["en", "de"] * (len(texts) // 2) + ["en"] * (len(texts) % 2)
+    index = Index.create(texts, grouped, query_model=static, metadata={"lang": languages})
+    for rerank in (False, True):
+        found = index.search(texts[1], 1, group="de", rerank=rerank)
+        assert found.scores[0] == pytest.approx(1, abs=1e-4)
+    with TestClient(create_app({"index": index})) as client:
+        [hit] = client.post("/search", json={"query": texts[1], "k": 1, "group": "de"}).json()["hits"]
+        assert client.post("/search", json={"like": 0, "group": ""}).status_code == 422
+    assert hit["score"] == pytest.approx(1, abs=1e-4)
 
 
 def test_an_index_of_a_map_states_the_recall_of_queries_and_of_the_original_vectors(model, texts, tmp_path):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 import isosent
 from isosent import LinearMap, Whitening
@@ -275,6 +275,7 @@ def test_rows_of_several_groups_and_of_none(grouped, tmp_path):
         np.testing.assert_array_equal(mixed[rows], grouped.transform(x[rows], group=name))
     np.testing.assert_array_equal(grouped.transform(x), grouped.transform(x, group="r"))
     assert not grouped.transform(np.zeros((1, DIM)), group="a").any()
+    assert grouped.transform(np.zeros((0, DIM)), group="a").shape == (0, DIM)
     grouped.save(tmp_path / "m")
     loaded = isosent.load(tmp_path / "m")
     assert loaded.fingerprint == grouped.fingerprint != model_of_vectors().fingerprint
@@ -311,6 +312,7 @@ def test_maps_of_groups_end_a_model(grouped, tmp_path):
         lambda model: model["groups"].update(names=["a"]),
         lambda model: model["groups"].update(names=["a", "r"]),
         lambda model: model["groups"].update(names=["a", ""]),
+        lambda model: model["groups"].update(column="la\x1b[2Jng"),
         lambda model: model.update(group_maps=model["linear_map"]),
         lambda model: model.update(group_maps=None),
         lambda model: model.pop("groups"),
@@ -423,3 +425,49 @@ def test_the_name_of_a_prompt_is_the_role():
     np.testing.assert_array_equal(model.encode(texts, prompt_name="query"), model.encode_query(texts))
     np.testing.assert_array_equal(model.encode(texts, prompt_name="document"), model.encode_document(texts))
     np.testing.assert_array_equal(model.encode(texts, prompt_name="query", role="document"), model.encode(texts))
+
+
+@pytest.mark.parametrize("bias", [np.zeros(()), np.zeros(2)])
+def test_maps_of_groups_with_a_bias_of_another_shape_are_refused(grouped, tmp_path, bias):
+    grouped.save(tmp_path / "m")
+    file = tmp_path / "m" / "model.json"
+    document = json.loads(file.read_text())
+    document.pop("checksum", None)
+    save_file({"weight": np.zeros((2, DIM, DIM)), "bias": bias}, tmp_path / "m" / "other.safetensors")
+    document["group_maps"] = "other.safetensors"
+    file.write_text(json.dumps(document))
+    with pytest.raises(ModelFolderError, match="must hold weight and bias") as caught:
+        isosent.load(tmp_path / "m")
+    assert "flow" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda first, second: {},
+        lambda first, second: (first, second, second),
+        lambda first, second: (first,),
+        lambda first, second: {"a": (first, second), "b": (first, second)},
+        lambda first, second: {"a\n": (first, second)},
+        lambda first, second: ("r", "a"),
+    ],
+)
+def test_groups_are_one_pair_of_sequences(change):
+    x, y, groups = translations()
+    with pytest.raises(InputError, match="groups: "):
+        model_of_vectors().fitted_on_pairs(x, y, groups=change(*groups))
+
+
+def test_groups_may_be_series_of_another_index():
+    pd = pytest.importorskip("pandas")
+    x, y, groups = translations()
+    sides = [pd.Series(side, index=range(5, 5 + len(side)), dtype="string") for side in groups]
+    sides[0].iloc[0] = pd.NA
+    with pytest.warns(isosent.IsosentWarning, match="1 of 180 name no group"):
+        model = model_of_vectors().fitted_on_pairs(x, y, groups=tuple(sides))
+    assert model.groups.reference == "r"
+
+
+def test_a_group_without_maps_names_no_command():
+    with pytest.raises(InputError, match=r"^group: this model has no maps of groups"):
+        model_of_vectors().transform(np.ones((1, DIM)), group="a")

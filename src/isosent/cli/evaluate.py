@@ -477,6 +477,8 @@ def _index_side(folder: Path) -> tuple[SentenceEncoder | VectorSource, list[str]
     opened = search.Index.open(folder)
     if TEXT not in opened.schema.names:
         raise InputError(f"migrate: {folder} holds no texts. Give a file of them, and one of their vectors as OLD.")
+    if (groups := opened.model.groups) is not None:
+        raise InputError(f"migrate: {folder} has a map for each {groups.column}. Make an index with the new model.")
     if n_mapped := opened.stats().n_mapped:
         raise InputError(f"migrate: {folder} still has {n_mapped} mapped rows. Replace them: isosent index add.")
     texts = [text or "" for batch in opened.batches() for text in batch.column(TEXT).to_pylist()]

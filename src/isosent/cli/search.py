@@ -357,7 +357,11 @@ def search(
         "unique": unique,
         "group": group,
     }
-    chosen = {name for name, value in (settings | {"explain": explain, "like": likes}).items() if value}
+    chosen = {
+        name
+        for name, value in (settings | {"explain": explain, "like": likes}).items()
+        if value or (name == "group" and value is not None)
+    }
     if against is not None:
         if chosen or queries or conditions or model or k != _MOST_HITS:
             raise InputError("search: --against measures recall@10; leave out queries and all options but --json.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.errors import FileFormatError, InputError
+from isosent.errors import FileFormatError, InputError, IsosentWarning
 from isosent.io.tables import (
     SCORE_COLUMNS,
     STSB_COLUMNS,
@@ -186,6 +187,11 @@ def read_matches(file: str | os.PathLike[str], *, columns: str | None = None) ->
         raise FileFormatError(f"{file} holds no pairs. Give at least 30 of them, a pair per row.")
     columns_beside = [list(values) for values in zip(*others, strict=True)]
     groups = {group: (columns_beside[0], columns_beside[1])} if group_columns else None
+    different = {f"{each}".strip() for side in columns_beside[: len(group_columns)] for each in side if each == each}
+    if group_columns and len(different - {"", "None"}) < 2:
+        message = f"{table.name}: the columns {', '.join(group_columns)} are ignored, as they name fewer than two."
+        warnings.warn(message, IsosentWarning, stacklevel=2)
+        groups = None
     return Matches(*texts, columns_beside[-1] if kinds else None, groups)
 
 
@@ -195,14 +201,12 @@ def _group_columns(table: Table, names: Sequence[str]) -> tuple[str, list[str]]:
     for ending in GROUP_COLUMNS:
         wanted = [f"{name}_{ending}" for name in names]
         there = [lower[name.lower()] for name in wanted if name.lower() in lower]
-        if len(there) == 1:
-            missing = next(name for name in wanted if name.lower() not in lower)
-            raise InputError(
-                f"{table.name} has the column {there[0]}, but no column {missing}. Name the {ending} of both texts, or "
-                "rename the column."
-            )
-        if there:
+        if len(there) == len(names):
             return ending, there
+        if there:
+            missing = next(name for name in wanted if name.lower() not in lower)
+            message = f"{table.name}: the column {there[0]} is ignored, because there is no column {missing}."
+            warnings.warn(message, IsosentWarning, stacklevel=2)
     return "", []
 
 

@@ -22,6 +22,7 @@ Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 FileName = Annotated[str, Meta(pattern=r"^(?!\.\.?$)[^/\\\x00-\x1f]+\Z")]
 RelativePath = Annotated[str, Meta(pattern=r"^(?!/)(?!(.*/)?\.\.?(/|$))[^\\\x00-\x1f]+\Z")]
 Text = Annotated[str, Meta(pattern=r"^[^\x00]*$")]
+Label = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z")]  # is printed in a terminal
 
 
 class Document(Struct, forbid_unknown_fields=True, kw_only=True):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.encoders.reference import DEFAULT_REFERENCE
-from isosent.errors import InputError
+from isosent.errors import InputError, IsosentWarning
 from isosent.io.pairs import read_matches
 from isosent.io.remote import local_copies, remove
 from isosent.io.shards import SHARD_SIZE, input_paths
@@ -423,7 +424,10 @@ def fit_pairs(
         before = load_model(reference, bars)
         with bars("encoding", "texts") as bar:
             progress = bar(2 * len(first))
-            groups = None if queries_only else groups
+            if queries_only and groups is not None:
+                message = f"{pairs}: the columns of each {next(iter(groups))} are ignored, as only queries are mapped."
+                warnings.warn(message, IsosentWarning, stacklevel=2)
+                groups = None
             after = before.fitted_on_pairs(
                 first, second, queries_only=queries_only, kinds=kinds, groups=groups, source=pairs, progress=progress
             )

@@ -534,8 +534,8 @@ class Index:
             units = query_units(self._record, queries, group)
         else:
             self._warn_if_changed()
-            encode = partial(self.query_model.encode, role="query", group=group, show_progress_bar=False)
-            units = unit_vectors(encode(texts))
+            model = self.query_model if group is None else self._text_model  # a static model has no map of each group
+            units = unit_vectors(model.encode(texts, role="query", group=group, show_progress_bar=False))
         if hybrid and texts is None:
             raise InputError("search: hybrid needs the texts of the queries; got vectors.")
         allowed = None if where is None else snapshot.matching(where)
@@ -546,7 +546,7 @@ class Index:
             if texts is None or snapshot.state.queries is None:
                 raise InputError("search: rerank needs texts, and an index with a query model. Leave it out.")
             positions[~nonzero_rows(units)] = -1  # the static model knows no word of them
-            units = unit_vectors(self._text_model.encode(texts, role="query", show_progress_bar=False))
+            units = unit_vectors(self._text_model.encode(texts, role="query", group=group, show_progress_bar=False))
             scores = np.where(positions < 0, -np.inf, np.einsum("qd,qkd->qk", units, snapshot.vectors(positions)))
             scores, positions = best(scores.astype(np.float32), positions, n_fetched)
         missing = ~nonzero_rows(units)  # a query of unknown words only is near to nothing
@@ -840,7 +840,8 @@ class Index:
         Raises
         ------
         InputError
-            If the map is not from the model of this index to `model`, mapped rows are left, or the kind is hnsw.
+            If the map is not from the model of this index to `model`, mapped rows are left, the kind is hnsw, or the
+            column of the groups of `model` is missing.
         OutputError
             As for `add`.
         """
@@ -852,6 +853,11 @@ class Index:
         if self.space.fingerprint == new.fingerprint and MAPPED in self.schema.names:
             sweep(self.folder.resolve().parent)  # what a run that was killed after its commit left
             return
+        if model.groups is not None and model.groups.column not in self.schema.names:
+            raise InputError(
+                f"migrate: the new model has a map for each {model.groups.column}, and {self.folder} no such column. "
+                "Make the index again, with this column."
+            )
         if self._snapshot.state.settings.kind == "hnsw":
             raise InputError(APPEND_ONLY.format("replace mapped rows"))
         if self._snapshot.state.queries is not None:

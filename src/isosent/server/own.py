@@ -67,7 +67,8 @@ async def search(request: Request, body: SearchBody) -> Response:
 async def _search(request: Request, body: SearchBody, served: Served) -> Response:
     space = checked_space(request, served.model, served.name)
     n_characters = len(body.query or "") * (1 + body.k if body.explain else 1)
-    worker = served.worker if body.explain or served.query_worker is None else served.query_worker
+    by_model = body.explain or body.group is not None
+    worker = served.worker if by_model or served.query_worker is None else served.query_worker
     hits = await worker.call(lambda: _hits(served, body), n_characters=n_characters)
     request.scope["isosent"] |= {"index": served.name, "hits": len(hits)}
     return json_response({"index": served.name, "hits": hits}, headers=space_headers(space, 0))
@@ -87,7 +88,7 @@ def _hits(served: Served, body: SearchBody) -> list[dict[str, Any]]:
     if body.explain and len(body.query or "") > _LONGEST_EXPLAINED:
         raise RequestError(422, f"explain takes a query of at most {_LONGEST_EXPLAINED} characters.", param="explain")
     if body.like is not None:
-        if body.hybrid or body.group or body.false_positives is not None:
+        if body.hybrid or body.group is not None or body.false_positives is not None:
             raise RequestError(422, "hybrid, group and false_positives need a query.", param="like")
         row: Any = body.like
         if isinstance(row, str) != (str(index.schema.field("id").type) == "string"):

@@ -199,6 +199,8 @@ async def _embeddings(request: Request, body: EmbeddingsBody) -> Response:
         raise RequestError(400, "vectors without a map have no groups. Leave it out.", param="group")
     if model is not None:
         space = checked_space(request, model, name, body.dimensions)
+        if body.group is not None:  # refused before the API is paid
+            model.transform(np.empty((0, model.encoder.dim)), group=body.group)
     else:
         space = checked_raw_space(request, proxy.upstream.model, body.dimensions, proxy.upstream.dim)
     static = proxy.maps.query_models.get(name) if role == "query" and body.group is None else None

@@ -83,8 +83,8 @@ def _numbers(where: str, texts: Sequence[str | None]) -> Double | None:
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a label is missing: None, NaN or blank."""
-    return bool(value is None or value != value or (isinstance(value, str) and not value.strip()))
+    """Whether a label is missing: None, NaN, NA or blank."""
+    return bool(_check.is_blank(value) or value != value or (isinstance(value, str) and not value.strip()))
 
 
 def has_label(labels: NDArray[Any]) -> NDArray[np.bool_]:

@@ -12,6 +12,7 @@ Texts may have a label, such as their language. Then there is one pool of the te
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -190,6 +191,8 @@ class MatchingPairs:
         """Number the labels of both sides, and choose the reference: the one that most others have pairs with."""
         self.names = sorted({name for side in labels for name in side})
         n_labels = len(self.names)
+        if hidden := next((name for name in self.names if re.search(r"[\x00-\x1f\x7f-\x9f]", name)), None):
+            raise InputError(f"groups: {hidden!r:.80} holds a control character. Remove it.")
         if n_labels < 2:
             raise InputError(
                 f"groups: every text is of the group {self.names[0]!r:.80}. Name two or more, or leave the groups out."
