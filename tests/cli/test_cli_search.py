@@ -94,6 +94,7 @@ def test_a_file_of_texts_holds_queries(isosent_, made, tmp_path):
     of_file = hits(isosent_("search", made, "queries.txt", "--json"))
     assert len(of_file) == 2
     assert of_file == hits(isosent_("search", made, "a man rides a horse", "onions", "--json"))
+    assert isosent_("search", made, "a long text, " * 100 + "and no file.txt").code == 0
 
 
 def test_rows_are_added_replaced_and_removed(isosent_, made, tmp_path):

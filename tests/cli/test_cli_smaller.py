@@ -37,7 +37,7 @@ def test_an_index_of_a_model_that_became_smaller_is_what_was_measured(isosent_, 
     stats = Index.open(here / "index").stats()
     assert stats.settings.store == "binary"
     assert stats.bytes_searched / stats.n_rows == pytest.approx(storage.n_bytes, abs=0.01)
-    assert stats.recall.recall >= storage.min_recall - 0.01
+    assert stats.recall.recall >= storage.min_recall
     assert stats.settings.oversampling >= storage.oversampling == 40
     assert isosent_("index", "v.npy", "-m", "model", "-o", "exact", "--store", "float32").code == 0
     assert Index.open(here / "exact").stats().settings.store == "float32"

@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="forks, and limits on memory and files, as Linux has them"),
 ]
 
-N_OPERATIONS = 825  # a run of 75 for each kind of index
+N_OPERATIONS = 1650  # a run of 150 for each kind of index
 FAULTS = Path(__file__).parents[2] / "bench" / "faults.py"
 
 

@@ -255,7 +255,7 @@ def test_names_that_lancedb_cannot_hold_are_refused_at_once(name, tmp_path):
 
 def test_an_error_of_lancedb_names_no_file_of_its_source(tmp_path, monkeypatch):
     def connect(folder):
-        raise RuntimeError("lance error: not found: x.lance, /root/.cargo/lance-13/src/table.rs:495:28\nBacktrace")
+        raise RuntimeError("lance error: not found: x.lance, /build/lance-13/src/table.rs:495:28\nBacktrace")
 
     monkeypatch.setattr(pytest.importorskip("lancedb"), "connect", connect)
     with pytest.raises(InputError, match=r"x\.lance$"):

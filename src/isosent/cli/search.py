@@ -9,6 +9,7 @@ table of a database. `_read_inputs` turns the files of a command into texts, vec
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -55,6 +56,7 @@ _DEFAULT = "create"
 _VECTOR_NAMES = ("vector", "vectors", "embedding", "embeddings")
 _LARGEST_ID = 2**63 - 1
 _MOST_HITS = 10
+_QUERY_ENDINGS = (".txt", ".csv", ".tsv")  # of a file of queries; what else is a file holds vectors
 _LARGEST_CHANCE = 0.5  # of a recall; with fewer texts, chance finds most
 
 text_column_option = click.option(
@@ -357,11 +359,8 @@ def search(
         "unique": unique,
         "group": group,
     }
-    chosen = {
-        name
-        for name, value in (settings | {"explain": explain, "like": likes}).items()
-        if value or (name == "group" and value is not None)
-    }
+    given = settings | {"explain": explain, "like": likes}
+    chosen = {name for name, value in given.items() if value not in (None, False, ())}
     if against is not None:
         if chosen or queries or conditions or model or k != _MOST_HITS:
             raise InputError("search: --against measures recall@10; leave out queries and all options but --json.")
@@ -370,6 +369,7 @@ def search(
     where = conditions[0] if len(conditions) == 1 else " and ".join(f"({each})" for each in conditions) or None
     if bool(queries) == bool(likes):
         raise InputError(f"search: name queries, or rows with --like; got {'both' if queries else 'neither'}.")
+    queries = _query_texts(queries)
     if is_database(folder):
         _refuse(chosen - {"hybrid", "group"}, "an index; got a database")
         if model is None:
@@ -381,8 +381,6 @@ def search(
     if model is not None:
         raise InputError("search: -m belongs to a database; an index holds its model.")
     vectors = None if likes else _query_vectors(queries)
-    if vectors is None and len(queries) == 1 and Path(queries[0]).is_file():
-        queries = tuple(text for text in read_texts(queries[0]) if text.strip())
     asked = [f"like {name}" for name in likes] or list(queries)
     if vectors is not None:
         _refuse(chosen & {"hybrid", "explain", "rerank"}, f"texts; {queries[0]} holds vectors")
@@ -414,6 +412,15 @@ def _refuse(options: Collection[str], needed: str) -> None:
     if options:
         named = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(options))
         raise InputError(f"search: {named} needs {needed}.")
+
+
+def _query_texts(queries: tuple[str, ...]) -> tuple[str, ...]:
+    """The texts of the only query, if it is a file of texts; else the queries."""
+    if len(queries) != 1 or not queries[0].lower().endswith(_QUERY_ENDINGS):
+        return queries
+    if not os.path.isfile(queries[0]):  # noqa: PTH113 - Path.is_file fails where a text is longer than a path can be
+        return queries
+    return tuple(text for text in read_texts(queries[0]) if text.strip())
 
 
 def _query_vectors(queries: Sequence[str]) -> VectorSource | None:
