@@ -176,8 +176,9 @@ def sensitivity_figure(some):
     return Figure("Sensitivity of the three constants", description, [(description, panels)])
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def commands_of(description):
+    """The parser of the commands measure and report, and that of report."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     measuring = commands.add_parser("measure")
     measuring.add_argument("data")
@@ -185,6 +186,11 @@ def main():
     measuring.add_argument("--korsts", metavar="FILE")
     reporting = commands.add_parser("report")
     reporting.add_argument("cells")
+    return parser, reporting
+
+
+def main():
+    parser, reporting = commands_of(__doc__)
     reporting.add_argument("--figure", metavar="FILE")
     arguments = parser.parse_args()
     if arguments.command == "measure":

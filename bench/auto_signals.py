@@ -4,7 +4,6 @@ Step 1 measures cells, one JSON line each, as bench/auto.py does: python bench/a
   FAMILY=REFERENCE ... [--korsts FILE] >> cells.jsonl. Step 2: python bench/auto_signals.py report cells.jsonl.
 """
 
-import argparse
 import json
 from itertools import product
 from pathlib import Path
@@ -18,7 +17,7 @@ from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, normalize
 
-from auto import by_family, measure
+from auto import by_family, commands_of, measure
 from isosent import load
 from isosent.evaluation.run import encode_tasks
 from isosent.evaluation.sts import pairs_task, sts_tasks
@@ -194,14 +193,7 @@ def report(some):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    measuring = commands.add_parser("measure")
-    measuring.add_argument("data")
-    measuring.add_argument("models", nargs="+", metavar="FAMILY=REFERENCE")
-    measuring.add_argument("--korsts", metavar="FILE")
-    commands.add_parser("report").add_argument("cells")
-    arguments = parser.parse_args()
+    arguments = commands_of(__doc__)[0].parse_args()
     if arguments.command == "measure":
         for cell in cells(arguments):
             print(json.dumps(cell), flush=True)

@@ -211,6 +211,7 @@ def test_a_transform_is_folded_into_the_rows_and_leaves_the_space(model, texts, 
     assert static.dim == 5
     assert result.shares is None
     assert static.encoder.shared_space is None
+    assert static.encoder.fitted_texts.tolist() == np.unique(text_hashes(texts)).tolist()
 
 
 def test_workers_and_the_number_of_files_change_no_bit(reference, model, texts, tmp_path, distilled):

@@ -313,7 +313,7 @@ def shared_space(folder: Path) -> Space | None:
 def fitted_texts(folder: Path) -> NDArray[np.uint64] | None:
     """Sorted hashes of the texts that the model in an exported folder was distilled from; None if they are not kept."""
     path = folder / TEXTS_FILE
-    if not path.is_file() or shared_space(folder) is None:  # another tool may give a file this name
+    if not path.is_file() or not (folder / NOTE_FILE).is_file():  # another tool may give a file this name
         return None
     hashes = read_tensors(path, ())[0].get("hashes")
     if hashes is None or hashes.ndim != 1 or hashes.dtype != np.uint64:

@@ -103,11 +103,11 @@ def _texts_in(
         return
     table = table_in(name, ending, file, header=True, first_row=first_row, is_streamed=is_streamed)
     column = _text_column(table, column)
-    for place, (number, (value,)) in enumerate(
-        islice(table.rows(column), 0 if ending == ".parquet" else first_row, None)
-    ):
-        if place == 0:
-            refuse_lists(name, column, value)
+    rows = islice(table.rows(column), 0 if ending == ".parquet" else first_row, None)
+    for number, (value,) in islice(rows, 1):
+        refuse_lists(name, column, value)
+        yield _text(table, number, column, value)
+    for number, (value,) in rows:
         is_short_ascii = isinstance(value, str) and value.isascii() and len(value) <= bounds.LONGEST_LINE
         yield value if is_short_ascii else _text(table, number, column, value)  # the call takes longer than the check
 
