@@ -1,4 +1,4 @@
-"""Checks of arguments. Messages have the form ``<where>: <name> must <rule>; got <value>. <What to do.>``."""
+"""Checks of arguments. Wrong values read ``<where>: <name> must <rule>; got <value>.``, as `isosent.cli` expects."""
 
 import os
 import sys
@@ -28,11 +28,11 @@ def text_list(where: str, texts: Iterable[str]) -> list[str]:
     for i, text in enumerate(listed):
         if not isinstance(text, str):
             raise InputTypeError(
-                f"{where}: texts must hold strings only; got {type(text).__name__} in row {i}. "
-                "Drop that row or replace it by a string."
+                f"{where}: row {i} of the texts is {type(text).__name__}, not a string. Drop that row or replace it by "
+                "a string."
             )
         if not is_unicode(text):
-            raise InputError(f"{where}: texts must be valid Unicode; got a lone surrogate in row {i}.")
+            raise InputError(f"{where}: row {i} of the texts is not valid Unicode: it holds a lone surrogate.")
     return listed
 
 
@@ -78,7 +78,7 @@ def some_texts(where: str, texts: Iterable[str]) -> list[str]:
     """Return `texts` as a list of at least one string."""
     listed = text_list(where, texts)
     if not listed:
-        raise InputError(f"{where}: texts must hold at least one text; got zero texts.")
+        raise InputError(f"{where}: there are no texts. At least one is needed.")
     return listed
 
 
@@ -124,8 +124,8 @@ def finite_rows(where: str, name: str, rows: NDArray[Any], first_row: int = 0) -
         row = rows[bad[0]]
         value = "NaN" if np.isnan(row).any() else "infinity"
         raise InputError(
-            f"{where}: {name} must be finite; got {value} in row {first_row + bad[0]}, counted from 0 "
-            f"({bad.size} such rows). Drop or repair them."
+            f"{where}: row {first_row + bad[0]} of {name}, counted from 0, holds {value} ({bad.size} such rows). Drop "
+            "or repair them."
         )
 
 
@@ -160,19 +160,19 @@ def row_weights(where: str, weights: ArrayLike, n_rows: int) -> NDArray[np.float
 def same_dim(where: str, name: str, dim: int, expected: int) -> None:
     """Refuse a width other than the expected one."""
     if dim != expected:
-        raise InputError(f"{where}: {name} must have {expected} dimensions; got {dim}.")
+        raise InputError(f"{where}: expected {name} of {expected} dimensions, found {dim}.")
 
 
 def same_count(where: str, name: str, n_rows: int, expected: int) -> None:
     """Refuse another number of rows than there are texts."""
     if n_rows != expected:
-        raise InputError(f"{where}: {name} must have {expected} rows, one per text; got {n_rows}.")
+        raise InputError(f"{where}: expected {expected} {name}, one per text, found {n_rows}.")
 
 
 def fraction(where: str, name: str, value: object) -> float:
     """Return a number in [0, 1]."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= float(value) <= 1:
-        raise InputError(f"{where}: {name} must lie in [0, 1]; got {value!r}.")
+        raise InputError(f"{where}: {name} must be from 0 to 1; got {value!r}.")
     return float(value)
 
 
@@ -184,7 +184,7 @@ def component_count(where: str, value: object, dim: int) -> int:
         raise InputError(f"{where}: n_components must be a whole number or None; got {value!r}.")
     if not 1 <= value <= dim:
         raise InputError(
-            f"{where}: n_components must lie in 1 ... {dim}, the dimensions of the vectors; got {int(value)}."
+            f"{where}: n_components must be from 1 to {dim}, the dimensions of the vectors; got {int(value)}."
         )
     return int(value)
 
@@ -193,7 +193,9 @@ def component_count_or_share(where: str, value: object, dim: int) -> None:
     """Refuse anything but a number of components in 1 ... dim, a share of the variance in (0, 1], or None."""
     if isinstance(value, (float, np.floating)):
         if not 0 < value <= 1:
-            raise InputError(f"{where}: n_components as a share of the variance must lie in (0, 1]; got {value!r}.")
+            raise InputError(
+                f"{where}: n_components must be above 0 and at most 1 as a share of the variance; got {value!r}."
+            )
     elif isinstance(value, str):
         raise InputError(
             f"{where}: n_components must be a whole number, a share of the variance such as 0.95, or 'auto'; "
@@ -206,19 +208,19 @@ def component_count_or_share(where: str, value: object, dim: int) -> None:
 def not_negative(where: str, name: str, value: object) -> None:
     """Refuse anything but a finite number >= 0."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= float(value) < np.inf:
-        raise InputError(f"{where}: {name} must be a finite number >= 0; got {value!r}.")
+        raise InputError(f"{where}: {name} must be a finite number, 0 or more; got {value!r}.")
 
 
 def above_zero(where: str, name: str, value: object) -> None:
     """Refuse anything but a finite number > 0."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 < float(value) < np.inf:
-        raise InputError(f"{where}: {name} must be a finite number > 0; got {value!r}.")
+        raise InputError(f"{where}: {name} must be a finite number above 0; got {value!r}.")
 
 
 def whole_number(where: str, name: str, value: object, least: int) -> None:
     """Refuse anything but a whole number >= `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InputError(f"{where}: {name} must be a whole number >= {least}; got {value!r}.")
+        raise InputError(f"{where}: {name} must be a whole number, {least} or more; got {value!r}.")
 
 
 def one_of(where: str, name: str, value: object, allowed: Sequence[str]) -> None:
@@ -258,5 +260,5 @@ def _path(path: str | os.PathLike[str]) -> Path:
     try:
         Path(path).exists()
     except (OSError, ValueError) as error:
-        raise InputFileError(f"{os.fspath(path)!r} must be a path; got: {error}.") from None
+        raise InputFileError(f"{os.fspath(path)!r} is no path: {error}.") from None
     return Path(path)

@@ -89,14 +89,14 @@ class Manifest(NamedTuple):
         if isinstance(names, str):
             raise InputTypeError(f"data: names must be a sequence of names; got one string. Pass [{names!r}].")
         if not names:
-            raise InputError(f"data: names must name at least one of {', '.join(self.sets)}; got none.")
+            raise InputError(f"data: no set is named. There are {', '.join(self.sets)}.")
         chosen: dict[str, DataSet] = {}
         for name in names:
             key = name.strip().lower()
             if key not in self.sets:
                 nearest = get_close_matches(key, self.sets, n=1, cutoff=0)[0]
                 raise InputError(
-                    f"data: names must be among {', '.join(self.sets)}; got {name!r}. The nearest is {nearest}."
+                    f"data: there is no set {name!r}. Did you mean {nearest}? There are {', '.join(self.sets)}."
                 )
             for each in (key, *self.sets[key].includes):
                 chosen.setdefault(each, self.sets[each])

@@ -56,10 +56,10 @@ def engine_for(on: str | None, workers: int | None, gpus_per_worker: float = 0.0
             raise InputError("GPUs per worker are for a cluster: --on ray?gpus=X.")
         return Here() if workers in (None, 1) else Processes(workers or 1)
     if not (0 <= gpus_per_worker <= 1 or (gpus_per_worker > 1 and gpus_per_worker % 1 == 0)):
-        raise InputError(f"--on ray?gpus=X: X must be from 0 to 1, or a whole number; got {gpus_per_worker:g}.")
+        raise InputError(f"--on ray?gpus={gpus_per_worker:g}: choose a number from 0 to 1, or a whole number.")
     address = on.removeprefix(_RAY).removeprefix(":")
     if not on.startswith(_RAY) or (address and not address.startswith("//")):
-        raise InputError(f"--on must be ray, or ray://ADDRESS; got {on}.")
+        raise InputError(f"--on {on}: write ray, or ray://ADDRESS.")
     _extras.require("ray")
     return Ray(on if address else None, workers, gpus_per_worker)
 

@@ -248,13 +248,13 @@ def _encoder_reference(moved_to: str | None, record: ModelRecord, runtime: Mappi
     parsed = parse_reference(moved_to, in_use=True)
     if record.reference == PRECOMPUTED:  # the encoder that made the vectors; its fingerprint is compared
         if parsed.scheme == "folder":
-            raise InputError("it must be an encoder; it is a saved model.")
+            raise InputError("it is a saved model. Name its encoder.")
         return parse_reference(moved_to, runtime, in_use=True)
     stored = stored_reference(record.reference, record.options, file=file)
     if parsed.scheme != stored.scheme and not (parsed.scheme == "hub" and stored.scheme in ("hf", "static")):
         raise InputError(f"it is another kind of model than {record.reference}.")
     if set(parsed.options) - {*FILE_OPTIONS, *RUNTIME_OPTIONS}:
-        raise InputError("it must be written without options, except files that were moved; those of the folder hold.")
+        raise InputError("it has options, but those of the folder hold. Leave them out, except files that were moved.")
     return parse_reference(moved_to, {**stored.options, **parsed.options, **runtime}, in_use=True)
 
 

@@ -650,7 +650,7 @@ class SentenceEncoder:
         queries = None if queries is None else _check.some_texts("fit", queries)
         chosen = resolve_transform(transform, settings, dim=self.dim)
         if chosen is None and queries is not None:
-            raise InputError("fit: queries need a transform; got none. Leave them out.")
+            raise InputError("fit: queries need a transform, and there is none. Leave them out.")
         attribute = None
         if erase is not None:
             attribute = attribute_of(erase, len(texts))
@@ -1019,7 +1019,7 @@ def _pair_groups(groups: object) -> tuple[str, tuple[list[Any], list[Any]] | Non
     if isinstance(sides, str) or not isinstance(sides, Iterable) or len(listed := list(sides)) != 2:
         raise InputError("groups: give one pair, the groups of the queries and those of the documents, or its mapping.")
     if not isinstance(column, str) or not re.fullmatch(r"[^\x00-\x1f\x7f-\x9f]+", column):
-        raise InputError(f"groups: the name of a column must be printable text; got {column!r:.80}.")
+        raise InputError(f"groups: the name of a column, {column!r:.80}, is not printable text.")
     if any(isinstance(side, str) or not isinstance(side, Iterable) for side in listed):
         raise InputError("groups: give the group of each query, and that of each document, as two sequences.")
     return column, (list(listed[0]), list(listed[1]))

@@ -389,13 +389,13 @@ def _record_in(folder: Path) -> ModelRecord:
     )
     if record.postprocessing.dim not in (None, record.encoder_dim):
         raise ModelFolderError(
-            f"{folder}: the map must take {record.encoder_dim} dimensions, those of the encoder; "
-            f"it takes {record.postprocessing.dim}."
+            f"{folder}: its transform takes {record.postprocessing.dim} dimensions, but its encoder has "
+            f"{record.encoder_dim}. Copy the whole folder again."
         )
     if record.quantization is not None and record.quantization.dim != record.dim:
         raise ModelFolderError(
-            f"{folder}: the quantization must have {record.dim} dimensions, those of the vectors; "
-            f"it has {record.quantization.dim}."
+            f"{folder}: its quantization has {record.quantization.dim} dimensions, but its vectors have {record.dim}. "
+            "Copy the whole folder again."
         )
     if record.fingerprint != document["fingerprint"]:
         raise ModelFolderError(
@@ -409,7 +409,7 @@ def check_encoder_space(record: ModelRecord, name: str, space: Space | None) -> 
     if space and space.reference.endswith(CODES_NAME):  # a model of vectors without a name takes those of any space
         raise InputError(f"{name} holds codes, not vectors. Decode them: model.quantization.decode(codes, dtype).")
     if space and space.fingerprint == record.fingerprint != record.encoder_fingerprint:
-        raise InputError(f"{name} must hold vectors of the encoder; the model was already applied to these.")
+        raise InputError(f"{name} holds vectors that the model was already applied to. Name those of its encoder.")
     same_space("the model", encoder_space(record), name, space)
 
 
@@ -476,7 +476,7 @@ def _component(folder: Path, name: str | None, parse: Callable[[bytes], Field], 
     except ModelFolderError:
         raise
     except (KeyError, InputError) as error:
-        raise ModelFolderError(f"{path} must hold {expected}: {error}") from None
+        raise ModelFolderError(f"{path} does not hold {expected}: {error}") from None
 
 
 def _tensor_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:

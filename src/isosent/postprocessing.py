@@ -80,7 +80,7 @@ class Postprocessing:
         """Map vectors of the encoder, shape (n_texts, dim), of one group or of one each; zero rows stay zero."""
         vectors, linear_map = _check.matrix("transform", "vectors", vectors), self.map_of(queries)
         if group is not None and self.groups is None:
-            raise InputError(f"group: this model has no maps of groups; got the group {group!r:.80}. Leave it out.")
+            raise InputError(f"group: this model has no groups, such as {group!r:.80}. Leave the group out.")
         if vectors.dtype.kind != "f":
             vectors = vectors.astype(np.float64)
         if linear_map is None:
@@ -100,7 +100,7 @@ class Postprocessing:
         with np.errstate(over="ignore"):
             single = mapped.astype(np.float32, copy=False)
         if mapped.dtype == np.float64 and not np.isfinite(single).all():
-            raise InputError(f"transform: the result must be within float32; got {np.abs(mapped).max():g}.")
+            raise InputError(f"transform: a number of the result, {np.abs(mapped).max():g}, is too large for float32.")
         return single
 
     def moments(self, moments: Moments, *, queries: bool = False) -> Moments:
@@ -109,7 +109,7 @@ class Postprocessing:
             end = "a flow" if self.groups is None else "maps of groups"
             raise InputError(f"fit: nothing can be fitted on moments after {end}. Fit on the vectors of its encoder.")
         if not moments.weight:
-            raise InputError("fit: there must be at least one vector that is not zero; got none.")
+            raise InputError("fit: all vectors are zero. At least one other is needed.")
         linear_map = self.map_of(queries)
         return moments if linear_map is None else moments.mapped(linear_map)
 
@@ -121,8 +121,8 @@ class Postprocessing:
             raise InputError(f"fit: cannot add a transform after {end}. Fit it on the encoder of this model instead.")
         if queries and is_flow(transform):
             raise InputError(
-                "fit: queries must come with a linear transform, which shifts them; got a flow. Leave them out, or fit "
-                "a map with queries first, and then the flow."
+                "fit: a flow cannot shift queries. Leave them out, or fit a linear transform with queries first, and "
+                "then the flow."
             )
 
     def fitted(

@@ -306,7 +306,7 @@ def _compare_models(
 ) -> None:
     """Compare models on texts: which is better, what each costs, and how much of it the others contain."""
     if len(inputs) != 1:
-        raise InputError(f"compare: models are compared on one file of texts; got {len(inputs)} files.")
+        raise InputError(f"compare: models are compared on one file of texts, not on {len(inputs)}.")
     context = click.get_current_context()
     for name in ("tasks", "correlation", "level", "resamples", "tests"):
         if context.get_parameter_source(name) is not ParameterSource.DEFAULT:

@@ -99,8 +99,8 @@ def _target(to: str) -> tuple[str, dict[str, Any]]:
     options: dict[str, Any] = {}
     for name, value in texts.items():
         if name not in ("tei", "index", "map"):
-            raise InputError(f"--to {to}: the options are tei, index and map; got {name}.")
+            raise InputError(f"--to {to}: there is no option {name}. There are tei, index and map.")
         if name != "index" and value not in ("true", "false"):
-            raise InputError(f"--to {to}: {name} must be true or false; got {value}.")
+            raise InputError(f"--to {to}: {name}={value} is neither true nor false.")
         options["with_map" if name == "map" else name] = value if name == "index" else value == "true"
     return target, options

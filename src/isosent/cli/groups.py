@@ -111,7 +111,7 @@ def cluster(
     """  # noqa: D301
     check_outputs(outputs, reads=(texts,))
     if clusters != AUTO and not (clusters.isdecimal() and len(clusters) < 10):
-        raise InputError(f"--clusters must be a whole number or auto; got {clusters!r:.80}.")
+        raise InputError(f"--clusters {clusters:.80}: choose a whole number or auto.")
     listed = read_texts(texts, column=column)
     loaded = open_model(model)
     with progress_bar("encoding") as bar:

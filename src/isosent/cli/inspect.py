@@ -86,7 +86,7 @@ def inspect(
     check_outputs(outputs, reads=() if is_url(source) else (source,))
     if is_url(source) or (source != STANDARD_INPUT and holds_moments(source)):
         if texts is not None or any(path.suffix.lower() == ".html" for path in outputs):
-            raise InputError("inspect: a page and --texts need vectors; got moments.")
+            raise InputError(f"inspect: a page and --texts need vectors, and {source} holds moments only.")
         _inspect_moments(source, outputs, as_json=as_json)
         return
     inspection = _inspect(source, model, column, texts, codecs=details)
@@ -251,7 +251,7 @@ def calibrate(
     if columns is not None:
         names = split_names(columns) or []
         if len(names) != 3:
-            raise InputError(f"calibrate: --columns must name three columns, A,B,SCORE; got {columns!r}.")
+            raise InputError(f"--columns {columns}: name three columns, A,B,SCORE.")
         scores = read_numbers(source, column=names[2])
         first, second = (read_texts(source, column=name) for name in names[:2])
         loaded = open_model(model)

@@ -140,7 +140,9 @@ def create(
     names = input_paths(rows, (*TEXT_ENDINGS, *VECTOR_ENDINGS), as_parts=False)
     with local_copies(names) as (paths, _):
         if len(paths) > 1 and (texts is not None or any(map(holds_vectors, paths))):
-            raise InputError(f"index: only texts may come from several files; got {', '.join(paths)}.")
+            raise InputError(
+                f"index: {', '.join(paths)}: only texts can come from several files. Name one file of vectors."
+            )
         inputs = _joined([_read_inputs(path, column, id_column, texts, space=space) for path in paths])
         loaded = open_model(model) if model is not None or inputs["vectors"] is None else None
         if engine is not None:
@@ -368,10 +370,14 @@ def search(
         return
     where = conditions[0] if len(conditions) == 1 else " and ".join(f"({each})" for each in conditions) or None
     if bool(queries) == bool(likes):
-        raise InputError(f"search: name queries, or rows with --like; got {'both' if queries else 'neither'}.")
+        raise InputError(
+            "search: name either queries or rows with --like, not both."
+            if queries
+            else "search: name queries, or rows with --like."
+        )
     queries = _query_texts(queries)
     if is_database(folder):
-        _refuse(chosen - {"hybrid", "group"}, "an index; got a database")
+        _refuse(chosen - {"hybrid", "group"}, f"an index, and {folder} is a database")
         if model is None:
             raise InputError("search: a database needs the model that made its vectors: -m MODEL.")
         tables = search_database(folder, list(queries), load(model), k, where=where, hybrid=hybrid, group=group)
@@ -389,7 +395,7 @@ def search(
     if explain and TEXT not in opened.schema.names:
         raise InputError("search: --explain needs the texts of the rows; this index has none.")
     if likes:
-        _refuse(chosen - {"like"}, "a query; got --like")
+        _refuse(chosen - {"like"}, "a query, not --like")
         result = opened.more_like(_parsed_ids(likes, opened), k, where=where)
     else:
         result = opened.search(list(queries) if vectors is None else vectors, k, where=where, **settings)
@@ -431,19 +437,21 @@ def _query_vectors(queries: Sequence[str]) -> VectorSource | None:
     if missing := [query for query in files if not Path(query).is_file()]:
         raise InputFileError(f"{missing[0]}: no such file.")
     if len(queries) > 1:
-        raise InputError(f"search: a file of vectors must be the only query; got {', '.join(queries)}.")
+        raise InputError(
+            f"search: {', '.join(queries)}: a file of vectors cannot be one of several queries. Name it alone."
+        )
     vectors = _opened_vectors(queries[0], None)
     if vectors is None:
         shape = "[[0.1, ...], ...]" if queries[0].lower().endswith(".json") else "[0.1, ...] on each line"
         shape = "a column of vectors" if queries[0].lower().endswith(".parquet") else f"lists of numbers, {shape}"
-        raise InputFileError(f"{queries[0]} holds no vectors. Queries in a file must be {shape}.")
+        raise InputFileError(f"{queries[0]} holds no vectors. Expected {shape}.")
     return vectors
 
 
 def _measure_recall(folder: str, against: str, *, as_json: bool) -> None:
     """Recall of an index against an exact search of other vectors of the same texts."""
     if is_database(folder):
-        raise InputError("search: --against needs an index; got a database.")
+        raise InputError(f"search: --against needs an index, and {folder} is a database.")
     opened, inputs = Index.open(folder), _read_inputs(against, None, None, None)
     if inputs["vectors"] is None:
         raise InputError(f"search: --against needs vectors; {against} holds texts. Encode them: isosent encode.")
@@ -592,7 +600,7 @@ def _parsed_ids(ids: Sequence[str], opened: Index) -> list[Any]:
         return list(ids)
     for name in ids:
         if not name.isdecimal() or len(name) > len(str(_LARGEST_ID)) or int(name) > _LARGEST_ID:
-            raise InputError(f"the ids of this index are whole numbers; got {name!r:.80}.")
+            raise InputError(f"--like {name:.80}: the ids of this index are whole numbers.")
     return [int(name) for name in ids]
 
 

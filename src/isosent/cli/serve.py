@@ -217,7 +217,7 @@ def proxy(
     isosent proxy --upstream https://api.openai.com/v1 -m small --cache vectors.sqlite
     """  # noqa: D301
     if not upstream.startswith(("http://", "https://")):
-        raise InputError(f"--upstream must begin with http:// or https://; got {upstream}.")
+        raise InputError(f"--upstream {upstream}: write an address that begins with http:// or https://.")
     keys = read_keys(api_key_file)
     chosen = DIALECTS[dialect or dialect_of(upstream)]
     check_address(host, has_keys=bool(keys))
@@ -280,5 +280,5 @@ def _opened_cache(text: str) -> VectorCache:
     except ValueError:
         megabytes = 0.0
     if not 1 <= megabytes <= _LARGEST_CACHE_MB:
-        raise InputError(f"--cache {text}: the size must be 1 megabyte or more; got {size!r}. Write FILE?mb=1000.")
+        raise InputError(f"--cache {text}: the size is not 1 megabyte or more. Write FILE?mb=1000.")
     return VectorCache(Path(path), max_bytes=round(megabytes * _MEGABYTE))

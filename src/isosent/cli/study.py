@@ -197,11 +197,13 @@ def _run_pooling(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **c
 def _run_dims(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **common: Any) -> list[DimsStudy]:
     transform = resolve_transform(own["transform"] or LEADING[0], dim=model.dim)
     if transform is None or isinstance(transform, Auto) or is_flow(transform):
-        raise InputError(f"study dims: the transform must end with {', '.join(LEADING)}; got {own['transform']!r}.")
+        raise InputError(
+            f"--transform {own['transform']}: the study of dimensions needs {' or '.join(LEADING)} at the end."
+        )
     widths = whole_numbers("widths", own["widths"]) if "widths" in own else None
     n_docs, *others = whole_numbers("docs", own.get("docs", f"{N_DOCS}"))
     if others or n_docs < 0:
-        raise InputError(f"study dims: docs must be a whole number, 0 or more; got {own['docs']}.")
+        raise InputError(f"dims?docs={own['docs']}: choose a whole number, 0 or more.")
     fit = own["fit_on"] or TARGET
     return [study_dims(model, data, transform=transform, widths=widths, fit=fit, n_docs=n_docs, **common)]
 
@@ -218,7 +220,7 @@ def _run_flow(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **comm
     seeds = whole_numbers("seeds", own.get("seeds", "0,1,2"))
     flow = resolve_transform(own["transform"] or "glow_flow", dim=model.dim)
     if not is_flow(flow):
-        raise InputError(f"study flow: --transform must be glow_flow; got {own['transform']!r}.")
+        raise InputError(f"--transform {own['transform']}: the study of flows needs glow_flow.")
     settings = {name: value for name, value in settings_of(flow).items() if name != "seed"}
     nli = []
     for path in split_names(own.get("nli")) or []:

@@ -180,7 +180,7 @@ def _score_range(text: str | None) -> tuple[float, float] | None:
     try:
         low, high = map(float, text.split(","))
     except ValueError:
-        raise InputError(f"train: --score-range must be LOW,HIGH, such as 0,5; got {text!r}.") from None
+        raise InputError(f"--score-range {text}: write LOW,HIGH, such as 0,5.") from None
     return low, high
 
 

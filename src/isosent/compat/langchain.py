@@ -272,7 +272,7 @@ def _columns_of(metadatas: Sequence[Mapping[str, Any]] | None, n_texts: int, nam
     try:
         return table | ({METADATA: [json.dumps(row) for row in rows]} if METADATA in names else {})
     except (TypeError, ValueError) as error:
-        raise InputError(f"IsosentVectorStore: metadata must be JSON values: {error}.") from None
+        raise InputError(f"IsosentVectorStore: the metadata are not JSON values: {error}.") from None
 
 
 def _document(row: Mapping[str, Any]) -> Document:

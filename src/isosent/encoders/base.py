@@ -205,7 +205,7 @@ class Encoder(ABC):
     def on_device(self, device: str) -> Encoder:
         """Return the encoder on a device; static encoders have only the CPU."""
         if device != "cpu":
-            raise InputError(f"encode: {self.reference} runs on the CPU; got device={device!r}. Leave it out.")
+            raise InputError(f"encode: {self.reference} runs on the CPU only, not on {device!r}. Leave the device out.")
         return self
 
     def saved_as(self) -> Encoder:
@@ -216,8 +216,8 @@ class Encoder(ABC):
         """Refuse an encoder that must be fitted on texts first."""
         if self.needs_corpus:
             raise InputError(
-                f"{where}: {self.reference} with {', '.join(f'{k}={v}' for k, v in self.settings().items())} must be "
-                "fitted on texts first. Call model.fitted(texts), or on the command line: "
+                f"{where}: {self.reference} with {', '.join(f'{k}={v}' for k, v in self.settings().items())} is not "
+                "fitted. Fit it on texts first: in Python model.fitted(texts), or on the command line: "
                 "isosent fit TEXTS -m REFERENCE -o FOLDER."
             )
 
@@ -333,7 +333,7 @@ class Encoder(ABC):
 def check_range(reference: str, ids: Sequence[int], vocab_size: int) -> None:
     """Refuse token ids outside the vocabulary."""
     if wrong := [number for number in ids if not 0 <= number < vocab_size]:
-        raise InputError(f"the token ids of {reference} are below {vocab_size}; got {wrong[0]}. {_SEND_TEXTS}")
+        raise InputError(f"token id {wrong[0]}: those of {reference} are 0 to {vocab_size - 1}. {_SEND_TEXTS}")
 
 
 def check_same(reference: str, ids: Sequence[int], again: Sequence[int]) -> None:

@@ -30,9 +30,9 @@ def local_folder(scheme: str, location: str) -> Path | None:
     if path.is_dir():
         return path.resolve()
     if path.exists():
-        raise InputFileError(f"{scheme}: {location} must be a folder or an id on the hub; got a file.")
+        raise InputFileError(f"{scheme}: {location} is a file. Name a folder, or an id on the hub.")
     if not _HUB_ID.fullmatch(location) or location.startswith("."):
-        raise InputFileError(f"{scheme}: {location} must be a folder or an id on the hub; got no such folder.")
+        raise InputFileError(f"{scheme}: {location}: no such folder. Name a folder, or an id on the hub.")
     return None
 
 

@@ -33,7 +33,7 @@ def load_encoder(
         reference = _hub_model(reference)
     location, options = reference.location, dict(reference.options)
     if split is not None and reference.scheme != "words":
-        raise InputError(f"load: a tokenizer function is for words: only; got {reference.scheme}.")
+        raise InputError(f"load: a tokenizer function is for words: only, not for {reference.scheme}. Leave it out.")
     match reference.scheme:
         case "wordllama":
             return load_wordllama(options, corpus=corpus)
@@ -44,7 +44,9 @@ def load_encoder(
     if options.pop("static", False):
         return load_token_embeddings(location, options, corpus=corpus)
     if weights := [name for name in WEIGHTING_OPTIONS if name in options]:
-        raise InputError(f"hf:{location}: {', '.join(weights)} must come with static=true, for token embeddings.")
+        raise InputError(
+            f"hf:{location}: {', '.join(weights)} are for token embeddings. Add static=true, or leave them out."
+        )
     return load_transformer(location, options)
 
 
@@ -85,5 +87,5 @@ def prompt_named(prompts: Mapping[str, str], name: str) -> str:
     """One of the prompts; an `InputError` lists the names if there is none of this name."""
     if name not in prompts:
         names = ", ".join(prompts) or "none"
-        raise InputError(f"encode: prompt_name must be the name of a prompt; got {name!r}. There are: {names}.")
+        raise InputError(f"encode: this model has no prompt named {name!r}. Its prompts: {names}.")
     return prompts[name]

@@ -69,7 +69,7 @@ class PrecomputedVectors(Encoder):
         if space is None:
             return cls(dim, named)
         if name is not None and cls(dim, named).fingerprint != space.fingerprint:
-            raise InputError(f"space must be that of the vectors, {space}; got {name}. Leave it out.")
+            raise InputError(f"the vectors are in the embedding space {space}, not {name}. Leave the space out.")
         return cls(dim, {"space": space.reference, "fingerprint": space.fingerprint})
 
     @property

@@ -421,11 +421,11 @@ def _option(text: str, scheme: Scheme, name: str, value: Any) -> Any:
         advice = f"Did you mean {nearest[0]}?" if nearest else f"There are {', '.join(scheme.options)}."
         raise _refused(f"{text!r}: there is no option {name}. {advice}")
     if name not in scheme.options:
-        raise _refused(f"{text!r}: {scheme.syntax} takes {', '.join(scheme.options)}; got {name}.")
+        raise _refused(f"{text!r}: {scheme.syntax} has no option {name}. It takes {', '.join(scheme.options)}.")
     try:
         return OPTIONS[name].parse(value)
     except (ValueError, TypeError, AttributeError, OverflowError):
-        raise _refused(f"{text!r}: {name} must {OPTIONS[name].rule}; got {value!r}.") from None
+        raise _refused(f"{text!r}: {name}={value} is wrong: {name} must {OPTIONS[name].rule}.") from None
 
 
 def _refused(problem: str) -> ModelReferenceError:
@@ -480,7 +480,7 @@ def path_of(location: str) -> Path:
     try:
         return Path(unescape(location)).expanduser()
     except RuntimeError as error:  # ``~name`` of a user that does not exist
-        raise InputFileError(f"{location} must be a path; {error}") from None
+        raise InputFileError(f"{location!r} is no path: {error}") from None
 
 
 def with_absolute_paths(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -499,7 +499,7 @@ def stored_reference(
     text, options = without_permissions(text, options, file=file, ignored=RUNTIME_OPTIONS)
     parsed = parse_reference(text, {**options, **(runtime or {})}, in_use=True)
     if parsed.scheme == "folder":
-        raise _refused(f"{file} must name an encoder; {text!r} is a saved model.")
+        raise _refused(f"{file}: {text!r} is a saved model. Name an encoder.")
     return parsed
 
 
@@ -554,7 +554,7 @@ def absolute_reference(relative: str, folder: Path) -> str:
     scheme, _, location = relative.partition(":")
     path = Path(unescape(location))
     if scheme not in ("hf", "static") or path.is_absolute() or not path.parts or ".." in path.parts:
-        raise ModelReferenceError(f"an encoder inside a model folder must be hf:NAME or static:NAME; got {relative!r}.")
+        raise ModelReferenceError(f"{relative!r} is no encoder inside a model folder, which is hf:NAME or static:NAME.")
     return f"{scheme}:{escape(str(folder.resolve() / path))}"
 
 
@@ -568,7 +568,9 @@ def weighting_of(options: Mapping[str, Any]) -> Weighting:
     for other, settings in _SETTINGS.items():
         for setting in settings:
             if setting in options and setting not in _SETTINGS[name]:
-                raise InputError(f"{setting} must come with weighting={other}; got weighting={name}.")
+                raise InputError(
+                    f"{setting} is for weighting={other}, but the weighting is {name}. Leave {setting} out."
+                )
     weighting = _WEIGHTINGS[name](**{setting: options[setting] for setting in _SETTINGS[name] if setting in options})
     return ZipfianWhitening(weighting) if options.get("zipfian") else weighting
 

@@ -93,17 +93,18 @@ def read_module_folder(folder: Path, *, pooling: str | None = None) -> ModuleFol
         elif not is_known or kind != "Dropout":
             advice = " Write static:DIR for it." if kind == "StaticEmbedding" else ""
             raise FileFormatError(
-                f"{path}: the modules must be Transformer, WeightedLayerPooling, Pooling, {', '.join(_FOLLOWING)} or "
-                f"Dropout of sentence-transformers; got {(kind if is_known else module['type']) or module!r}.{advice}"
+                f"{path}: the module {(kind if is_known else module['type']) or module!r} is not read; of "
+                f"sentence-transformers, Transformer, WeightedLayerPooling, Pooling, {', '.join(_FOLLOWING)} and "
+                f"Dropout are.{advice}"
             )
     if transformer is None:
-        raise FileFormatError(f"{path} must list a Transformer; it lists none.")
+        raise FileFormatError(f"{path} lists no Transformer.")
     stored = stored or pooling
     if stored is None:
         raise FileFormatError(f"{path} lists no Pooling, so the pooling is unknown. {_NAME_POOLING}")
     if layers != "-1" and "max" in stored.split(","):
         raise FileFormatError(
-            f"{path}: the mean of layers must not be pooled by max, which isosent takes of each layer."
+            f"{path} pools the mean of layers by max, which isosent takes of each layer. Choose another pooling."
         )
     configs = (transformer / name for name in _TRANSFORMER_CONFIGS)
     config: dict[str, Any] = next((read_json(path, TransformerModuleConfig) for path in configs if path.exists()), {})
@@ -156,7 +157,9 @@ def _layers(path: Path) -> str:
     stored = read_all_tensors(path / "model.safetensors").get("layer_weights")
     weights = None if stored is None or stored.ndim != 1 else stored.astype(float).tolist()
     if weights is None or type(start) is not int or not (min(weights) >= 0 and 0 < sum(weights) < math.inf):
-        raise FileFormatError(f"{path} must hold weights >= 0 of the layers from layer_start on, not all of them 0.")
+        raise FileFormatError(
+            f"{path}: expected weights of 0 or more of the layers from layer_start on, not all of them 0."
+        )
     return format_layers([(start + place, weight) for place, weight in enumerate(weights) if weight])
 
 
@@ -212,13 +215,13 @@ def _dense(spec: ModuleSpec, dim: int) -> LoadedModule:
     name = str(config.get("activation_function", "torch.nn.modules.activation.Tanh"))
     activation = getattr(torch.nn, name.rpartition(".")[2], None) if name.startswith("torch.nn.") else None
     if not (isinstance(activation, type) and issubclass(activation, torch.nn.Module)):
-        raise FileFormatError(f"{spec.folder}/config.json: activation_function must be one of torch.nn; got {name}.")
+        raise FileFormatError(f"{spec.folder}/config.json: the activation_function {name} is not one of torch.nn.")
     tensors = _read_weights(spec)
     weight, bias = tensors.get("linear.weight"), tensors.get("linear.bias")
     if weight is None or weight.ndim != 2 or weight.shape[1] != dim:
         got = None if weight is None else tuple(weight.shape)
         raise FileFormatError(
-            f"{spec.folder}: linear.weight must have shape (n, {dim}) for vectors of {dim}; got {got}."
+            f"{spec.folder}: linear.weight has the shape {got}; expected (n, {dim}) for vectors of {dim} dimensions."
         )
     return LoadedModule(spec, partial(_dense_output, weight, bias, activation()), tensors, len(weight))
 
@@ -231,7 +234,9 @@ def _layer_norm(spec: ModuleSpec, dim: int) -> LoadedModule:
     torch, tensors = _extras.require("torch"), _read_weights(spec)
     weight, bias = tensors.get("norm.weight"), tensors.get("norm.bias")
     if weight is None or tuple(weight.shape) != (dim,):
-        raise FileFormatError(f"{spec.folder}: norm.weight must have shape ({dim},) for vectors of {dim}.")
+        raise FileFormatError(
+            f"{spec.folder}: norm.weight has another shape than ({dim},), for vectors of {dim} dimensions."
+        )
     normalize = partial(torch.nn.functional.layer_norm, normalized_shape=(dim,), weight=weight, bias=bias)
     return LoadedModule(spec, normalize, tensors, dim)
 

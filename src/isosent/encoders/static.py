@@ -156,7 +156,7 @@ class StaticEncoder(Encoder):
         """Moments of the coarse vectors of texts, from which GEM takes its principal vectors; they may be added."""
         self._require_principal("corpus_moments")
         if self.weighting.whitens_words and self.frequencies is None:
-            raise InputError("corpus_moments: zipfian whitening needs frequencies from a file; got none.")
+            raise InputError("corpus_moments: zipfian whitening needs frequencies from a file.")
         encoder = self._with(self.corpus or self._corpus(self.frequencies))
         texts = _check.text_list("corpus_moments", texts)
         return encoder._coarse_moments(encoder.tokenize(window) for window in text_blocks(texts, WINDOW))
@@ -237,7 +237,9 @@ class StaticEncoder(Encoder):
         self.require_fitted("explain")
         tokens = self.tokenize([text])
         if len(tokens.ids) > MOST_EXPLAINED:
-            raise InputError(f"explain: a text must have at most {MOST_EXPLAINED:,} tokens; got {len(tokens.ids):,}.")
+            raise InputError(
+                f"explain: the text has {len(tokens.ids):,} tokens. At most {MOST_EXPLAINED:,} can be explained."
+            )
         with self._table.lock:
             vectors = self.weighting.summands(self._words(tokens), self.corpus or Corpus())
         if vectors is None:
@@ -280,10 +282,10 @@ class StaticEncoder(Encoder):
         """One vector per token, whose mean is the vector of a text, for exports; shape (vocab_size, dim)."""
         self.require_fitted("export")
         if not self.weighting.is_linear or getattr(self.tokenizer, "unknown", "skip") != "skip":
-            got = f"unknown={self.options['unknown']}" if self.weighting.is_linear else self.weighting.name
+            option = f"unknown={self.options['unknown']}" if self.weighting.is_linear else self.weighting.name
             raise InputError(
-                f"export: a text must be the mean of its known words, plain or weighted; got {got}. "
-                "Use isosent itself for this model."
+                f"export: other formats have no {option}: there, a text is the mean of its known words, plain or "
+                "weighted. Use isosent itself for this model."
             )
         rows = self._rows
         if self.corpus is not None and self.corpus.word_map is not None:
@@ -318,7 +320,7 @@ class StaticEncoder(Encoder):
 
     def _require_principal(self, where: str) -> None:
         if not self.weighting.has_principal:
-            raise InputError(f"{where}: weighting must be gem, with principal vectors; got {self.weighting.name}.")
+            raise InputError(f"{where}: the weighting is {self.weighting.name}. Only gem has principal vectors.")
 
     def _with(self, corpus: Corpus) -> StaticEncoder:
         return StaticEncoder(
@@ -344,7 +346,7 @@ class StaticEncoder(Encoder):
         """Whitening of the word vectors, each weighted by its probability (Yokoi et al. 2024)."""
         frequent = np.flatnonzero(probabilities)
         if not len(frequent):
-            raise InputError("zipfian: frequencies must be those of at least one known word; got none.")
+            raise InputError("zipfian: the model knows no word of the frequencies. Check their language.")
         moments = Moments.empty(self._rows.shape[1])
         for start in range(0, len(frequent), _BLOCK):
             ids = frequent[start : start + _BLOCK]
@@ -475,7 +477,7 @@ def _word_tokenizer(words: Vocabulary, options: Mapping[str, Any], split: SplitF
     if name == FUNCTION and split is None:
         raise InputError("load: this model was made with a tokenizer function. Pass it: load(..., tokenizer=FUNCTION).")
     if name != FUNCTION and split is not None:
-        raise InputError(f"load: the model was made with tokenizer={name}; got a function. Leave it out.")
+        raise InputError(f"load: the model was made with tokenizer={name}, not with a function. Leave it out.")
     unknown = "skip" if options["unknown"] == "skip" else "keep"
     lowercase, punctuation = options["lowercase"], options["punctuation"]
     stop_words = read_stop_words(unescape(options["stop_words"]))
@@ -526,8 +528,8 @@ def _static_layout(folder: Path) -> tuple[Path, bool, int | None, bool]:
     is_theirs = all(module["type"].startswith("sentence_transformers.") for module in modules)
     if kinds not in (["StaticEmbedding"], ["StaticEmbedding", "Normalize"]) or not is_theirs:
         raise FileFormatError(
-            f"{path} must list a StaticEmbedding, and at most a Normalize after it, both of sentence-transformers; "
-            f"got {', '.join(module['type'] for module in modules) or 'nothing'}."
+            f"{path} lists {', '.join(module['type'] for module in modules) or 'nothing'}. Expected a StaticEmbedding, "
+            "and at most a Normalize after it, both of sentence-transformers."
         )
     inner = path_inside(folder, modules[0]["path"], path)
     tokenizer = inner / "tokenizer.json"  # sentence-transformers lets the tokenizer cut texts
@@ -541,17 +543,17 @@ def _token_vectors(folder: Path, tensors: dict[str, NDArray[np.generic]]) -> NDA
     vectors = tensors.get("embeddings", tensors.get("embedding.weight"))
     if vectors is None or vectors.ndim != 2:
         names = f"{', '.join(list(tensors)[:3])}{' and others' if len(tensors) > 3 else ''}"
-        raise FileFormatError(f"{path} must hold a matrix 'embeddings'; it holds {names}. A transformer is hf:DIR.")
+        raise FileFormatError(f"{path} has no matrix 'embeddings'. It holds {names}. A transformer is hf:DIR.")
     table = vectors.astype(np.float32)
     if "mapping" in tensors:
         mapping = tensors["mapping"].astype(np.int64)
         if mapping.min(initial=0) < 0 or mapping.max(initial=0) >= len(table):
-            raise FileFormatError(f"{path}: mapping must point to {len(table)} vectors; it points beyond.")
+            raise FileFormatError(f"{path}: its mapping points beyond its {len(table)} vectors.")
         table = table[mapping]
     if "weights" in tensors:
         weights = tensors["weights"].astype(np.float32)
         if weights.shape != (len(table),):
-            raise FileFormatError(f"{path}: weights must have shape ({len(table)},); got {weights.shape}.")
+            raise FileFormatError(f"{path}: {len(table)} tokens, but weights of the shape {weights.shape}.")
         table = table * weights[:, None]
     return table
 
@@ -582,7 +584,9 @@ def _assembled(
     if weighting.uses_frequencies:
         options.setdefault("frequencies", "corpus")
     elif "frequencies" in options:
-        raise InputError(f"frequencies must come with sif, usif or zipfian=true; got weighting={weighting.name}.")
+        raise InputError(
+            f"frequencies are for sif, usif or zipfian=true, not for weighting={weighting.name}. Leave them out."
+        )
     options = with_absolute_paths(options)
     frequencies, source = None, options.get("frequencies", "corpus")
     if corpus is None and source == "rank":
@@ -614,13 +618,13 @@ def read_all_tensors(path: Path) -> dict[str, NDArray[np.generic]]:
         if unreadable := system_error(error, path):
             raise unreadable from None
         raise FileFormatError(
-            f"{path} must be a safetensors file of int8, float16 or float32; got: {_check.brief(error)}."
+            f"{path} is no safetensors file of int8, float16 or float32: {_check.brief(error)}. Save it again."
         ) from None
 
 
 def _check_vocabulary(folder: Path, vectors: Any, tokenizer: SubwordTokenizer) -> None:
     if len(vectors) <= tokenizer.largest_id:
         raise FileFormatError(
-            f"{folder}: every token must have a vector; got {len(vectors)} vectors and the token "
-            f"{tokenizer.largest_id}."
+            f"{folder} has {len(vectors)} vectors, but its tokens go up to {tokenizer.largest_id}. Do both files "
+            "belong together?"
         )

@@ -134,7 +134,7 @@ class TransformerEncoder(Encoder):
         layer_pooling = LayerPooling.of(layers, pooling, n_layers=self.n_layers)
         if not self.network.has_hidden_states and any(layer < self.n_layers for layer, _ in layer_pooling.layers):
             raise InputError(
-                f"hf: layers must be the last one for this network, which gives no other hidden states; got {layers}."
+                f"hf: layers={layers}: this network gives the hidden states of its last layer only. Leave layers out."
             )
         return layer_pooling
 
@@ -248,7 +248,7 @@ class TransformerEncoder(Encoder):
         if not layer_poolings:
             raise InputError("read: layer_poolings is empty; pass at least one.")
         if (highest := max(each.highest for each in layer_poolings)) > self.n_layers:
-            raise InputError(f"read: the network has {self.n_layers} layers; got layer {highest}.")
+            raise InputError(f"read: there is no layer {highest}; the network has {self.n_layers} layers.")
         widths = [each.width(self.network.dim) for each in layer_poolings]
         runner = self._batch_runner(tuple(layer_poolings))
 
@@ -304,9 +304,9 @@ class TransformerEncoder(Encoder):
         for rule in (encoder._frame for encoder in (self, self.for_queries(), self.for_documents())):
             if rule.n_own <= rule.overlap:
                 raise InputError(
-                    f"{self.reference}: max_length must leave room for more tokens of a text than "
-                    f"overlap={rule.overlap} beside {rule.n_leading + rule.n_closing} of prompt and special tokens; "
-                    f"got {rule.max_length}."
+                    f"{self.reference}: max_length={rule.max_length} leaves too little room for a text beside "
+                    f"overlap={rule.overlap} and {rule.n_leading + rule.n_closing} of prompt and special tokens. Raise "
+                    "it, or lower the overlap."
                 )
 
     def _batch_runner(self, layer_poolings: tuple[LayerPooling, ...]) -> BatchRunner:
@@ -415,15 +415,15 @@ def _resolved(module_folder: ModuleFolder, network: Network, options: Mapping[st
     resolved["layers"] = format_layers(resolve_layers(resolved["layers"], network.n_layers))
     n_special = network.tokenizer.num_special_tokens_to_add(pair=False)
     if not n_special < (resolved["max_length"] or UNBOUNDED) <= n_positions:
-        most = "" if n_positions == UNBOUNDED else f" and at most {n_positions}, the positions of this model"
-        got = resolved["max_length"] or "none"
-        raise InputError(f"hf: max_length must be above {n_special}, its special tokens,{most}; got {got}.")
+        most = " or more" if n_positions == UNBOUNDED else f" to {n_positions}, the positions of this model"
+        length = resolved["max_length"] or "none"
+        raise InputError(f"hf: max_length={length}: choose {n_special + 1} (one more than the special tokens){most}.")
     if resolved["long"] != WINDOWS:
         if "overlap" in resolved:
-            raise InputError("hf: overlap must come with long=windows. Leave it out, or add that.")
+            raise InputError("hf: overlap is for long=windows. Leave it out, or add that.")
         return resolved
     if resolved["max_length"] is None:
-        raise InputError("hf: long=windows must come with a max_length; it is none. Name one.")
+        raise InputError("hf: long=windows needs a max_length, which is none. Name one.")
     return {"overlap": resolved["max_length"] // 4} | resolved
 
 

@@ -245,7 +245,7 @@ class PowerMean(Weighting):
 def _check_below(where: str, n_components: int, dim: int) -> None:
     if n_components >= dim:
         raise InputError(
-            f"{where}: n_components must be below the {dim} dimensions of the word vectors; got {n_components}."
+            f"{where}: n_components must be below {dim}, the dimensions of the word vectors; got {n_components}."
         )
 
 
@@ -359,8 +359,8 @@ class GEM(Weighting):
         """Refuse more candidates than dimensions."""
         if self.n_candidates > word_dim:
             raise InputError(
-                f"GEM: n_candidates must be at most the {word_dim} dimensions of the word vectors; "
-                f"got {self.n_candidates}."
+                f"GEM: n_candidates must be at most {word_dim}, the dimensions of the word vectors; got "
+                f"{self.n_candidates}."
             )
 
     def coarse(self, words: Words) -> NDArray[np.float32]:

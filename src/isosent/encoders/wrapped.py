@@ -109,7 +109,9 @@ class WrappedEncoder(Encoder):
 
     def on_device(self, device: str) -> Encoder:
         """Refuse: the model is on a device already."""
-        raise InputError(f"encode: {self.reference} is on a device already; got device={device!r}. Move the model.")
+        raise InputError(
+            f"encode: {self.reference} is on a device already, so {device!r} cannot be chosen. Move the model."
+        )
 
     def saved_as(self) -> Encoder:
         """The encoder by whose reference a model is saved: it must give the same vectors."""
@@ -157,7 +159,7 @@ class StoredVectors(WrappedEncoder):
     def __init__(self, stored: Mapping[str, NDArray[np.floating]]) -> None:
         texts = [text for text in _check.text_list("wrap", stored) if text.strip()]
         if not texts:
-            raise InputError("wrap: the mapping must hold the vector of at least one text that is not empty.")
+            raise InputError("wrap: the mapping holds no vector of a text that is not empty.")
         vectors = _called(lambda listed: [stored[text] for text in listed], "text", texts, _STORED)
         self._row_of = {text: row for row, text in enumerate(texts)}
         self._vectors = vectors
@@ -184,7 +186,7 @@ def wrap_encoder(model: Any, reference: str | None = None) -> WrappedEncoder:
     """Wrap a model or a function; it is called once, on fixed texts, for its dimensions and its fingerprint."""
     if isinstance(model, Mapping):
         if reference is not None:
-            raise InputError(f"wrap: stored vectors have no reference; got {reference!r}. Leave it out.")
+            raise InputError(f"wrap: stored vectors have no reference such as {reference!r}. Leave it out.")
         return StoredVectors(model)
     if not callable(getattr(model, "encode", model)) or isinstance(model, (type, str, bytes)):
         raise InputTypeError(

@@ -236,14 +236,13 @@ def shared_tasks(results: Pair, names: Names, wanted: Sequence[str] | None) -> l
             if task not in result.tasks:
                 nearest = get_close_matches(task, result.tasks, n=1, cutoff=0)
                 raise InputError(
-                    f"tasks must be in both results; {name} has no {task!r}. Its nearest is {nearest[0]}; it has: "
-                    f"{', '.join(result.tasks)}."
+                    f"{name} has no task {task!r}. Did you mean {nearest[0]}? It has: {', '.join(result.tasks)}."
                 )
     first, second = (result.tasks for result in results)
     shared = [task for task in first if task in (second if wanted is None else wanted)]
     if not shared:
         contents = [f"{name} has {', '.join(result.tasks)}" for name, result in zip(names, results, strict=True)]
-        raise InputError(f"{names[0]} and {names[1]} must have a task in common; {'; '.join(contents)}.")
+        raise InputError(f"{names[0]} and {names[1]} have no task in common: {'; '.join(contents)}.")
     return shared
 
 
@@ -255,14 +254,14 @@ def check_comparable(results: Pair, names: Names, tasks: Iterable[str]) -> None:
         for name, result in zip(names, (first, second), strict=True):
             if not len(result.items.values):
                 raise InputError(
-                    f"{name} must hold what was measured item by item; it holds only scores of {task}. Evaluate again: "
+                    f"{name} holds scores of {task}, but nothing measured item by item. Evaluate again: "
                     "isosent evaluate ... -o OUT.json writes both."
                 )
         if differing := [*_unlike_fields(first, second), *_unlike_data(first, second)]:
             unlike.append(f"{task}: {', '.join(differing)}")
     if unlike:
         raise InputError(
-            f"{names[0]} and {names[1]} must be of the same data by the same protocol; {'; '.join(unlike)}. "
+            f"{names[0]} and {names[1]} are not of the same data by the same protocol: {'; '.join(unlike)}. "
             "Evaluate again alike, or name the other tasks: tasks=, on the command line --tasks."
         )
 

@@ -153,7 +153,7 @@ def _find(root: Path, pattern: re.Pattern[str]) -> dict[str, Path]:
             name, path = f"CQA-{match[1]}-{match[2].lower()}", folder / match[0]
             other = paths.setdefault(name, path)
             if other.parent != folder:
-                raise InputError(f"{name} must lie in one folder; got {other} and {path}. Name one of the folders.")
+                raise InputError(f"{name} is in two folders: {other} and {path}. Name one of the folders.")
     return paths
 
 
@@ -180,7 +180,7 @@ def _read_set(root: Path, name: str, path: Path, label_path: Path | None, text: 
     else:
         relevant = {key: bool(label) for key, label in inline_labels.items()}
     if not any(relevant.values()):
-        raise FileFormatError(f"{path}: at least one candidate must be relevant; got {len(relevant)}, none of them.")
+        raise FileFormatError(f"{path}: none of its {len(relevant)} candidates is relevant.")
     by_question: dict[str, list[_Candidate]] = {}
     for candidate in candidates:
         by_question.setdefault(candidate.question_key, []).append(candidate)
@@ -200,11 +200,11 @@ def _read_candidates(path: Path, text: str) -> list[_Candidate]:
             key, rank = related.get("RELQ_ID", ""), related.get("RELQ_RANKING_ORDER", "")
             if not question_key or not key or not rank.isdecimal():
                 raise FileFormatError(
-                    f"{path}: every question must have ORGQ_ID, RELQ_ID and RELQ_RANKING_ORDER, a whole number; "
-                    f"got {question_key!r}, {key!r} and {rank!r}."
+                    f"{path}: a question has ORGQ_ID {question_key!r}, RELQ_ID {key!r} and RELQ_RANKING_ORDER "
+                    f"{rank!r}. Expected two ids and a whole number."
                 )
             if key in candidates:
-                raise FileFormatError(f"{path}: every RELQ_ID must occur once; got {key} again.")
+                raise FileFormatError(f"{path}: RELQ_ID {key} occurs twice.")
             relevant = _IS_RELEVANT.get(related.get("RELQ_RELEVANCE2ORGQ", ""))
             candidates[key] = _Candidate(key, int(rank), _text(related, "RelQ", text), question_key, question, relevant)
     if not candidates:
@@ -218,15 +218,17 @@ def _parse(path: Path) -> ElementTree.Element:
     with open_to_read(_check.input_file(path)) as file:
         content = decode_utf8(str(path), bounds.read_bounded(str(path), file, bounds.LARGEST_XML))
     if "<!ENTITY" in content:
-        raise FileFormatError(f"{path} must not declare entities; got <!ENTITY. No file of the task does.")
+        raise FileFormatError(f"{path} declares entities (<!ENTITY). No file of the task does.")
     for declared in content.split("<!ATTLIST")[1:]:  # a default is copied into every element, whatever its length
         if {'"', "'"} & set(declared.partition(">")[0]):
-            raise FileFormatError(f"{path} must not declare defaults of attributes; got <!ATTLIST{declared[:60]}.")
+            raise FileFormatError(
+                f"{path} declares defaults of attributes: <!ATTLIST{declared[:60]}. No file of the task does."
+            )
     try:
         return ElementTree.fromstring(content)
     except ElementTree.ParseError as error:
         raise FileFormatError(
-            f"{path}: line {error.position[0]} must be XML; got: {ErrorString(error.code)}. Is the file complete?"
+            f"{path}, line {error.position[0]}: no valid XML: {ErrorString(error.code)}. Is the file complete?"
         ) from None
 
 
@@ -240,10 +242,10 @@ def _read_labels(path: Path) -> dict[str, bool]:
     for number, line in enumerate(read_lines(path), start=1):
         fields = split_fields(path, number, line, 5)
         if fields[4] not in _LABELS:
-            raise FileFormatError(f"{path}: line {number} must end with true or false; got {fields[4]!r}.")
+            raise FileFormatError(f"{path}, line {number}: expected true or false at its end, found {fields[4]!r}.")
         if fields[1] in labels or not fields[1].startswith(f"{fields[0]}_"):
             raise FileFormatError(
-                f"{path}: line {number} must label a question related to {fields[0]}, once; got {fields[1]}."
+                f"{path}, line {number}: {fields[1]} is labelled twice, or is not related to {fields[0]}."
             )
         labels[fields[1]] = _LABELS[fields[4]]
     return labels
@@ -254,13 +256,9 @@ def _matched(
 ) -> dict[str, bool]:
     """The labels of the file, one for each related question and the same as those in the XML."""
     if missing := sorted(known.keys() - labels.keys()):
-        raise FileFormatError(
-            f"{label_path} must label all related questions of {path.name}; {missing[0]} has no label."
-        )
+        raise FileFormatError(f"{label_path} has no label for {missing[0]}, a related question of {path.name}.")
     if strange := sorted(labels.keys() - known.keys()):
-        raise FileFormatError(
-            f"{label_path} must label related questions of {path.name}; got {strange[0]}, which is none."
-        )
+        raise FileFormatError(f"{label_path} labels {strange[0]}, which is no related question of {path.name}.")
     if other := [key for key, label in known.items() if label is not None and label != labels[key]]:
-        raise FileFormatError(f"{label_path} must label as {path.name} does; got {other[0]} labelled otherwise.")
+        raise FileFormatError(f"{label_path} labels {other[0]} otherwise than {path.name}.")
     return labels

@@ -146,15 +146,17 @@ def migrate(
                 counted = f"{n_rows:,} vectors of {len(texts):,} texts"
                 raise InputError(f"migrate: {name} holds {counted}. Name files of the same texts.")
     if answers is not None and not answers:
-        raise InputError("migrate: the queries must hold at least one query with its answer; got none.")
+        raise InputError("migrate: there are no queries with their answers.")
     if answers is not None and not has_models:
-        raise InputError("migrate: queries are encoded by both models; got vectors. Name models, or leave them out.")
+        raise InputError(
+            "migrate: queries are encoded by both models, and these are vectors. Name models, or leave the queries out."
+        )
     rows = np.array(distinct_rows(texts), np.intp)
     if answers is not None:
         asked = {text for pair in answers for text in pair}
         rows = np.array([row for row in rows if texts[row] not in asked], np.intp)
     if len(rows) < FEWEST_TEXTS:
-        raise InputError(f"migrate: {FEWEST_TEXTS} different texts or more are needed; got {len(rows)}.")
+        raise InputError(f"migrate: {len(rows)} different texts are too few. At least {FEWEST_TEXTS} are needed.")
     rows = np.random.default_rng(seed).permutation(rows)
     n_held_out = min(_MOST_HELD_OUT, int(_HELD_OUT_SHARE * len(rows)))
     held_out, fitted = np.sort(rows[:n_held_out]), np.sort(rows[n_held_out:][:_MOST_FITTED])

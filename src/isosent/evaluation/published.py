@@ -89,17 +89,17 @@ class PaperTable(_Entry):
 
     def __post_init__(self) -> None:
         if not self.columns or not self.conditions:
-            raise ValueError(f"{self.name}: a table must have at least one column and one condition")
+            raise ValueError(f"{self.name}: a table needs at least one column and one condition")
         columns = [column.name for column in self.columns]
         for names in (columns, [condition.label for condition in self.conditions]):
             if repeated := [name for name in names if names.count(name) > 1]:
-                raise ValueError(f"{self.name}: names must differ; got {repeated[0]!r} twice")
+                raise ValueError(f"{self.name}: the name {repeated[0]!r} occurs twice")
         for condition in self.conditions:
             numbers = [None] * len(columns) if isinstance(condition.numbers, str) else condition.numbers
             if len(numbers) != len(columns):
                 raise ValueError(
-                    f"{self.name}, {condition.label}: published must be a list of {len(columns)} numbers or null, one "
-                    f"a column, or the word unknown; got {numbers}"
+                    f"{self.name}, {condition.label}: published is {numbers}; expected {len(columns)} numbers or null, "
+                    "one per column, or the word unknown"
                 )
             known = {name: number for name, number in zip(columns, numbers, strict=True) if number is not None}
             condition.published = known
@@ -128,7 +128,7 @@ class Paper(_Entry):
     def __post_init__(self) -> None:
         names = [table.name for table in self.tables]
         if repeated := [name for name in names if names.count(name) > 1]:
-            raise ValueError(f"names must differ; got {repeated[0]!r} twice")
+            raise ValueError(f"the name {repeated[0]!r} occurs twice")
 
 
 class KnownModel(_Entry):
@@ -182,7 +182,7 @@ def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
     if n_values > _MOST_VALUES:  # aliases of aliases grow without a bound
         raise FileFormatError(f"{path}: holds more than {_MOST_VALUES:,} values. Write them without aliases.")
     if not isinstance(document, dict) or not all(isinstance(name, str) for name in document):
-        raise FileFormatError(f"{path} must hold names and their values; got {type(document).__name__}.")
+        raise FileFormatError(f"{path} does not hold names and their values.")
     return document
 
 

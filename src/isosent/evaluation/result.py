@@ -406,8 +406,8 @@ def read_result(path: str | os.PathLike[str]) -> EvaluationResult:
     document = read_json(path)
     if document.get("format") != FORMAT:
         raise FileFormatError(
-            f"{path} is not a result file: its format must be {FORMAT!r}, as isosent evaluate ... -o OUT.json writes "
-            f"it; got {document.get('format')!r}."
+            f"{path} is not a result file, which isosent evaluate ... -o OUT.json writes: its format is "
+            f"{document.get('format')!r:.60}, not {FORMAT!r}."
         )
     check_schema(document, str(path), _Result)
     variants = tuple(_result_of_json(variant, path) for variant in document.pop("variants", []))
@@ -422,7 +422,7 @@ def _result_of_json(document: dict[str, Any], path: Path) -> EvaluationResult:
     result = EvaluationResult(tasks=tasks, **facts)
     if wrong := next(_wrong_fields(result, items), None):
         wrong = _check.brief(wrong)  # it holds names of the file
-        raise FileFormatError(f"{path} must be as isosent evaluate ... --json wrote it; {wrong}. Evaluate again.")
+        raise FileFormatError(f"{path} is not as isosent evaluate wrote it: {wrong}. Evaluate again.")
     return result
 
 
@@ -448,7 +448,7 @@ def _wrong_fields(result: EvaluationResult, items: Mapping[str, Any]) -> Iterato
         if not {task.metric} <= task.scores.keys() & task.intervals.keys():
             yield f"{name}, scores: none of its metric {task.metric}"
         if worst := [score for metric, score in task.scores.items() if metric not in ERRORS and abs(score) > 1]:
-            yield f"{name}, scores: must lie in [-1, 1]; got {worst[0]}"
+            yield f"{name}, scores: {worst[0]} is not from -1 to 1"
         arrays = (task.items.values, task.items.gold) if name in items else ()
         if any(array is not None and len(array) != task.n_items for array in arrays):
-            yield f"{name}, items: must be {task.n_items} numbers"
+            yield f"{name}, items: not {task.n_items} numbers"

@@ -237,9 +237,7 @@ def _read_home(home: Path, split: str) -> RetrievalSet:
         if score > 0
     ]
     if not relevant:
-        raise FileFormatError(
-            f"{qrels} must call at least one document relevant; got {len(judged)} queries without one."
-        )
+        raise FileFormatError(f"{qrels} calls no document relevant to any of its {len(judged)} queries.")
     # As in BEIR, a document with the id of a query does not count for it, unless it is called relevant
     own = [-1 if scores.get(key, 0) > 0 else row_of.get(key, -1) for key, scores in judged.items()]
     rows = np.array(relevant)
@@ -262,9 +260,9 @@ def _read_texts(path: Path) -> dict[str, str]:
     with open_table(path) as table:
         for number, (key, text, title) in table.rows("_id", "text", optional=["title"]):
             if isinstance(key, bool) or not isinstance(key, (str, int)) or key == "":
-                raise FileFormatError(f"{table.place(number)}: _id must be a string; got {key!r}.")
+                raise FileFormatError(f"{table.place(number)}: _id is {key!r:.80}, not a text.")
             if str(key) in texts:
-                raise FileFormatError(f"{table.place(number)}: _id must occur once; got {key!r} again.")
+                raise FileFormatError(f"{table.place(number)}: _id {key!r:.80} occurs twice.")
             title = table.text(number, "title", title or "")
             texts[str(key)] = f"{title} {table.text(number, 'text', text)}".strip()
     return texts
@@ -275,18 +273,20 @@ def _read_qrels(path: Path, queries: Container[str], documents: Container[str]) 
     lines = read_lines(path)
     if lines[:1] != ["\t".join(_HEADER)]:
         raise FileFormatError(
-            f"{path}: line 1 must name the columns {', '.join(_HEADER)}, between tabs; got {lines[0]!r}."
+            f"{path}, line 1: expected the columns {', '.join(_HEADER)}, between tabs, found {lines[0]!r:.80}."
         )
     judged: dict[str, dict[str, int]] = {}
     for number, line in enumerate(lines[1:], start=2):
         query, document, grade = split_fields(path, number, line, 3)[:3]
         for key, ids, file in ((query, queries, _QUERIES), (document, documents, _CORPUS)):
             if key not in ids:
-                raise FileFormatError(f"{path}: line {number} must name ids of {file}; got {key!r}.")
+                raise FileFormatError(f"{path}, line {number}: {file} has no id {key!r:.80}.")
         if document in judged.setdefault(query, {}):
-            raise FileFormatError(f"{path}: line {number} must judge a new pair; got {query!r} and {document!r} again.")
+            raise FileFormatError(f"{path}, line {number}: {query!r:.80} and {document!r:.80} are judged twice.")
         try:
             judged[query][document] = int(grade)
         except ValueError:
-            raise FileFormatError(f"{path}: line {number} must hold a whole number as score; got {grade!r}.") from None
+            raise FileFormatError(
+                f"{path}, line {number}: expected a whole number as score, found {grade!r:.80}."
+            ) from None
     return judged

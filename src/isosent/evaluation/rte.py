@@ -43,7 +43,7 @@ def rte_tasks(folder: str | os.PathLike[str]) -> list[Task]:
             f"{', '.join(_HEADER)} and the labels {ENTAILMENT} and {NOT_ENTAILMENT}."
         )
     if len(homes) > 1:
-        raise InputError(f"RTE must lie in one folder; got {', '.join(map(str, homes))}. Name one of them.")
+        raise InputError(f"RTE is in several folders: {', '.join(map(str, homes))}. Name one of them.")
     files = [path for name in (_TRAIN, _DEV, _TEST) if (path := homes[0] / name).exists()]
     train, dev = _read_pairs(files[0]), _read_pairs(files[1])
     # The labels of test are not public; its sentences are among those to fit on
@@ -116,13 +116,11 @@ def _read_pairs(path: Path) -> Pairs:
     for number, row in enumerate(rows, start=2):
         if row[-1] not in (ENTAILMENT, NOT_ENTAILMENT):
             raise FileFormatError(
-                f"{path}: line {number} must end with {ENTAILMENT} or {NOT_ENTAILMENT}; got {row[-1]!r}."
+                f"{path}, line {number}: expected {ENTAILMENT} or {NOT_ENTAILMENT} at its end, found {row[-1]!r}."
             )
     entailed = np.array([row[-1] == ENTAILMENT for row in rows], dtype=bool)
     if len(set(entailed.tolist())) < 2:
-        raise FileFormatError(
-            f"{path} must hold pairs of both labels; got {len(rows)} pairs of {len(set(entailed.tolist()))}."
-        )
+        raise FileFormatError(f"{path}: its {len(rows)} pairs have one label. Both labels are needed.")
     return [row[1] for row in rows], [row[2] for row in rows], entailed
 
 
@@ -131,11 +129,11 @@ def _rows(path: Path, header: Sequence[str]) -> list[list[str]]:
     lines = read_lines(path)
     columns = lines[0].split("\t")
     if columns[: len(header)] != list(header):
-        raise FileFormatError(f"{path}: line 1 must name the columns {', '.join(header)}; got {lines[0]!r}.")
+        raise FileFormatError(f"{path}, line 1: expected the columns {', '.join(header)}, found {lines[0]!r:.80}.")
     rows = []
     for number, line in enumerate(lines[1:], start=2):
         fields = split_fields(path, number, line, len(columns))
         if len(fields) > len(columns):
-            raise FileFormatError(f"{path}: line {number} must have {len(columns)} fields; got {len(fields)}.")
+            raise FileFormatError(f"{path}, line {number}: expected {len(columns)} columns, found {len(fields)}.")
         rows.append(fields)
     return rows

@@ -213,7 +213,7 @@ def read_tasks(
     """Read tasks from a folder, or one from a table; arguments, errors and warnings as for `evaluate`."""
     wanted = _by_kind(tasks.split(",") if isinstance(tasks, str) else tasks)
     if index is not None and list(wanted) != ["retrieval"]:
-        raise InputError(f"evaluate: an index is scored on retrieval; got {', '.join(wanted) or 'all'}.")
+        raise InputError(f"evaluate: an index is scored on retrieval only, not on {', '.join(wanted) or 'all tasks'}.")
     is_table = Path(data).is_file() or PAIRS in wanted
     for name, kind, value, default in (
         ("sickr", "sts", sickr, SICKR_PARTS[0]),
@@ -256,7 +256,7 @@ def _by_kind(tasks: Sequence[str]) -> dict[str, list[str] | None]:
         raise InputTypeError(f"tasks must be names; got {list(tasks)!r}.")
     names = [name.strip() for name in tasks if name.strip()]
     if not names:
-        raise InputError("tasks must name at least one task; got none. Use 'all' for all tasks of a folder.")
+        raise InputError("no tasks are named. Use 'all' for all tasks of a folder.")
     # SICK-R is a set of both STS and transfer: as in the literature, the name alone is that of STS
     kind_of = {name_key(name): "transfer" for name in TRANSFER_TASKS} | {name_key(name): "sts" for name in TASKS}
     wanted: dict[str, list[str] | None] = {}
@@ -271,9 +271,9 @@ def _by_kind(tasks: Sequence[str]) -> dict[str, list[str] | None]:
         if kind not in KINDS:
             known = ("all", *KINDS, PAIRS, *TASKS, *TRANSFER_TASKS)
             nearest = get_close_matches(name_key(name), map(name_key, known), 1, 0)[0]
+            similar = next(other for other in known if name_key(other) == nearest)
             raise InputError(
-                f"tasks must be among {', '.join(known)}, or KIND:NAME; got {name!r}. The nearest is "
-                f"{next(other for other in known if name_key(other) == nearest)}."
+                f"there is no task {name!r}. Did you mean {similar}? There are {', '.join(known)}, and KIND:NAME."
             )
         if (sets := wanted.setdefault(kind, [])) is not None and set_name not in sets:
             sets.append(set_name)
@@ -288,7 +288,7 @@ def _task_of_table(
     if kinds in (["sts"], [PAIRS]):
         return pairs_task(data, columns=columns)
     raise InputError(
-        f"evaluate: a table of pairs is scored as tasks='pairs' or 'retrieval'; got {', '.join(kinds) or 'all'}."
+        f"evaluate: a table of pairs is scored as pairs or retrieval, not as {', '.join(kinds) or 'all tasks'}."
     )
 
 

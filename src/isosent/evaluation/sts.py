@@ -221,7 +221,7 @@ def _find(root: Path, wanted: Sequence[str]) -> dict[str, Path]:
                 places.setdefault(task, []).append(path)
     for task, paths in places.items():
         if len(paths) > 1 and task in wanted:
-            raise InputError(f"{task} must lie in one folder; got {', '.join(map(str, paths))}. Name one of them.")
+            raise InputError(f"{task} is in several folders: {', '.join(map(str, paths))}. Name one of them.")
     return {task: places[task][0] for task in TASKS if task in places}
 
 
@@ -236,7 +236,7 @@ def _year_of(path: Path, subsets: set[str]) -> str | None:
         if subsets & (set(names) - shared):
             years.append(year)
     if len(years) > 1:
-        raise InputError(f"{path} must hold the files of one year; got {' and '.join(years)}. Give each a folder.")
+        raise InputError(f"{path} holds files of {' and '.join(years)}. Give each year a folder.")
     if years:
         return years[0]
     match = re.search(r"(?:20|STS)(1[2-6])", path.name)
@@ -268,8 +268,7 @@ def _read_subset(name: str, inputs: Path, scores: Path) -> ScoredPairs:
     sentence_lines, score_lines = read_lines(inputs), read_lines(scores)
     if len(sentence_lines) != len(score_lines):
         raise FileFormatError(
-            f"{inputs} and {scores.name} must have the same number of lines; got {len(sentence_lines)} and "
-            f"{len(score_lines)}."
+            f"{inputs} has {len(sentence_lines)} lines and {scores.name} has {len(score_lines)}. Each pair needs both."
         )
     first, second, values = [], [], []
     for number, (line, score) in enumerate(zip(sentence_lines, score_lines, strict=True), start=1):
@@ -282,7 +281,7 @@ def _read_subset(name: str, inputs: Path, scores: Path) -> ScoredPairs:
             except ValueError:
                 values.append(math.nan)
             if not math.isfinite(values[-1]):
-                raise FileFormatError(f"{scores}, line {number} must hold a score; got {score!r}.")
+                raise FileFormatError(f"{scores}, line {number}: expected a score, found {score!r:.80}.")
     return ScoredPairs(name, tuple(first), tuple(second), np.array(values, dtype=np.float64)).require_variance(inputs)
 
 
@@ -369,6 +368,6 @@ def read_paraphrases(file: str | os.PathLike[str], *, columns: str | Sequence[st
             for number, (one, other) in table.rows(*names)
         ]
     if not pairs:
-        raise FileFormatError(f"{file} must hold at least one pair; got none.")
+        raise FileFormatError(f"{file} holds no pairs.")
     first, second = zip(*pairs, strict=True)
     return ScoredPairs(Path(file).stem, first, second, np.zeros(0), columns=names)

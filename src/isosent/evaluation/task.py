@@ -48,7 +48,7 @@ def task_names(names: Sequence[str], available: Sequence[str]) -> list[str]:
     if isinstance(names, str):
         raise InputTypeError(f"tasks must be a sequence of names; got one string. Pass [{names!r}].")
     if not len(names):
-        raise InputError("tasks must name at least one task; got none. Leave it out for all.")
+        raise InputError("no tasks are named. Leave them out for all.")
     if not all(isinstance(name, str) for name in names):
         raise InputTypeError(f"tasks must be names; got {list(names)!r}.")
     by_key = {name_key(name): name for name in available}
@@ -56,7 +56,7 @@ def task_names(names: Sequence[str], available: Sequence[str]) -> list[str]:
         if (key := name_key(name)) not in by_key:
             similar = [other for other in by_key if other.startswith(key)] or get_close_matches(key, by_key, 1, 0)
             raise InputError(
-                f"tasks must be among {', '.join(available)}; got {name!r}. The nearest is {by_key[similar[0]]}."
+                f"there is no task {name!r}. Did you mean {by_key[similar[0]]}? There are {', '.join(available)}."
             )
     return [by_key[name_key(name)] for name in names]
 

@@ -94,7 +94,7 @@ def transfer_tasks(folder: str | os.PathLike[str], names: Sequence[str] | None =
             for label, count in transfer_set.class_counts(transfer_set.learnt_from).items():
                 if 0 < count < LEAST_OF_A_CLASS:
                     raise FileFormatError(
-                        f"{transfer_set.name}: every class must have at least {LEAST_OF_A_CLASS} items to be split "
+                        f"{transfer_set.name}: every class needs at least {LEAST_OF_A_CLASS} items to be split "
                         f"into folds; {transfer_set.files[0].parent} holds {count} of {label}."
                     )
         tasks.append(
@@ -331,7 +331,7 @@ def _table_rows(path: Path, *, texts: Sequence[int], label: int, header: Sequenc
     """Columns of a tab separated file; one with a header has the columns that are named, in that order."""
     lines = read_lines(path)
     if header and (first := lines.pop(0).split("\t"))[: len(header)] != list(header):
-        raise FileFormatError(f"{path}: line 1 must name the columns {_listed(header)}; got {_listed(first)}.")
+        raise FileFormatError(f"{path}, line 1: expected the columns {_listed(header)}, found {_listed(first)}.")
     for number, line in enumerate(lines, start=2 if header else 1):
         fields = split_fields(path, number, line, max(*texts, label) + 1)
         yield number, [fields[column] for column in texts], fields[label].strip()
@@ -428,7 +428,7 @@ def read_transfer(folder: str | os.PathLike[str], *, tasks: Sequence[str] | None
     for task, folders in places.items():
         if wanted is None or task in wanted:
             if len(folders) > 1:
-                raise InputError(f"{task} must lie in one folder; got {_listed(folders)}. Name one of them.")
+                raise InputError(f"{task} is in several folders: {_listed(folders)}. Name one of them.")
             form, home = _FORMATS[task], folders[0]
             parts = {part: _read_part(form, [home / name for name in names]) for part, names in form.files.items()}
             files = tuple(home / name for name in form.names)
@@ -463,7 +463,7 @@ def _read_part(form: _Format, paths: Sequence[Path]) -> LabelledTexts:
             labels.append(position if len(paths) > 1 else _label(form, path, number, label))
     if len(set(labels)) < 2:
         raise FileFormatError(
-            f"{_listed(paths)} must hold items of at least two labels; got {len(labels)} items of {len(set(labels))}."
+            f"{_listed(paths)}: {len(labels)} items with {len(set(labels))} label. At least two labels are needed."
         )
     return LabelledTexts(tuple(zip(*texts, strict=True)), np.array(labels, dtype=np.float64))
 
@@ -472,7 +472,9 @@ def _label(form: _Format, path: Path, number: int, label: str) -> float:
     classes = form.classes
     if not form.is_scored:
         if label not in classes:
-            raise FileFormatError(f"{path}: line {number} must be labelled {' or '.join(classes)}; got {label!r}.")
+            raise FileFormatError(
+                f"{path}, line {number}: expected the label {' or '.join(classes)}, found {label!r:.80}."
+            )
         return classes.index(label)
     try:
         score = float(label)
@@ -480,7 +482,7 @@ def _label(form: _Format, path: Path, number: int, label: str) -> float:
         score = float("nan")
     if not int(classes[0]) <= score <= int(classes[-1]):
         raise FileFormatError(
-            f"{path}: line {number} must hold a score in {classes[0]} ... {classes[-1]}; got {label!r}."
+            f"{path}, line {number}: expected a score from {classes[0]} to {classes[-1]}, found {label!r:.80}."
         )
     return score
 

@@ -107,11 +107,15 @@ def export(
             "isosent for it: isosent encode, index or serve."
         )
     if target not in TARGETS:
-        raise InputError(f"export: the target must be one of {', '.join(TARGETS)}; got {target!r}.")
+        raise InputError(f"export: there is no format {target!r}. Choose one of {', '.join(TARGETS)}.")
     if target != sentence_transformers.TARGET and (tei or results is not None):
-        raise InputError(f"export: tei and --results belong to {sentence_transformers.TARGET}; got {target}.")
+        raise InputError(
+            f"export: tei and --results are for {sentence_transformers.TARGET}, not for {target}. Leave them out."
+        )
     if target != faiss.TARGET and not (index is None and vectors is None and ids is None and with_map):
-        raise InputError(f"export: index, map, --vectors and --ids belong to {faiss.TARGET}; got {target}.")
+        raise InputError(
+            f"export: index, map, --vectors and --ids are for {faiss.TARGET}, not for {target}. Leave them out."
+        )
     if vectors is None and not (ids is None and with_map):
         raise InputError("export: --ids and map=false are for a filled index. Name its vectors: --vectors FILE.")
     match target:

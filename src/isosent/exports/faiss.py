@@ -80,7 +80,7 @@ def _made(dim: int, index: str, quantization: Quantization | None) -> Any:
     try:
         made = faiss.index_factory(dim, index, faiss.METRIC_INNER_PRODUCT)
     except RuntimeError as error:
-        raise InputError(f"export: index must be a factory string of FAISS; got {index!r}: {_reason(error)}") from None
+        raise InputError(f"export: {index!r} is no index of FAISS, as in IVF256,Flat: {_reason(error)}") from None
     codes = faiss.downcast_index(made.storage) if isinstance(made, faiss.IndexHNSW) else made
     is_int8 = isinstance(codes, faiss.IndexScalarQuantizer) and codes.sq.qtype == faiss.ScalarQuantizer.QT_8bit
     if is_int8 and quantization is not None:
@@ -200,7 +200,7 @@ class _Source:
     def __init__(self, model: SentenceEncoder, vectors: VectorSource, ids: str | None) -> None:
         record, name = model.record, str(vectors.path)
         if not vectors.n_rows:
-            raise InputError(f"{name} must hold at least one vector; got zero rows.")
+            raise InputError(f"{name} holds no vectors.")
         # vectors of the model rather than of its encoder
         self.are_mapped = vectors.space is not None and vectors.space.fingerprint == record.fingerprint
         if not self.are_mapped:
@@ -244,8 +244,7 @@ def _fill(made: Any, index: str, source: _Source, progress: Progress | None) -> 
             filled.train(sample)
         except RuntimeError as error:
             raise InputError(
-                f"export: --index {index} must be trained, for which {len(sample):,} vectors do not do: "
-                f"{_reason(error)}"
+                f"export: {len(sample):,} vectors are too few to train the index {index}: {_reason(error)}"
             ) from None
     numbers, searched = source.spread(_SEARCHED_ROWS), []
     for first_row, block in source.blocks():
@@ -280,13 +279,13 @@ def _search(saved: Any, source: _Source, sample: _Rows, *, with_map: bool) -> st
 def _distinct_ids(vectors: VectorSource, column: str) -> NDArray[np.int64]:
     path = vectors.path
     if path.suffix.lower() != ".parquet":
-        raise InputError(f"{path} has no column of ids; got --ids {column}. Leave it out: rows are numbered from 0.")
+        raise InputError(f"--ids {column}: {path} has no columns. Leave it out: rows are numbered from 0.")
     ids = read_integers(path, column, vectors.state)
     distinct, counts = np.unique(ids, return_counts=True)
     if len(distinct) < len(ids):
-        raise InputError(f"{path}: {column} must hold every id once; got {distinct[counts > 1][0]} again.")
+        raise InputError(f"{path}: {column} holds {distinct[counts > 1][0]} twice. Give every row another id.")
     if len(ids) and distinct[0] < 0:  # FAISS returns -1 where it finds nothing
-        raise InputError(f"{path}: {column} must hold ids of 0 or more; got {distinct[0]}.")
+        raise InputError(f"{path}: {column} holds {distinct[0]}. Ids start at 0.")
     return ids
 
 

@@ -252,7 +252,7 @@ def _check_expressible(encoder: TransformerEncoder) -> None:
     poolings = encoder.own_layer_pooling.poolings
     if unknown := [name for name in poolings if name not in _THEIR_POOLINGS]:
         raise InexpressibleError(
-            f"pooling must be among {', '.join(_THEIR_POOLINGS)} for sentence-transformers; got {unknown[0]}."
+            f"sentence-transformers has no pooling {unknown[0]}. It has {', '.join(_THEIR_POOLINGS)}."
         )
     if len(encoder.layers) > 1 and "max" in poolings:
         raise InexpressibleError(
@@ -262,7 +262,7 @@ def _check_expressible(encoder: TransformerEncoder) -> None:
     skips_prompts = not encoder.module_folder.pools_prompt and any(named_prompts(encoder).values())
     if skips_prompts and "weighted_mean" in poolings:
         raise InexpressibleError(
-            "pooling must not be weighted_mean if the tokens of a prompt are not pooled: sentence-transformers counts "
+            "pooling weighted_mean cannot leave out the tokens of a prompt there: sentence-transformers counts "
             "positions from the start of the prompt. Use another pooling."
         )
     if encoder.tokenizer.pad_token_id is None:
@@ -283,14 +283,14 @@ def _check_servable(model: SentenceEncoder) -> None:
     """Refuse what Text Embeddings Inference would serve with other vectors."""
     encoder = model.encoder
     if not isinstance(encoder, TransformerEncoder):
-        raise InputError(f"export: tei=true: the encoder must be a transformer; got {encoder.reference}.")
+        raise InputError(f"export: tei=true: the encoder {encoder.reference} is no transformer. Leave tei out.")
     pooling, kinds = encoder.options["pooling"], [module.spec.kind for module in encoder.modules]
     before_map = kinds if model.linear_map is not None else kinds[:-1]
     problem = None
     if len(encoder.layers) > 1:
-        problem = f"the server uses one layer; got layers={encoder.options['layers']}."
+        problem = f"the server uses one layer, and the model has layers={encoder.options['layers']}."
     elif pooling not in _TEI_POOLINGS:
-        problem = f"pooling must be one of {', '.join(_TEI_POOLINGS)}; got {pooling}."
+        problem = f"the server has no pooling {pooling}. It has {', '.join(_TEI_POOLINGS)}."
     elif encoder.prompt:
         problem = f"the server gets prompts with each request; the model adds {encoder.prompt!r} to every text."
     elif not encoder.module_folder.pools_prompt and any(named_prompts(encoder).values()):
@@ -299,7 +299,7 @@ def _check_servable(model: SentenceEncoder) -> None:
         problem = "the server applies one map; the model has another one for queries."
     elif "LayerNorm" in kinds or "Normalize" in before_map:
         raise InputError(
-            "export: tei=true: the server scales to length 1 only at the end and has no LayerNorm; got "
+            "export: tei=true: the server scales to length 1 only at the end and has no LayerNorm, and the model has "
             f"{', '.join(kinds)} before the map. Load the encoder with normalize=false and fit again."
         )
     if problem:

@@ -60,7 +60,7 @@ def unknown_id(encoder: StaticEncoder) -> int | None:
 def _subword_tokenizer(encoder: StaticEncoder) -> SubwordTokenizer:
     if not isinstance(encoder.tokenizer, SubwordTokenizer):
         name = type(encoder.tokenizer).__name__
-        raise InputError(f"export: a tokenizer that isosent does not know cannot be exported; got {name}.")
+        raise InputError(f"export: a tokenizer that isosent does not know, {name}, cannot be exported.")
     return encoder.tokenizer
 
 

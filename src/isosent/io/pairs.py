@@ -75,10 +75,10 @@ class ScoredPairs:
             If no correlation with the scores is defined.
         """
         if len(self.scores) < 2 or self.scores.min() == self.scores.max():
-            all_same = f", all scored {self.scores[0]:g}" if len(self.scores) else ""
+            all_same = f" all {self.scores[0]:g}" if len(self.scores) else " missing"
             raise FileFormatError(
-                f"{where}: the scores of {self.name} must vary, or no correlation is defined; "
-                f"got {len(self.scores)} scored pairs{all_same}."
+                f"{where}: the scores of the {len(self.scores)} pairs of {self.name} are{all_same}, so that no "
+                "correlation is defined."
             )
         return self
 
@@ -107,8 +107,8 @@ def read_pairs(
             continue
         if not least <= score <= greatest:
             raise FileFormatError(
-                f"{table.place(number)}: {score_column} must lie in {least:g} ... {greatest:g}, the range of the "
-                f"scores; got {score:g}."
+                f"{table.place(number)}: {score_column} is {score:g}, outside the range of the scores, {least:g} to "
+                f"{greatest:g}."
             )
         if drop_empty_texts and not ((one or "").strip() and (other or "").strip()):
             dropped[EMPTY_TEXT] += 1
@@ -239,5 +239,5 @@ def read_sick(path: Path) -> ScoredPairs:
 
 def _require_scores(pairs: ScoredPairs, path: Path) -> ScoredPairs:
     if n_unscored := pairs.dropped.get(NO_SCORE, 0):
-        raise FileFormatError(f"{path}: every pair must have a score; {n_unscored} have none.")
+        raise FileFormatError(f"{path}: {n_unscored} pairs have no score.")
     return pairs

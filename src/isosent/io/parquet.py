@@ -439,7 +439,7 @@ def read_integers(path: Path, name: str, state: FileState | None = None) -> NDAr
     try:
         arrays = [column.cast(pa.int64()).to_numpy() for column in columns]
     except pa.ArrowInvalid as error:
-        raise InputError(f"{path}: column {name} must hold integers below 2**63: {brief(error)}.") from None
+        raise InputError(f"{path}: column {name} does not hold whole numbers below 2^63: {brief(error)}.") from None
     return np.concatenate([np.empty(0, np.int64), *arrays])
 
 

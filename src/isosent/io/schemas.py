@@ -68,7 +68,7 @@ def path_inside(folder: Path, name: str, file: Path) -> Path:
     """The path that a file of a folder names, refused if it leads out of the folder; "" is the folder itself."""
     # What links point to is not looked at: folders in the cache of the hub client are made of links.
     if _OUTSIDE.match(name):
-        raise FileFormatError(f"{file}: must name files inside its folder; got {name!r}.")
+        raise FileFormatError(f"{file}: it names {name!r}, which is outside its folder.")
     return folder / name
 
 

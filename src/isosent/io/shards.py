@@ -179,7 +179,7 @@ def read_index(folder: str | os.PathLike[str]) -> ShardIndex | None:
             index = check_schema(fields, copy, ShardIndex)
             n_planned = sum(-(-file.n_rows // index.sharding.shard_size) for file in index.inputs)
             if index.n_shards != n_planned:  # a plan of any length would not fit in memory
-                raise FileFormatError(f"{copy} must list {n_planned} shards; it lists {index.n_shards}.")
+                raise FileFormatError(f"{copy} lists {index.n_shards} shards. Expected {n_planned}.")
         except FileNotFoundError:
             return None
         except InputError as error:

@@ -295,9 +295,9 @@ def read_export_note(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         document: dict[str, Any] = read_json(note)
     except FileNotFoundError:
-        raise InputFileError(f"{note} must be the note of an export; there is no such file.") from None
+        raise InputFileError(f"{note}: there is no such note of an export.") from None
     if document.get("format") != EXPORT_FORMAT:
-        raise FileFormatError(f"{note} must be the note of an export; it holds something else.")
+        raise FileFormatError(f"{note} is not the note of an export.")
     check_schema(document, str(note), _FolderNote if Path(path).is_dir() else _IndexNote)
     return document
 

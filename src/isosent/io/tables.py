@@ -91,11 +91,11 @@ class Table:
         where = self.place(number)  # only now: formatting it takes longer than all checks
         if not isinstance(value, str):
             got = "null" if value is None or value != value else type(value).__name__  # pandas writes NaN for null
-            raise FileFormatError(f"{where}: {column} must be a string; got {got}.")
+            raise FileFormatError(f"{where}: {column} is {got}, not a text.")
         if len(value) > bounds.LONGEST_LINE:
             longest = bounds.shown_bytes(bounds.LONGEST_LINE)
             raise FileFormatError(f"{where}: {column} is longer than {longest}. Split the text.")
-        raise FileFormatError(f"{where}: {column} must be valid Unicode; got a lone surrogate.")
+        raise FileFormatError(f"{where}: {column} is not valid Unicode: it holds a lone surrogate.")
 
     def number(self, number: int, column: str, value: Any) -> float:
         """Return a value that must be a finite number, or be missing, which is NaN."""
@@ -106,7 +106,7 @@ class Table:
         except (ValueError, TypeError, OverflowError):
             converted = math.inf
         if not math.isfinite(converted):
-            raise FileFormatError(f"{self.place(number)}: {column} must be a number; got {value!r}.")
+            raise FileFormatError(f"{self.place(number)}: {column} is {value!r:.80}, not a number.")
         return converted
 
 
@@ -159,7 +159,7 @@ def read_numbers(path: str | os.PathLike[str], *, column: str) -> list[float]:
         for row, (value,) in table.rows(column):
             numbers.append(table.number(row, column, value))
             if math.isnan(numbers[-1]):
-                raise FileFormatError(f"{table.place(row)}: {column} must be a number; got {value!r}.")
+                raise FileFormatError(f"{table.place(row)}: {column} is not a number.")
     return numbers
 
 
@@ -209,8 +209,8 @@ def parse_columns(columns: str | Sequence[str] | Mapping[str, str] | None, roles
             chosen = dict(zip(roles, listed, strict=False)) if len(listed) == len(roles) else {}
     if not chosen or not set(chosen) <= set(roles) or len(set(chosen.values())) < len(chosen):
         raise InputError(
-            f"columns must name {len(roles)} different columns, {','.join(roles)}, or some of them as ROLE=NAME; "
-            f"got {columns!r}."
+            f"columns {columns!r}: name {len(roles)} different columns in the order {','.join(roles)}, or some of them "
+            "as ROLE=NAME."
         )
     return chosen
 

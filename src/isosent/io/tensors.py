@@ -69,7 +69,9 @@ def _header_in(file: IO[bytes], path: Path, n_bytes: int) -> tuple[dict[str, dic
         check_schema(header, "tensors", dict[str, _TensorHeader])
         return header, metadata, 8 + length
     except (struct.error, ValueError) as error:
-        raise FileFormatError(f"{path} must be a safetensors file; its header is damaged: {error}.") from None
+        raise FileFormatError(
+            f"{path} is no safetensors file, or its header is damaged: {error}. Save it again."
+        ) from None
 
 
 def map_tensors(path: Path) -> tuple[dict[str, MappedTensor], dict[str, str]]:
@@ -90,7 +92,7 @@ def map_tensors(path: Path) -> tuple[dict[str, MappedTensor], dict[str, str]]:
             array: NDArray[Any] = np.ndarray(shape, dtype, buffer=mapped, offset=data_start + begin)
             tensors[name] = MappedTensor(entry["dtype"], array)
     except (TypeError, ValueError, OverflowError) as error:
-        raise FileFormatError(f"{path} must be a whole safetensors file; it is damaged: {error}.") from None
+        raise FileFormatError(f"{path} is damaged: {error}. Save it again.") from None
     return tensors, metadata
 
 

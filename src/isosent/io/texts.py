@@ -91,8 +91,8 @@ def _texts_in(
     if ending not in _TABLES:
         if column is not None:
             raise InputError(
-                f"{name} is read as plain lines and has no columns; got column {column}. "
-                "Leave it out, or name a .csv, .tsv, .jsonl or .parquet file."
+                f"{name} is read as plain lines, so there is no column {column!r}. Leave it out, or name a .csv, .tsv, "
+                ".jsonl or .parquet file."
             )
         if ending == ".json":
             raise FileFormatError(

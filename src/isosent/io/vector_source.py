@@ -268,11 +268,11 @@ def open_safetensors(path: Path, column: str | None) -> VectorSource:
     name = _choose_tensor(path, tensors, column)
     dtype, (begin, end) = tensors[name]["dtype"], tensors[name]["data_offsets"]
     if dtype not in _SAFETENSORS_NAMES:
-        raise FileFormatError(f"{path}: tensor {name} must hold {', '.join(_SAFETENSORS_NAMES)}; it holds {dtype!r}.")
+        raise FileFormatError(f"{path}: tensor {name} holds {dtype!r}. Expected {', '.join(_SAFETENSORS_NAMES)}.")
     number_type = NUMBER_TYPES[_SAFETENSORS_NAMES[dtype]]
     n_rows, dim = _matrix_shape(path, tensors[name]["shape"])
     if end - begin != n_rows * dim * number_type.stored.itemsize:
-        raise FileFormatError(f"{path} must be a safetensors file; tensor {name} has the wrong number of bytes.")
+        raise FileFormatError(f"{path} is damaged: tensor {name} has the wrong number of bytes. Save it again.")
     _check_size(path, state, data_start + end)
 
     stored = _StoredRows(path, state, (n_rows, dim), number_type.stored, data_start + begin)
@@ -384,7 +384,7 @@ def _choose_tensor(path: Path, tensors: dict[str, dict[str, Any]], column: str |
 
 def _no_column(path: Path, column: str | None) -> None:
     if column is not None:
-        raise InputError(f"{path} has no columns; got column {column}. Leave it out.")
+        raise InputError(f"{path} has no columns, so there is no {column!r}. Leave it out.")
 
 
 def _matrix_shape(path: Path, shape: Sequence[int]) -> tuple[int, int]:

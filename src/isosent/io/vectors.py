@@ -93,7 +93,7 @@ def open_shard(folder: Path, index: ShardIndex, number: int) -> VectorSource:
     expected = (index.plan[number].n_rows, index.dim, index.sharding.dtype, index.space)
     if actual != expected:
         listed = ("{} x {} {} of the space {}".format(*facts) for facts in (expected, actual))
-        raise FileFormatError("{} must hold {}; it holds {}. Encode again.".format(source.path, *listed))
+        raise FileFormatError("{}: expected {}, found {}. Encode again.".format(source.path, *listed))
     return source
 
 
@@ -102,7 +102,7 @@ def _open_folder(folder: Path, index: ShardIndex, column: str | None) -> VectorS
         raise FileFormatError(f"{folder} holds {index.holds}, not vectors. Name a folder that isosent encode wrote.")
     check_complete(folder, index)
     if column not in (None, VECTOR_COLUMN):
-        raise InputError(f"{folder} holds shards of vectors; got column {column}. Leave it out.")
+        raise InputError(f"{folder} holds shards of vectors, which have no column {column!r}. Leave it out.")
     shards = [open_shard(folder, index, number) for number in range(index.n_shards)]
     stops = list(accumulate(shard.n_rows for shard in index.plan))
 
@@ -134,11 +134,11 @@ def check_vector_file(path: str | os.PathLike[str], dtype: str = "float32", *, a
         raise InputError(f"{path}: vectors cannot be written to this kind of file. Use {listed}.")
     if are_codes:
         if ending != ".npy":
-            raise InputError(f"{path}: codes are written to an .npy file; got {ending}.")
+            raise InputError(f"{path}: codes can be written to an .npy file only. Name one.")
     elif dtype not in DTYPES:
-        raise InputError(f"{path}: dtype must be one of {', '.join(DTYPES)}; got {dtype}.")
+        raise InputError(f"{path}: there is no dtype {dtype!r}. Choose one of {', '.join(DTYPES)}.")
     if ending == ".fvecs" and dtype != "float32":
-        raise InputError(f"{path}: a .fvecs file holds float32; got {dtype}. Name a .npy or .parquet file.")
+        raise InputError(f"{path}: a .fvecs file holds float32, not {dtype}. Name a .npy or .parquet file.")
     if ending == ".parquet":
         _extras.require("pyarrow")
     check_destination(path)

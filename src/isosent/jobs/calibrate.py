@@ -39,7 +39,9 @@ def sample_of_vectors(model: SentenceEncoder, source: VectorSource, *, seed: int
     source.check_finite(encoded, 0)
     encoded = rows_with_vector(encoded)
     if len(encoded) < 2:
-        raise InputError(f"{source.path}: two vectors or more that are not zero are needed; got {len(encoded)}.")
+        raise InputError(
+            f"{source.path}: at least two vectors that are not zero are needed, and there are {len(encoded)}."
+        )
     return model.transform(encoded)
 
 

@@ -156,9 +156,7 @@ def fit_files(
         kinds = {path: is_url(path) or holds_vectors(path, column=column) for path in paths}
         if len(set(kinds.values())) > 1:
             vectors, texts = (next(path for path in paths if kinds[path] is kind) for kind in (True, False))
-            raise InputError(
-                f"fit: inputs must be all texts or all vectors; got texts, {texts}, and vectors, {vectors}."
-            )
+            raise InputError(f"fit: {texts} holds texts, and {vectors} holds vectors. Name files of one kind.")
         if all(kinds.values()):
             return fit_vectors(
                 paths,
@@ -217,7 +215,7 @@ def fit_texts(
     labels = None if erase is None else {erase: labels_of_files(paths, erase)}
     model = load_model(reference, bars)
     if transform is None and query_texts is not None:
-        raise InputError("fit: --queries needs a transform; got none.")
+        raise InputError("fit: --queries needs a transform, and --transform is none.")
     if transform is not None:
         transform.check_settings(model.dim)
     fits_more = transform is not None or labels is not None
@@ -284,11 +282,13 @@ def fit_vectors(
     if transform is not None:
         transform.check_settings(before.dim)
     elif queries is not None:
-        raise InputError("fit: --queries needs a transform; got none.")
+        raise InputError("fit: --queries needs a transform, and --transform is none.")
     if erase is not None and (merged or is_flow(transform) or (queries, checkpoint) != (None, None)):
         raise InputError("fit: --erase of vectors does not go with moments, a flow, --queries and --checkpoint.")
     if goal is not None and (transform is None or is_flow(transform) or not sources):
-        raise InputError(f"fit: {goal.option} needs vectors and a linear transform; got moments, a flow or none.")
+        raise InputError(
+            f"fit: {goal.option} needs vectors and a linear transform, not moments, a flow or no transform."
+        )
     if texts is not None and (merged or not isinstance(transform, Auto)):
         raise InputError("fit: --texts are for --transform auto, which compares the vectors of texts with them.")
     sampled = None if texts is None else _sampled_texts(texts, sources)
@@ -357,7 +357,7 @@ def fit_shards(
     before, paths = load_model(reference, bars), input_paths(inputs, TEXT_ENDINGS)
     if transform is None or is_flow(transform):
         name = NO_TRANSFORM if transform is None else transform_name(transform)
-        raise InputError(f"fit: --workers are for a linear transform; got {name}.")
+        raise InputError(f"fit: --workers are for a linear transform, not for {name}. Leave them out.")
     transform.check_settings(before.dim)
     if before.encoder.needs_corpus:
         raise InputError(
@@ -483,7 +483,7 @@ def _check_goal(
 ) -> None:
     """Refuse a size that does not go with the rest, before anything is read."""
     if any(value is not None and not math.isfinite(value) for value in goal):
-        raise InputError(f"fit: {goal.option} must be a finite number.")
+        raise InputError(f"fit: {goal.option} is not a finite number.")
     given = {"--transform none": transform is None, "--erase": erase, "--queries": queries, "--workers": engine}
     if others := [option for option, value in given.items() if value]:
         raise InputError(f"fit: {goal.option} does not go with {' and '.join(others)}. Leave one out.")
@@ -548,7 +548,7 @@ def _fitted_on_files(
     """
     source, moments, n_zero_rows = named(", ".join(measured.sources)), measured.moments, measured.n_zero_rows
     if transform is None and not moments.weight:
-        raise InputError("fit: there must be at least one vector that is not zero; got none.")
+        raise InputError("fit: all vectors are zero. At least one other is needed.")
     if transform is None and groups is not None:  # erasing is the fit
         after = before
     elif transform is None:

@@ -309,7 +309,7 @@ def inspect_moments(moments: Moments) -> MomentsInspection:
     vectors of the same length, as embedding APIs give them.
     """
     if moments.weight < 2:
-        raise InputError(f"inspect: there must be at least two vectors; got {moments.weight:.0f}.")
+        raise InputError(f"inspect: at least two vectors are needed, and there are {moments.weight:.0f}.")
     eigen = spectrum(moments.covariance, noise=moments.rounding_variance)
     values = eigen.values[: eigen.rank]
     if not eigen.rank:

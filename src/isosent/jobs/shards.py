@@ -482,7 +482,7 @@ def make_shards(
         raise InputError(f"the input {min(twice)} is named twice. Name it once.")
     pipes = [name for name in inputs if remote.is_pipe(name)]
     if pipes and (len(inputs) > 1 or not isinstance(engine, Here)):
-        raise InputError(f"{pipes[0]} can be read only once: it must be the only input, without workers.")
+        raise InputError(f"{pipes[0]} can be read only once. Name it as the only input, without workers.")
     bars: list[Progress] = []  # when the rows have been counted
 
     def advance(n_rows: int) -> None:
@@ -519,7 +519,7 @@ def make_shards(
         raise _failure(saved.index, failed)
     if gone := _gone(folder, saved.index):
         name = saved.index.shard_name(gone[0])
-        raise OutputError(f"{folder} lacks {name}, which a worker wrote. All machines must share this folder.")
+        raise OutputError(f"{folder} lacks {name}, which a worker wrote. Choose a folder that all machines share.")
     return saved.index
 
 

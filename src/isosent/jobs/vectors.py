@@ -95,7 +95,7 @@ class FileMoments:
         here, there = " + ".join(self.sources), " + ".join(other.sources)
         if self.moments.dim != other.moments.dim:
             raise InputError(
-                f"{there}: vectors must have {self.moments.dim} dimensions, those of {here}; got {other.moments.dim}."
+                f"{there}: vectors of {other.moments.dim} dimensions, but those of {here} have {self.moments.dim}."
             )
         return FileMoments(
             self.moments + other.moments,
@@ -168,7 +168,7 @@ def paired_vectors(
         )
     sources, merged = open_vector_files([queries, *documents], column=column)
     if merged:
-        raise InputError("fit: --pairs needs vectors; got moments, which hold no pairs.")
+        raise InputError("fit: --pairs needs vectors. Moments hold no pairs.")
     first, second = (
         np.concatenate([block for source in side for block in source.blocks()]) for side in (sources[:1], sources[1:])
     )
@@ -206,7 +206,7 @@ def moments_of(
 ) -> FileMoments:
     """Moments of vectors in files, read block by block; a checkpoint lets an interrupted run resume."""
     if not sources:
-        raise InputError("moments_of: sources must hold at least one file; got none.")
+        raise InputError("moments_of: no file is named.")
     if (dim := sources[0].dim) > _MANY_DIMENSIONS:
         warnings.warn(
             f"the covariance of {dim:,} dimensions takes {shown_bytes(8 * dim**2)}, and a fit four times that.",
@@ -379,8 +379,8 @@ class _Checkpoint:
             )
         if run["settings"] != self._settings:
             raise InputError(
-                f"{self._path} must be a checkpoint of a run with the same settings, {self._settings}; "
-                f"it is one with {run['settings']}. Name another file, or remove it."
+                f"{self._path} is a checkpoint of a run with other settings: {run['settings']}, not {self._settings}. "
+                "Name another file, or remove it."
             )
         return _State(measured, run["source"], run["row"])
 
@@ -474,8 +474,9 @@ def read_moments(path: str | os.PathLike[str]) -> FileMoments:
     metadata = safetensors_header(file)[1]
     if not _has_format(metadata, MOMENTS_FORMAT, MOMENTS_VERSION):
         raise FileFormatError(
-            f"{file} must be a file of moments, {MOMENTS_FORMAT} version {MOMENTS_VERSION}; "
-            f"its format is {metadata.get('format')} {metadata.get('format_version', '')}."
+            f"{file} is no file of moments of version {MOMENTS_VERSION}, which isosent moments writes: its format is "
+            f"{metadata.get('format', 'unknown')} {metadata.get('format_version', '')}".rstrip()
+            + "."
         )
     return _read_file_moments(file)
 
@@ -588,7 +589,7 @@ def check_source(source: VectorSource, record: ModelRecord) -> None:
     check_encoder_space(record, str(source.path), source.space)
     _check.same_dim(str(source.path), "vectors", source.dim, record.encoder_dim)
     if not record.fits and record.quantization is None:
-        raise InputError(f"transform: the model must be a fitted one; {record.reference} is not. Name a model folder.")
+        raise InputError(f"transform: {record.reference} is not fitted. Name a model folder.")
 
 
 def narrowed(rows: NDArray[np.floating], dtype: str, first_row: int) -> NDArray[np.floating]:

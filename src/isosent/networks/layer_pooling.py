@@ -46,8 +46,8 @@ class LayerPooling:
         poolings = tuple(canonical_pooling(pooling).split(","))
         if SBERT_WK in poolings and (len(resolved) < 2 or len({weight for _, weight in resolved}) > 1):
             raise ModelReferenceError(
-                f"layers must be two or more, without weights, for pooling={SBERT_WK}; got {layers}. "
-                "Leave layers out to use those of the paper."
+                f"layers={layers}: pooling={SBERT_WK} needs two layers or more, without weights. Leave layers out to "
+                "use those of the paper."
             )
         return cls(tuple((layer, weight / total) for layer, weight in resolved), poolings)
 
@@ -70,9 +70,11 @@ def canonical_pooling(names: str) -> str:
     """Spell comma-separated pooling names as in `POOLING_NAMES`; those of sentence-transformers are accepted."""
     poolings = [POOLING_ALIASES.get(name, name) for name in names.split(",")]
     if unknown := [name for name in poolings if name not in POOLING_NAMES]:
-        raise ModelReferenceError(f"pooling must be among {', '.join(POOLING_NAMES)}; got {unknown[0]!r}.")
+        raise ModelReferenceError(
+            f"pooling={names}: there is no {unknown[0]!r}. Choose among {', '.join(POOLING_NAMES)}."
+        )
     if len(set(poolings)) < len(poolings):
-        raise ModelReferenceError(f"poolings must differ; got {names}.")
+        raise ModelReferenceError(f"pooling={names}: a name occurs twice. Name each once.")
     return ",".join(poolings)
 
 
@@ -98,15 +100,17 @@ def resolve_layers(layers: str, n_layers: int) -> list[tuple[int, float]]:
     try:
         terms = parse_layers(layers)
     except ValueError:
-        raise ModelReferenceError(f"layers must be written as in 1,-1 or L1+L12 or 0..4; got {layers!r}.") from None
+        raise ModelReferenceError(f"layers={layers}: write layers as in 1,-1 or L1+L12 or 0..4.") from None
     weights: dict[int, float] = {}
     for first, last, weight in terms:
         low, high = _resolve_layer(first, n_layers), _resolve_layer(last, n_layers)
         if low > high:
-            raise ModelReferenceError(f"layers must rise in a range; got {first}..{last}.")
+            raise ModelReferenceError(
+                f"layers={layers}: the layers of a range must rise, and those of {first}..{last} do not."
+            )
         for layer in range(low, high + 1):
             if layer in weights:
-                raise ModelReferenceError(f"layers must differ; got layer {layer} twice in {layers!r}.")
+                raise ModelReferenceError(f"layers={layers}: layer {layer} occurs twice. Name each once.")
             weights[layer] = weight
     return list(weights.items())
 
@@ -114,7 +118,9 @@ def resolve_layers(layers: str, n_layers: int) -> list[tuple[int, float]]:
 def _resolve_layer(number: int, n_layers: int) -> int:
     layer = number if number >= 0 else n_layers + 1 + number
     if not 0 <= layer <= n_layers:
-        raise ModelReferenceError(f"layers must lie in 0 ... {n_layers}, or -{n_layers + 1} ... -1; got {number}.")
+        raise ModelReferenceError(
+            f"there is no layer {number}. The layers are 0 to {n_layers}, or -{n_layers + 1} to -1."
+        )
     return layer
 
 

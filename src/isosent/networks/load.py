@@ -59,15 +59,14 @@ class Runtime:
 
     def __post_init__(self) -> None:
         if self.dtype not in _DTYPES_OF[self.backend]:
-            raise InputError(
-                f"backend {self.backend} computes in {', '.join(_DTYPES_OF[self.backend])}; got dtype {self.dtype}."
-            )
+            known = ", ".join(_DTYPES_OF[self.backend])
+            raise InputError(f"backend {self.backend} cannot compute in {self.dtype}. Choose one of {known}.")
         if self.devices in (AUTO, "cpu"):
             return
         if self.backend == ONNX:
-            raise InputError(f"backend onnx runs on the CPU; got devices {self.devices}. Use backend torch.")
+            raise InputError(f"backend onnx runs on the CPU, not on {self.devices}. Use backend torch.")
         if self.dtype == "int8":
-            raise InputError(f"dtype int8 runs on the CPU; got devices {self.devices}. Use float16.")
+            raise InputError(f"dtype int8 runs on the CPU, not on {self.devices}. Use float16.")
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Runtime:
@@ -95,7 +94,7 @@ class Runtime:
         else:
             names = self.devices.split(",")
         if "cpu" in names and self.dtype == "float16":
-            raise InputError("dtype float16 needs a GPU; got devices cpu. Use float32 or bfloat16.")
+            raise InputError("dtype float16 needs a GPU, and the device is cpu. Use float32 or bfloat16.")
         return names
 
     def check_devices(self) -> None:
@@ -232,7 +231,7 @@ def load_network(
     n_tokens, vocab_size = len(tokenizer.get_vocab()), getattr(model.config.get_text_config(), "vocab_size", 0)
     if 2 * n_tokens < vocab_size:
         raise FileFormatError(
-            f"hf: {folder} must hold the tokenizer of its network, which has {vocab_size} tokens; found {n_tokens}. "
+            f"hf: {folder}: its tokenizer has only {n_tokens} tokens, but its network {vocab_size}. "
             "The download may be incomplete."
         )
     if tokenizer.pad_token_id is None:
@@ -273,7 +272,7 @@ def _naming(folder: Path) -> Iterator[None]:
     except SafetensorError as error:
         raise FileFormatError(f"hf: {folder} holds a damaged .safetensors file: {error}.") from error
     except pickle.UnpicklingError as error:
-        raise FileFormatError(f"hf: {folder}: pickled weights must hold tensors only; these hold code.") from error
+        raise FileFormatError(f"hf: {folder}: its pickled weights hold code. Only tensors are loaded.") from error
     except Exception as error:  # tokenizers and code from the folder raise anything
         raise FileFormatError(f"hf: transformers could not load {folder}: {error}") from error
 
@@ -307,8 +306,8 @@ def _check_files(transformers: Any, folder: Path, *, trust_remote_code: bool, pi
     if weights is not None and ("/" in weights or not weights.endswith((".safetensors", _INDEX_ENDING))):
         # it would be read without the checks below: a pickle, or an index elsewhere
         raise FileFormatError(
-            f"hf: {folder / 'config.json'}: transformers_weights must name a .safetensors file or its index in the "
-            f"folder; got {weights!r}."
+            f"hf: {folder / 'config.json'}: transformers_weights names {weights!r}, which is no .safetensors file of "
+            "the folder, nor an index of such files."
         )
     if not trust_remote_code:
         _check_code(transformers, folder, config)
@@ -341,7 +340,7 @@ def _indexed_files(path: Path) -> set[str]:
     for name in names:
         path_inside(path.parent, name, path)
         if not name.endswith(".safetensors"):
-            raise FileFormatError(f"{path}: weights must be .safetensors; got {name!r}.")
+            raise FileFormatError(f"{path}: it lists {name!r}, and only .safetensors files are loaded.")
     return names
 
 

@@ -212,7 +212,7 @@ def _check_sets(old: Moments, new: Moments) -> None:
     _check.same_dim("drift", "new", new.dim, old.dim)
     for name, each in (("old", old), ("new", new)):
         if each.weight < FEWEST_ROWS:
-            raise InputError(f"drift: there must be at least {FEWEST_ROWS} {name} vectors; got {each.weight:.0f}.")
+            raise InputError(f"drift: {each.weight:.0f} {name} vectors are too few. At least {FEWEST_ROWS} are needed.")
 
 
 def _whitening(moments: Moments) -> Double:

@@ -36,7 +36,7 @@ class PrincipalVectors:
         """Compute them from the moments of coarse vectors."""
         if n_candidates > moments.dim:
             raise InputError(
-                f"GEM: n_candidates must be at most the {moments.dim} dimensions of the vectors; got {n_candidates}."
+                f"GEM: n_candidates must be at most {moments.dim}, the dimensions of the vectors; got {n_candidates}."
             )
         eigen = spectrum(moments.second_moment, noise=moments.rounding_variance)
         n_vectors = min(n_candidates, eigen.rank)

@@ -96,7 +96,7 @@ class Glow:
 
     def __post_init__(self) -> None:
         if not self.levels or not all(self.levels):
-            raise InputError("Glow: every level must have at least one step; got none.")
+            raise InputError("Glow: a level has no step.")
         dim = self.dim
         for level in self.levels:
             for step in level:
@@ -182,7 +182,7 @@ class Glow:
                 mapped = apply(levels, block.astype(dtype, copy=False))
             if not np.isfinite(mapped).all():
                 _check.finite_rows(where, "rows", block, start)
-                raise InputError(f"{where}: rows must map to values within {dtype}; some do not, from row {start} on.")
+                raise InputError(f"{where}: rows map to values beyond {dtype}, from row {start} on.")
             result[start : start + _BLOCK_ROWS] = mapped
 
         over_blocks(apply_to_block, len(array), _BLOCK_ROWS)
@@ -226,8 +226,8 @@ def _check_step(step: GlowStep, dim: int) -> None:
         )
     )
     if not fits:
-        raise InputError(f"Glow: the shapes of a step must agree, at {dim} dimensions; one does not fit.")
+        raise InputError(f"Glow: the shapes of a step do not agree, at {dim} dimensions.")
     if step.mixing.ndim == 1 and not np.array_equal(np.sort(step.mixing), np.arange(dim)):
-        raise InputError(f"Glow: mixing must hold each of 0 ... {dim - 1} once; it does not.")
+        raise InputError(f"Glow: mixing does not hold each of 0 to {dim - 1} once.")
     if not all(np.isfinite(array).all() for array in (step.shift, step.log_scale, step.mixing, *sum(step.network, ()))):
-        raise InputError("Glow: all numbers must be finite; got NaN or infinity.")
+        raise InputError("Glow: some numbers are NaN or infinity.")

@@ -55,7 +55,7 @@ class LinearMap:
                 f"got {self.weight.shape} and {self.bias.shape}."
             )
         if not (np.isfinite(self.weight).all() and np.isfinite(self.bias).all()):
-            raise InputError("LinearMap: weight and bias must be finite; got NaN or infinity.")
+            raise InputError("LinearMap: weight or bias holds NaN or infinity.")
         # One memory layout, so that a map of float64 rows rounds the same before and after it was saved and loaded.
         for name in ("weight", "bias"):
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), np.float64))
@@ -152,7 +152,7 @@ class LinearMap:
             if not np.isfinite(mapped).all():
                 first = int(np.isfinite(mapped).all(axis=1).argmin()) // _CACHED_ROWS * _CACHED_ROWS
                 _check.finite_rows(where, "rows", rows[first : first + _CACHED_ROWS], start + first)
-                message = f"rows must map to values within {out.dtype}; some do not, from row {start + first} on."
+                message = f"rows map to values beyond {out.dtype}, from row {start + first} on."
                 raise InputError(f"{where}: {message}")
 
         over_blocks(map_block, len(array), _BLOCK_ROWS)

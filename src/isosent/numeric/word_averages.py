@@ -37,7 +37,7 @@ def usif_weights(probabilities: NDArray[np.floating], mean_length: float) -> Dou
     checked = _checked("usif_weights", probabilities)
     frequent = checked[checked > 0]
     if not len(frequent):
-        raise InputError("usif_weights: at least one word must have a frequency; got none.")
+        raise InputError("usif_weights: no word has a frequency.")
     if not mean_length >= 1:
         raise InputError(f"usif_weights: mean_length must be at least 1; got {mean_length}.")
     vocab_size = len(frequent)

@@ -75,8 +75,8 @@ def read_report(paths: Sequence[str | os.PathLike[str]]) -> ReportData:
             continue
         if form not in STUDY_FORMATS:
             raise FileFormatError(
-                f"{name} is not a file that isosent evaluate or isosent research study wrote with -o FILE.json. Its "
-                f"format must be one of: {', '.join([FORMAT, *STUDY_FORMATS])}."
+                f"{name} is not a file that isosent evaluate or isosent research study wrote with -o FILE.json: its "
+                f"format is none of {', '.join([FORMAT, *STUDY_FORMATS])}."
             )
         study = read_study(name)
         if study.name not in studies:

@@ -56,7 +56,7 @@ def study_dims(
     transform = make_linear(LEADING[0]) if transform is None else transform
     _check_transform(transform, model)
     if widths is not None and not len(widths):
-        raise InputError("study dims: widths must hold at least one number; got none. Leave them out for a grid.")
+        raise InputError("study dims: no widths are named. Leave them out for a grid.")
     dim = model.dim
     if widths is None:
         widths = width_grid(dim)
@@ -101,8 +101,8 @@ def _check_transform(transform: LinearTransform, model: SentenceEncoder) -> None
     last_settings = last.get_params(deep=False)
     if transform_name(last) not in LEADING or last_settings.get("method", _METHODS[0]) not in _METHODS:
         raise InputError(
-            f"study dims: transform must end with {', '.join(LEADING)} (whitening by method {' or '.join(_METHODS)}), "
-            f"whose first axes are the best of their number; got {last!r}."
+            f"study dims: the transform ends with {transform_name(last)}, whose first axes are not the best of their "
+            f"number. Choose {', '.join(LEADING)} (whitening by method {' or '.join(_METHODS)})."
         )
     if last_settings["n_components"] is not None:
         raise InputError(f"study dims: {last!r} must keep all dimensions. Leave n_components out and give widths.")

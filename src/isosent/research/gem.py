@@ -74,8 +74,8 @@ def study_gem(
     encoder = model.encoder
     if not isinstance(encoder, StaticEncoder) or not isinstance(encoder.weighting, Average | GEM) or model.fits:
         raise InputError(
-            "study gem: model must be word vectors with weighting=mean or gem, and without a fitted transform; got "
-            f"{name}."
+            f"study gem: {name} is not word vectors with weighting=mean or gem, without a fitted transform. Name such "
+            "a model, as words:FILE."
         )
     base = encoder.weighting if isinstance(encoder.weighting, GEM) else GEM()
     listed, read = conditions(base, encoder.dim), read_sts(folder, tasks=tasks)

@@ -242,11 +242,11 @@ def _published(
 def _transformer_of(where: str, model: SentenceEncoder, name: str) -> TransformerEncoder:
     encoder = model.encoder
     if not isinstance(encoder, TransformerEncoder):
-        raise InputError(f"{where}: model must be a transformer, such as hf:FOLDER; got {name}.")
+        raise InputError(f"{where}: {name} is no transformer. Name one, such as hf:FOLDER.")
     if model.fits:
         raise InputError(f"{where}: {name} has a fitted transform. Name its encoder; the study fits on each task.")
     if encoder.n_layers < 2:
-        raise InputError(f"{where}: model must have at least 2 layers; {name} has {encoder.n_layers}.")
+        raise InputError(f"{where}: {name} has {encoder.n_layers} layer. At least 2 are needed.")
     return encoder
 
 

@@ -148,7 +148,7 @@ def find_available(
     instead = document.pop(_INSTEAD, {})
     if not isinstance(instead, dict):
         raise FileFormatError(
-            f"{models}: {_INSTEAD} must hold names and references; got {_check.brief(repr(instead))}."
+            f"{models}: {_INSTEAD} does not hold names and references, but {_check.brief(repr(instead))}."
         )
     stand_ins = {name: tuple(value) if isinstance(value, list) else (value,) for name, value in instead.items()}
     papers = [*map(known_paper, PAPERS), *more]
@@ -160,7 +160,7 @@ def find_available(
             raise FileFormatError(f"{models}: no table has a model or file named {name!r}. Did you mean {nearest}?")
         if not isinstance(value, str) or not value:
             raise FileFormatError(
-                f"{models}: {name} must be a model reference or a path; got {_check.brief(repr(value))}."
+                f"{models}: {name} is {_check.brief(repr(value))}, neither a model reference nor a path."
             )
 
     def untrusted(reference: str) -> str:
@@ -460,7 +460,7 @@ def _dev_part(stsb: Task) -> Task | None:
 def _on_evaluated_pairs(task: Task) -> Task:
     """The same task, with transforms fitted on the sentences of its evaluated pairs."""
     if task.kind != STS:
-        raise InputError(f"reproduce: fit: {EVALUATED} works with STS tasks only; got {task.name}.")
+        raise InputError(f"reproduce: fit: {EVALUATED} works with STS tasks only, not with {task.name}.")
     return replace(task, target_texts=task.all_texts)
 
 

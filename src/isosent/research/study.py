@@ -383,8 +383,8 @@ def read_study(path: str | os.PathLike[str]) -> Study:
     name = STUDY_FORMATS.get(str(document.get("format")))
     if name is None:
         raise FileFormatError(
-            f"{path} is not a study written by isosent research study ... -o OUT.json. Its format must be one of "
-            f"{', '.join(STUDY_FORMATS)}; got {document.get('format')!r}."
+            f"{path} is not a study, which isosent research study ... -o OUT.json writes: its format is "
+            f"{document.get('format')!r:.60}, not one of {', '.join(STUDY_FORMATS)}."
         )
     if name == "dims" and isinstance(document.get("results"), list):
         derived = ("best", "bytes_per_million")

@@ -476,7 +476,7 @@ def recall_of_originals(snapshot: Snapshot, vectors: Any, ids: Any = None, *, se
     """Recall of an index against an exact search of other vectors of its texts, and the number of queries."""
     vectors = opened_vectors(vectors)
     if vectors is None:
-        raise InputError("recall_against: pass vectors; got None.")
+        raise InputError("recall_against: there are no vectors. Pass vectors.")
     n_vectors = len(vectors) if isinstance(vectors, np.ndarray) else vectors.n_rows
     positions = snapshot.live if ids is None else snapshot.positions_of(ids)
     name = f"{vectors.path} holds" if isinstance(vectors, VectorSource) else "there are"
@@ -538,7 +538,7 @@ def write_index(
         spill.fill(units, progress)
         table = table() if callable(table) else table  # known when the vectors have been read
         if len(spill) != table.num_rows:
-            raise InputError(f"index: there must be one vector per row, {table.num_rows}; got {len(spill)}.")
+            raise InputError(f"index: {len(spill)} vectors for {table.num_rows} rows. One per row is needed.")
         id_kind = id_kind or id_kind_of(table.column(ID))
         n_distinct = int(spill.is_distinct.sum())
         if store is None and budget_mb is None and model.record.storage is not None:

@@ -112,7 +112,7 @@ class Chance:
         if self.mean.ndim != 1 or not self.mean.size or not np.isfinite(self.mean).all():
             raise InputError(f"Chance: mean must be finite, of shape (dim,); got shape {self.mean.shape}.")
         if self.calibration.kind != RANDOM_PAIRS:
-            raise InputError(f"Chance: the calibration must be one of random pairs; got {self.calibration.kind!r}.")
+            raise InputError(f"Chance: the calibration is one of {self.calibration.kind!r}, not of random pairs.")
         if not -1 <= self.isolated <= 1:
             raise InputError(f"Chance: isolated must lie in [-1, 1]; got {self.isolated}.")
         _check.above_zero("Chance", "exponent", self.exponent)
@@ -306,10 +306,12 @@ class Chance:
         arrays = {}
         for name, length in lengths.items():
             if name not in tensors:
-                raise InputError(f"Chance: {name} is missing; there must be {', '.join(lengths)}.")
+                raise InputError(f"Chance: {name} is missing. Expected {', '.join(lengths)}.")
             arrays[name] = array = np.asarray(tensors[name])
             if array.ndim != 1 or array.dtype.kind not in "fiu" or length not in (None, len(array)):
-                raise InputError(f"Chance: {name} must be {length or 'any number of'} numbers; got {array.shape}.")
+                raise InputError(
+                    f"Chance: {name} is of shape {array.shape}. Expected {length or 'any number of'} numbers."
+                )
         n_pairs, n_rows, n_sample = map(int, arrays["counts"])
         knots, values = (arrays[name].astype(np.float64) for name in ("cosines", "values"))
         calibration = Calibration(RANDOM_PAIRS, knots, values, n_pairs)

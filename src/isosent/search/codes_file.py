@@ -98,8 +98,8 @@ def check_codes(path: Path, n_rows: int, dim: int, settings: SearchSettings, *, 
         reader.end()
     except _UnsoundError as error:
         raise FileFormatError(
-            f"{path} must be {n_rows} x {dim} codes, {settings.kind} and {settings.store}, as isosent writes them; "
-            f"{error}. Make the index again."
+            f"{path} does not hold {n_rows} x {dim} codes, {settings.kind} and {settings.store}, as isosent writes "
+            f"them: {error}. Make the index again."
         ) from None
 
 

@@ -105,7 +105,7 @@ def open_database(url: str) -> Database:
         if url.startswith(beginning):
             return getattr(import_module(f"isosent.search.{module}"), name)(url)
     scheme = re.split("[:/?@]", url)[0]  # the rest may hold a password
-    raise InputError(f"a database must be written postgresql://... or lance:DIR; got {_check.brief(scheme)!r}.")
+    raise InputError(f"{_check.brief(scheme)!r} is no database. Write postgresql://... or lance:DIR.")
 
 
 def push(index: Index, url: str, *, progress: Progress | None = None, say: Say | None = None) -> tuple[int, int]:
@@ -274,7 +274,7 @@ def search_database(
     _check.whole_number("search", "k", k, 1)
     texts = _check.some_texts("search", [queries] if isinstance(queries, str) else queries)
     if any(not text.strip() for text in texts):
-        raise InputError("search: a query must not be empty.")
+        raise InputError("search: a query is empty.")
     database = open_database(url)
     try:
         here = Space(model.fingerprint, model.record.name)

@@ -231,7 +231,7 @@ def find_duplicates(
     texts = tuple(_check.some_texts(where, texts))
     check_model(where, model)
     if not LEAST_RATE <= _check.fraction(where, "false_positives", false_positives) <= MOST_RATE:
-        raise InputError(f"{where}: false_positives must lie in [{LEAST_RATE}, {MOST_RATE}]; got {false_positives!r}.")
+        raise InputError(f"{where}: false_positives must be from {LEAST_RATE} to {MOST_RATE}; got {false_positives!r}.")
     _check.whole_number(where, "seed", seed, 0)
     first_rows = distinct_rows(texts)
     units = unit_rows(model.encode([texts[row] for row in first_rows], progress=progress)).astype(

@@ -199,12 +199,12 @@ class Index:
             If the folder holds something else or cannot be written; what was there is intact.
         """
         if texts is None and vectors is None:
-            raise InputError("index: pass texts, vectors, or both; got neither.")
+            raise InputError("index: there are neither texts nor vectors. Pass texts, vectors, or both.")
         listed = None if texts is None else _check.text_list("index", texts)
         source = opened_vectors(vectors)
         if model is None:
             if source is None:
-                raise InputError("index: a model is needed to encode texts; got none. Pass model=isosent.load(...).")
+                raise InputError("index: there is no model to encode the texts. Pass model=isosent.load(...).")
             space = source.space if isinstance(source, VectorSource) else None
             dim = source.dim if isinstance(source, VectorSource) else source.shape[1]
             model = SentenceEncoder(PrecomputedVectors.of_space(dim, space))
@@ -537,7 +537,7 @@ class Index:
             model = self.query_model if group is None else self._text_model  # a static model has no map of each group
             units = unit_vectors(model.encode(texts, role="query", group=group, show_progress_bar=False))
         if hybrid and texts is None:
-            raise InputError("search: hybrid needs the texts of the queries; got vectors.")
+            raise InputError("search: hybrid needs the texts of the queries, and these are vectors.")
         allowed = None if where is None else snapshot.matching(where)
         n_rows = max(1, len(snapshot))
         n_fetched, k = min(max(k, FUSED if hybrid else 1, RERANKED if rerank else 1), n_rows), min(k, n_rows)
@@ -751,7 +751,7 @@ class Index:
             If another process or thread is writing to the index, or it cannot be written; the last commit is intact.
         """
         if texts is None and vectors is None:
-            raise InputError("add: pass texts, vectors, or both; got neither.")
+            raise InputError("add: there are neither texts nor vectors. Pass texts, vectors, or both.")
         listed = None if texts is None else _check.text_list("add", texts)
         source, space = opened_vectors(vectors), self.space
         n_rows = len(source) if isinstance(source, np.ndarray) else source.n_rows if source else len(listed or ())

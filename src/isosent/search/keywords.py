@@ -98,7 +98,9 @@ class Keywords:
             if len(indices) and (indices.min() < 0 or indices.max() >= n_rows):
                 raise ValueError(f"it names rows beyond its {n_rows}")
         except (KeyError, ValueError) as error:
-            raise FileFormatError(f"{path} must hold the words of an index; it is damaged: {error}.") from None
+            raise FileFormatError(
+                f"{path} does not hold the words of an index, or it is damaged: {error}. Make the index again."
+            ) from None
         return cls(n_rows, words, _arrays(data, indices, indptr, n_rows))
 
 

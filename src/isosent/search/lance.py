@@ -35,7 +35,7 @@ class LanceTable:
         folder, _, query = url.removeprefix(LANCE).partition("?")
         name = query.removeprefix("table=") if query else TABLE
         if not folder or (query and not query.startswith("table=")) or not name.replace("_", "").isalnum():
-            raise InputError(f"a table of LanceDB must be written lance:DIR or lance:DIR?table=NAME; got {url}.")
+            raise InputError(f"{url} is no table of LanceDB. Write lance:DIR or lance:DIR?table=NAME.")
         self.folder, self._name = folder, name
         self.name = f"table {name} of lance:{folder}"
         self._lancedb = _extras.require("lancedb")

@@ -94,9 +94,11 @@ class PostgresTable(Connection):
         super().__init__(url)
         self.table = self.options.get("table", TABLE)
         if not 0 < len(self.table.encode()) <= _LONGEST_TABLE or "\0" in self.table:
-            raise InputError(f"the name of a table must have 1 to {_LONGEST_TABLE} bytes; got {self.table!r:.80}.")
+            raise InputError(
+                f"the name of a table has 1 to {_LONGEST_TABLE} bytes; {self.table!r:.80} is longer or empty."
+            )
         if (bits := self.options.get("bits", "false")) not in ("true", "false"):
-            raise InputError(f"bits must be true or false; got {bits!r:.80}.")
+            raise InputError(f"bits={bits:.80}: write true or false.")
         self._bits = bits == "true"
         self.name = f"table {self.table} of {self.name}"
         self._connection = self._connect()

@@ -142,7 +142,7 @@ class Connection:
 def _split(url: str) -> tuple[str, dict[str, str]]:
     """The URL for psycopg, and our options ``table`` and ``bits``."""
     if not url.startswith(SCHEMES):
-        raise InputError("the URL must begin with postgresql://.")
+        raise InputError("the URL does not begin with postgresql://.")
     try:
         is_clear = "@" not in url.partition("@")[2] and ("@" in url) == ("@" in urlsplit(url).netloc)
     except ValueError:
@@ -196,7 +196,9 @@ def sql_columns(schema: Any, dim: int) -> dict[str, str]:
         raise InputError(f"an index needs the column {ID} with strings or whole numbers; there are: {schema.names}.")
     for name in columns:
         if len(name.encode()) > _LONGEST_NAME:
-            raise InputError(f"the name of a column of PostgreSQL has at most {_LONGEST_NAME} bytes; got {name!r}.")
+            raise InputError(
+                f"the name of the column {name!r} is too long for PostgreSQL, which takes {_LONGEST_NAME} bytes."
+            )
     return columns | {VECTOR: f"halfvec({dim})" if dim > _LARGEST_VECTOR else f"vector({dim})"}
 
 

@@ -59,7 +59,7 @@ def rows_table(n_rows: int, *, ids: Any = None, texts: Any = None, metadata: Any
         columns[name] = _plain(column)
     for name, column in columns.items():
         if len(column) != n_rows:
-            raise InputError(f"index: {name} must have one value per row, {n_rows}; got {len(column)}.")
+            raise InputError(f"index: {name} has {len(column)} values for {n_rows} rows. One per row is needed.")
     return pa.table(columns)
 
 
@@ -75,12 +75,14 @@ def _id_column(ids: Any) -> Any:
 
     column = id_array(ids)
     if column.null_count:
-        raise InputError(f"index: every row must have an id; {column.null_count} have none.")
+        raise InputError(f"index: {column.null_count} rows have no id.")
     counts = pc.value_counts(column)
     if len(counts) < len(column):
         twice = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
         listed = ", ".join(repr(value.as_py()) for value in twice[:_MOST_LISTED])
-        raise InputError(f"index: ids must differ; {len(twice)} occur twice or more, such as {brief(listed)}.")
+        raise InputError(
+            f"index: {len(twice)} ids occur twice or more, such as {brief(listed)}. Give every row another id."
+        )
     return column
 
 
@@ -204,7 +206,7 @@ def like(rows: Any, schema: Any) -> Any:
                 raise pa.ArrowInvalid
             columns.append(column.cast(kind))
         except pa.ArrowException:
-            raise InputError(f"index: the column {name} must be of type {kind}; got {column.type}.") from None
+            raise InputError(f"index: the column {name} is {column.type} here, and {kind} in the index.") from None
     return pa.table(columns, names=list(known))
 
 
@@ -272,7 +274,7 @@ class RowFile:
                 self._footer, self.schema = reader.metadata, reader.schema_arrow
         if self._footer.num_rows != n_rows or HAS_VECTOR not in self.schema.names:
             raise FileFormatError(
-                f"{path} must hold {n_rows} rows with {HAS_VECTOR}; it holds {self._footer.num_rows}."
+                f"{path} holds {self._footer.num_rows} rows; expected {n_rows} with {HAS_VECTOR}. Make the index again."
             )
         self._group = lru_cache(maxsize=_GROUPS_IN_MEMORY)(self._read_group)
         group_rows = [self._footer.row_group(group).num_rows for group in range(self._footer.num_row_groups)]
@@ -330,7 +332,9 @@ def read_rows(
 
     if path == STANDARD_INPUT or not is_table(path):
         if id_column is not None:
-            raise InputError(f"{path} is read as plain lines and has no columns; got --id-column {id_column}.")
+            raise InputError(
+                f"--id-column {id_column}: {path} is read as plain lines and has no columns. Leave it out."
+            )
         return read_texts(path, column=column), None, None
     table = _read_table(path)
     is_untyped = ending_of(path) not in _TYPED
@@ -407,5 +411,5 @@ def _read_table(path: str) -> Any:
         try:
             arrays[name] = pa.array(values, None if ending_of(path) in _TYPED else pa.string())
         except (pa.ArrowException, TypeError, OverflowError, UnicodeError) as error:
-            raise InputError(f"{path}: the values of {name} must be of one type: {brief(error)}.") from None
+            raise InputError(f"{path}: the values of {name} are not of one type: {brief(error)}.") from None
     return pa.table(arrays)

@@ -358,7 +358,7 @@ def sizes(
     """
     _extras.require("faiss")
     if isinstance(vectors, (str, os.PathLike)):
-        raise InputError(f"sizes: vectors must be an array; got the path {os.fspath(vectors)}. Read it: numpy.load.")
+        raise InputError(f"sizes: {os.fspath(vectors)} is a path, not an array. Read it: numpy.load.")
     array = _check.matrix("sizes", "vectors", vectors)
     _check.finite_rows("sizes", "vectors", array)
     before = None if originals is None else _check.matrix("sizes", "originals", originals)

@@ -69,7 +69,7 @@ class _Part:
         finer, kept = None, finer_settings(settings)
         if (entry.vectors is None) != (kept is None):
             raise FileFormatError(
-                f"{folder / MANIFEST}: {entry.codes.name} must {'' if kept else 'not '}have vectors beside it, as in "
+                f"{folder / MANIFEST}: {entry.codes.name} has {'no ' if kept else ''}vectors beside it, unlike "
                 f"every {settings.kind} index of {settings.store}. Make the index again."
             )
         if entry.vectors is not None and kept is not None:
@@ -85,7 +85,7 @@ def _positions(path: Path, n_rows: int) -> NDArray[np.int64]:
     """Positions of deleted rows."""
     positions = read_array(path)
     if positions.dtype != np.int64 or positions.ndim != 1 or ((positions < 0) | (positions >= n_rows)).any():
-        raise FileFormatError(f"{path} must hold positions of {n_rows} rows; it holds something else.")
+        raise FileFormatError(f"{path} does not hold positions of {n_rows} rows. Make the index again.")
     return positions
 
 
@@ -238,7 +238,7 @@ class Snapshot:
         column = id_array(ids)
         if len(column) and pa.types.is_string(column.type) != pa.types.is_string(self._ids.type):
             kind = "strings" if pa.types.is_string(self._ids.type) else "whole numbers"
-            raise InputError(f"the ids of this index are {kind}; got {column[0].as_py()!r}.")
+            raise InputError(f"id {column[0].as_py()!r}: the ids of this index are {kind}.")
         live = self.live
         found = pc.index_in(column.cast(self._ids.type), value_set=self._ids.take(pa.array(live)))
         places = found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.intp)

@@ -240,4 +240,4 @@ def read_array(path: Path) -> NDArray[Any]:
         if unreadable := system_error(error, path):
             raise unreadable from None
         reason = brief(error).partition(": <")[0]  # numpy shows an object of its parser
-        raise FileFormatError(f"{path} must be an array saved by numpy; it is damaged: {reason}.") from None
+        raise FileFormatError(f"{path} is no array saved by numpy, or it is damaged: {reason}.") from None

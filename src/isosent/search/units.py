@@ -71,7 +71,7 @@ def query_texts(queries: str | Sequence[str] | NDArray[np.floating] | VectorSour
         return None
     texts = _check.some_texts("search", [queries] if isinstance(queries, str) else queries)
     if any(not text.strip() for text in texts):
-        raise InputError("search: a query must not be empty.")
+        raise InputError("search: a query is empty.")
     return texts
 
 
@@ -111,6 +111,8 @@ def units_of_lists(column: Any, dim: int) -> NDArray[np.float32]:
     vectors = np.zeros((len(column), dim), np.float32)
     values = column.drop_null().flatten().to_numpy(zero_copy_only=False)
     if values.size != valid.sum() * dim:
-        raise InputError(f"index: vectors must have {dim} dimensions; got {values.size} numbers in {valid.sum()} rows.")
+        raise InputError(
+            f"index: expected vectors of {dim} dimensions, found {values.size} numbers in {valid.sum()} rows."
+        )
     vectors[valid] = values.reshape(-1, dim)
     return unit_vectors(vectors)

@@ -73,7 +73,7 @@ def parse_where(text: str, schema: Any) -> Condition:
     Values get the types of their columns, so that all engines give the same rows.
     """
     if len(text) > _LONGEST:
-        raise InputError(f"where: a filter may have {_LONGEST:,} characters; got {len(text):,}.")
+        raise InputError(f"where: the filter has {len(text):,} characters. At most {_LONGEST:,} are read.")
     condition = _Parser(text).parse()
     if unknown := sorted(condition.columns - set(schema.names)):
         raise InputError(f"where: there is no column {unknown[0]}; there are: {brief(', '.join(schema.names), 600)}.")
@@ -83,7 +83,7 @@ def parse_where(text: str, schema: Any) -> Condition:
 class _Parser:
     def __init__(self, text: str) -> None:
         if not is_unicode(text) or "\0" in text:
-            raise InputError("where: a filter must be valid Unicode without zero bytes.")
+            raise InputError("where: the filter is not valid Unicode, or holds a zero byte.")
         self.text = text
         self.tokens = list(self._tokens())
         self.place = 0
@@ -138,7 +138,7 @@ class _Parser:
 
     def _not(self, depth: int) -> Condition:
         if depth > _DEEPEST:
-            raise InputError(f"where: parentheses may be {_DEEPEST} deep; got more.")
+            raise InputError(f"where: the parentheses are more than {_DEEPEST} deep. Write the filter with fewer.")
         if self._takes("not"):
             return Condition("not", conditions=(self._not(depth + 1),))
         if self._takes("("):

@@ -208,7 +208,7 @@ async def _similarity(
     request: Request, inputs: SimilarityInputs, parameters: SimilarityParameters | None, served: Served
 ) -> Response:
     if not inputs.sentences:
-        raise RequestError(400, "inputs.sentences must not be empty.", param="inputs")
+        raise RequestError(400, "inputs.sentences is empty. Send at least one text.", param="inputs")
     options = parameters or SimilarityParameters()
     vectors, n_tokens, headers = await embed_texts(
         request,

@@ -72,7 +72,7 @@ async def embed_texts(
     embedded = await (served.embed if group is None else served.worker.embed)(texts, role)
     if truncate is False and embedded.n_truncated:
         most = served.model.encoder.options.get("max_length")
-        raise RequestError(422, f"{embedded.n_truncated} of the inputs must have at most {most} tokens.")
+        raise RequestError(422, f"{embedded.n_truncated} of the inputs have more than {most} tokens.")
     request.scope["isosent"] |= {"model": served.name, "texts": len(texts), "tokens": embedded.n_tokens}
     vectors = embedded.vectors
     if group is not None:
@@ -88,7 +88,7 @@ async def texts_of(values: str | list[Any], served: Served, limits: Limits, para
         listed = [listed]
     limits.check_texts(len(listed), param)
     if not listed:
-        raise RequestError(400, f"{param} must not be empty.", param=param)
+        raise RequestError(400, f"{param} is empty. Send at least one text.", param=param)
     texts = []
     for number, value in enumerate(listed):
         place = param if isinstance(values, str) else f"{param}[{number}]"
@@ -98,10 +98,10 @@ async def texts_of(values: str | list[Any], served: Served, limits: Limits, para
             except InputError as error:
                 raise RequestError(400, f"{place}: {error}", param=param) from None
         if not isinstance(value, str):
-            message = f"{place} must be a text or a list of token ids; got {_kind(value)}."
+            message = f"{place} is {_kind(value)}. Send a text or a list of token ids."
             raise RequestError(400, message, param=param)
         if not value:
-            raise RequestError(400, f"{place} must not be empty.", param=param)
+            raise RequestError(400, f"{place} is empty. Send a text.", param=param)
         texts.append(value)
     return texts
 

@@ -179,7 +179,9 @@ class VectorCache:
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):
                 raise OutputError(f"{path} cannot be used as a cache: {error}.") from None
-            raise FileFormatError(f"{path} must be a cache of vectors; it is damaged or something else.") from None
+            raise FileFormatError(
+                f"{path} is no cache of vectors, or it is damaged. Name another file, or remove it."
+            ) from None
 
     def _prepare(self, path: Path) -> None:
         """Refuse a database of something else; make the table where there is none."""

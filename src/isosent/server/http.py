@@ -201,7 +201,7 @@ def on_model(
 async def read_body(request: Request, limits: Limits, kind: type[Body], *, wrong: int = 422) -> Body:
     """Read and check the body of a request; `wrong` is the status for a body that is JSON, but not as it should be."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise RequestError(415, "the header Content-Type must be application/json.")
+        raise RequestError(415, "the request is not JSON. Send the header Content-Type: application/json.")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise RequestError(415, "a compressed body is not read; send it without Content-Encoding.")
     content = await read_bytes(request, limits)
@@ -227,7 +227,7 @@ async def read_bytes(request: Request, limits: Limits) -> bytes:
                     message = "too many large requests arrive at once. Try again in 1 s."
                     raise RequestError(429, message, code="rate_limit_exceeded", headers={"Retry-After": "1"})
     except TimeoutError:
-        message = f"the request must arrive within {limits.request_timeout_s:g} s (--request-timeout)."
+        message = f"the request did not arrive within {limits.request_timeout_s:g} s (--request-timeout)."
         raise RequestError(408, message, headers={"Connection": "close"}) from None
     finally:
         _arriving.pop(id(content), None)
@@ -247,7 +247,7 @@ def _decoded(content: bytes, kind: type[Body], *, wrong: int = 422) -> Body:
     except msgspec.ValidationError as error:
         place = re.search(r"`\$\.(\w+)", str(error)) or re.search(r"field `(\w+)`", str(error))
         names = ", ".join(field.name for field in msgspec.structs.fields(kind))
-        message = f"the body must have other fields or values: {_short(str(error))}. Its fields are {names}."
+        message = f"the body has other fields or values than expected: {_short(str(error))}. Its fields are {names}."
         raise RequestError(wrong, message, param=place and place[1]) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         reason = _short(str(error))
@@ -436,11 +436,11 @@ class Gate:
 
     def _check(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
         if b"transfer-encoding" in headers and b"content-length" in headers:  # two ideas of where the request ends
-            message = "a request must have one of Content-Length and Transfer-Encoding."
+            message = "the request has both or none of Content-Length and Transfer-Encoding. Send one of them."
             raise RequestError(400, message, headers={"Connection": "close"})
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or len(length) > 18:
-            raise RequestError(400, "Content-Length must be a whole number.", headers={"Connection": "close"})
+            raise RequestError(400, "Content-Length is not a whole number.", headers={"Connection": "close"})
         host = headers.get(b"host", b"").decode("latin-1")
         if self._hosts is not None and _host_name(f"//{host}") not in self._hosts:
             raise RequestError(421, "this server is called by another name. See --host.")

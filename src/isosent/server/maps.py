@@ -78,7 +78,9 @@ class Maps(Mapping[str, SentenceEncoder]):
                 self.query_models[name] = query_model
         dims = {model.encoder.dim for model in self.values()}
         if len(dims) > 1:
-            raise InputError("the models must be fitted on vectors of the same width; got " + ", ".join(map(str, dims)))
+            raise InputError(
+                f"the models take vectors of {' and '.join(map(str, sorted(dims)))} dimensions. Name models of one."
+            )
         self.dim: int | None = next(iter(dims), None)
 
     def __getitem__(self, name: str) -> SentenceEncoder:
@@ -130,7 +132,9 @@ class Maps(Mapping[str, SentenceEncoder]):
 def _load_map(folder: Path) -> SentenceEncoder:
     model = load(folder)
     if not isinstance(model.encoder, PrecomputedVectors):
-        raise InputError(f"-m {folder}: the model must be fitted on vectors of the upstream; it encodes texts itself.")
+        raise InputError(
+            f"-m {folder}: the model encodes texts itself. Name one that is fitted on vectors of the upstream."
+        )
     return model
 
 

@@ -82,7 +82,7 @@ def _hits(served: Served, body: SearchBody) -> list[dict[str, Any]]:
     if not 1 <= body.k <= _MOST_HITS:
         raise RequestError(422, f"k must be from 1 to {_MOST_HITS}; got {body.k}.", param="k")
     if body.explain and body.k > _MOST_EXPLAINED:
-        raise RequestError(422, f"explain takes at most {_MOST_EXPLAINED} hits; got k={body.k}.", param="k")
+        raise RequestError(422, f"explain takes at most {_MOST_EXPLAINED} results; k is {body.k}.", param="k")
     if body.explain and (body.query is None or TEXT not in index.schema.names):
         raise RequestError(422, "explain needs a query, and an index with texts.", param="explain")
     if body.explain and len(body.query or "") > _LONGEST_EXPLAINED:

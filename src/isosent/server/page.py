@@ -96,7 +96,7 @@ async def try_file(request: Request, content: bytes) -> Response:
     service: ModelService = request.app.state.service
     name = Path(request.query_params.get("name", "")).name or "texts.txt"
     if not name.isprintable():
-        raise RequestError(422, "name must be the name of a file.", param="name")
+        raise RequestError(422, "name is not the name of a file.", param="name")
     column = request.query_params.get("column") or None
     texts = await service.heavy.run(_texts_in, content, name, column)
     return await _tried(request, texts, request.query_params.get("model"))
@@ -238,7 +238,9 @@ class TextSet:
         moments = Moments.from_rows(vectors[has_vector])
         eigen = spectrum(moments.covariance, noise=moments.rounding_variance)
         if has_vector.sum() < 2 or not eigen.rank:
-            raise RequestError(422, "the texts must have at least two different vectors.", param="texts")
+            raise RequestError(
+                422, "all texts have the same vector. At least two different vectors are needed.", param="texts"
+            )
         rotated = ((vectors - moments.mean) @ eigen.vectors[:, : eigen.rank]).astype(np.float32)
         rotated[~has_vector] = 0
         rng = np.random.default_rng(0)

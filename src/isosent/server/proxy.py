@@ -244,13 +244,15 @@ def _items_of(values: str | list[Any], proxy: Proxy) -> list[Item]:
             items.append(value)
         elif isinstance(value, list) and value and all(type(number) is int and number >= 0 for number in value):
             if not proxy.upstream.dialect.takes_ids:
-                raise RequestError(400, "input must hold texts: the upstream takes no token ids.", param="input")
+                raise RequestError(
+                    400, "input holds token ids, which the upstream does not take. Send texts.", param="input"
+                )
             items.append(tuple(value))
         else:
-            message = "input must hold texts or lists of token ids, and none may be empty."
+            message = "input holds something else than texts or lists of token ids, or an empty one. Send texts."
             raise RequestError(400, message, param="input")
     if not items:
-        raise RequestError(400, "input must not be empty.", param="input")
+        raise RequestError(400, "input is empty. Send at least one text.", param="input")
     return items
 
 

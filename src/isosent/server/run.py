@@ -80,12 +80,12 @@ def read_keys(file: Path | None) -> list[str]:
         try:
             name, content = str(file), file.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise InputFileError(f"{file} must be a text file of keys; {error}.") from None
+            raise InputFileError(f"{file} is no text file of keys: {error}.") from None
     keys = [line.strip() for line in content.splitlines() if line.strip() and not line.startswith("#")]
     if not keys:
         raise InputError(f"{name} holds no key.")
     if any(len(key) < _SHORTEST_KEY or not key.isascii() or " " in key for key in keys):
-        raise InputError(f"{name}: a key must have at least {_SHORTEST_KEY} ASCII characters and no blank.")
+        raise InputError(f"{name}: a key needs at least {_SHORTEST_KEY} ASCII characters and no whitespace.")
     return keys
 
 

@@ -119,11 +119,13 @@ def _load(reference: str, options: Mapping[str, str]) -> SentenceEncoder:
     scheme = parse_reference(reference).scheme
     if options and scheme == "folder":
         raise InputError(
-            f"train: {' and '.join(options)} cannot be changed for a model saved by isosent; got "
-            f"{', '.join(options.values())}. Name its encoder instead: for a trained model, hf:FOLDER/encoder."
+            f"train: {' and '.join(options)} of a model saved by isosent cannot be changed. Name its encoder instead: "
+            "for a trained model, hf:FOLDER/encoder."
         )
     if "pooling" in options and scheme not in ("hf", "hub"):
-        raise InputError(f"train: {reference} always pools by mean; got pooling={options['pooling']}. Leave it out.")
+        raise InputError(
+            f"train: {reference} always pools by mean, not by {options['pooling']}. Leave the pooling out."
+        )
     return load(with_options(reference, options))
 
 
@@ -169,8 +171,8 @@ def _trainable_static(model: SentenceEncoder, encoder: StaticEncoder) -> Sentenc
     if encoder.needs_corpus or not encoder.weighting.is_linear or unknown != "skip":
         option = f"unknown={unknown}" if unknown != "skip" else f"weighting={encoder.weighting.name}"
         raise InputError(
-            f"train: {encoder.reference} must encode a text as the mean of its word vectors; got {option}. Leave that "
-            "out: training learns which words count."
+            f"train: {encoder.reference} has {option}. Leave that out: a text is trained as the mean of its word "
+            "vectors, and training learns which words count."
         )
     if model.linear_map is not None and encoder.normalize:
         raise InputError(
@@ -203,21 +205,23 @@ class ScratchSettings:
         for name in ("layers", "dim", "heads", "vocab", "max_length"):
             _check.whole_number("scratch", name, getattr(self, name), 1)
         if self.dim % self.heads:
-            raise InputError(f"scratch: heads must divide dim; got heads={self.heads} and dim={self.dim}.")
+            raise InputError(
+                f"scratch: heads={self.heads} does not divide dim={self.dim}. Choose a number of heads that does."
+            )
         if self.max_length < _LEAST_LENGTH:
             raise InputError(
-                f"scratch: max_length must be at least {_LEAST_LENGTH}, because two special tokens are added to a text;"
-                f" got {self.max_length}."
+                f"scratch: max_length={self.max_length} is too short, because two special tokens are added to a text. "
+                f"Choose {_LEAST_LENGTH} or more."
             )
         if self.vocab < _LEAST_VOCABULARY:
-            raise InputError(f"scratch: vocab must be at least {_LEAST_VOCABULARY}; got {self.vocab}.")
+            raise InputError(f"scratch: vocab={self.vocab} is too small. Choose {_LEAST_VOCABULARY} or more.")
 
     @classmethod
     def parse(cls, reference: str) -> ScratchSettings:
         """Read a reference."""
         body, _, query = reference.partition("?")
         if body.removesuffix(":") != PREFIX:
-            raise ModelReferenceError(f"scratch: only options may follow, as in {_EXAMPLE}; got {reference!r}.")
+            raise ModelReferenceError(f"{reference!r}: only options may follow scratch, as in {_EXAMPLE}.")
         known = [field.name for field in fields(cls)]
         values: dict[str, Any] = {}
         for part in query.split("&") if query else ():
@@ -234,7 +238,7 @@ class ScratchSettings:
                 values[name] = parse(value)
             except ValueError:
                 rule = "true or false" if name == "lowercase" else "a whole number above 0"
-                raise ModelReferenceError(f"scratch: {name} must be {rule}; got {value!r}.") from None
+                raise ModelReferenceError(f"scratch: {name}={value} is not {rule}.") from None
         return cls(**values)
 
     @property
@@ -282,7 +286,7 @@ def train_wordpiece(texts: Sequence[str], *, vocab_size: int, lowercase: bool) -
     counts = Counter(character for text in texts for character in normalizer.normalize_str(text))
     ranked = sorted((character for character in counts if not character.isspace()), key=lambda c: (-counts[c], c))
     if not ranked:
-        raise InputError(f"scratch: texts must hold characters; got {len(texts)} blank texts.")
+        raise InputError(f"scratch: all {len(texts)} texts are blank.")
     characters = sorted(ranked[: int(vocab_size * _MOST_CHARACTERS)])
 
     learned = Tokenizer(WordPiece(unk_token=unknown))

@@ -34,7 +34,7 @@ def check_curve_output(path: str | os.PathLike[str]) -> None:
     """Refuse a file that the curves cannot be written to, before any work is done."""
     ending = Path(path).suffix
     if ending not in ENDINGS:
-        raise InputError(f"curve: {path} must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}.")
+        raise InputError(f"curve: {path}: the extension must be {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}.")
     if ending != ".html":
         check_format(ending)
     check_destination(path)

@@ -306,19 +306,19 @@ def read_examples(
             parts.append(_read_part(table, objective, named, score_range, classes))
     if len({tuple(part.columns) for part in parts}) > 1:
         listed = "; ".join(f"{part.source.path}: {', '.join(part.columns)}" for part in parts)
-        raise InputError(f"train: all files must give the same columns; got {listed}. Leave some out.")
+        raise InputError(f"train: the files give different columns: {listed}. Leave some out.")
     merged = {name: [value for part in parts for value in part.columns[name]] for name in parts[0].columns}
     dropped = sum((Counter(part.dropped) for part in parts), Counter[str]())
     if not any(merged.values()):
         reasons = ", ".join(f"{n} {reason}" for reason, n in dropped.items()) or "the files have no rows"
-        raise InputError(f"train: at least one example must be left; got none: {reasons}.")
+        raise InputError(f"train: no example is left: {reasons}.")
     label_names: tuple[str, ...] = ()
     if "label" in merged:
         label_names = _merge_classes({str(part.source.path): set(part.columns["label"]) for part in parts}, classes)
         index = {name: i for i, name in enumerate(label_names)}
         merged["label"] = [index[name] for name in merged["label"]]
     if "score" in merged and min(merged["score"]) == max(merged["score"]):
-        raise InputError(f"train: the scores must vary; all {len(merged['score'])} are the same.")
+        raise InputError(f"train: all {len(merged['score'])} scores are the same. Nothing can be learned from them.")
     return Examples(merged, objective, label_names, tuple(part.source for part in parts), dropped)
 
 
@@ -410,10 +410,10 @@ def _check_files(files: Sequence[str | os.PathLike[str]]) -> list[Path]:
         raise InputTypeError(f"train: files must be a sequence of paths; got one {type(files).__name__}. Pass [path].")
     paths = [_check.input_file(path) for path in files]
     if not paths:
-        raise InputError("train: files must name at least one file; got none.")
+        raise InputError("train: no file is named.")
     counts = Counter(path.resolve() for path in paths)
     if twice := [str(path) for path in paths if counts[path.resolve()] > 1]:
-        raise InputError(f"train: files must differ; {' and '.join(twice)} are the same. Name it once.")
+        raise InputError(f"train: {' and '.join(twice)} are the same file. Name it once.")
     return paths
 
 
@@ -534,7 +534,7 @@ def _read_labelled(table: Table, columns: Mapping[str, str], classes: Sequence[s
         raise _unknown_labels(table.name, label_column, unknown, places, classes)
     if classes is None and not _are_one_set(set(labels)):
         raise FileFormatError(
-            f"{table.name}: {label_column} must be {_CLASS_SETS_LISTED}; got {', '.join(sorted(set(labels)))}."
+            f"{table.name}: {label_column} holds {', '.join(sorted(set(labels)))}. Expected {_CLASS_SETS_LISTED}."
         )
     source = SourceFile(Path(table.name), n_rows, columns, table.encoding)
     return _Part({"sentence1": first, "sentence2": second, "label": labels}, dropped, source)
@@ -579,14 +579,14 @@ def _unknown_labels(
         listed += f", and {len(unknown) - _MOST_VALUES_LISTED} more"
     if classes is None and all(map(str.isdecimal, unknown)):
         return InputError(
-            f"{path}: {column} has numbers without names; got {listed}. Name the classes in the order of the numbers: "
+            f"{path}: {column} has numbers without names: {listed}. Name the classes in the order of the numbers: "
             "entailment, neutral, contradiction on the Hugging Face hub; contradiction, entailment, neutral in scripts "
-            "of sentence-transformers: class_names=..., on the command line --classes."
+            "of sentence-transformers (--classes, in Python class_names)."
         )
     allowed = _CLASS_SETS_LISTED if classes is None else ", ".join(classes)
     return FileFormatError(
-        f"{path}: {column} must be {allowed}, or - for none; got {listed}. Name other classes with class_names=..., on "
-        "the command line --classes. For scores, use the objective regression."
+        f"{path}: {column} holds {listed}. Expected {allowed}, or - for none. Name other classes with --classes (in "
+        "Python class_names). For scores, use the objective regression."
     )
 
 
@@ -600,11 +600,11 @@ def _merge_classes(by_file: Mapping[str, Collection[str]], classes: Sequence[str
     listed = "; ".join(f"{file}: {', '.join(sorted(some))}" for file, some in by_file.items())
     if classes is None and not _are_one_set(names) and names not in map(set, by_file.values()):
         raise InputError(
-            f"train: the files must have the same classes; got {listed}. Train on one kind after the other, or make "
+            f"train: the files have different classes: {listed}. Train on one kind after the other, or make "
             "their labels the same."
         )
     if len(names) < 2:
-        raise InputError(f"train: classification needs examples of at least two classes; got one, {listed}.")
+        raise InputError(f"train: classification needs examples of at least two classes, and there is one: {listed}.")
     return tuple(sorted(names))
 
 
@@ -625,7 +625,7 @@ def _read_triplets(table: Table, columns: Mapping[str, str]) -> _Part:
             dropped[EMPTY_TEXT] += 1
     if twice := [name for name, n in ids.items() if n > 1]:
         raise FileFormatError(
-            f"{table.name}: {id_column} must differ from row to row; {len(twice)} occur more than once: "
+            f"{table.name}: {len(twice)} values of {id_column} occur more than once: "
             f"{', '.join(twice[:_MOST_IDS_LISTED])}{', ...' if len(twice) > _MOST_IDS_LISTED else ''}. Remove the "
             "repeated rows, or the column."
         )

@@ -242,9 +242,7 @@ def _checked(
 ) -> Transform | Auto | None:
     """Refuse a model that cannot be distilled, before any work is done."""
     if not isinstance(model.encoder, TransformerEncoder):
-        raise InputError(
-            f"distill: the model must be a transformer, whose tokens are known; got {model.encoder.reference}."
-        )
+        raise InputError(f"distill: {model.encoder.reference} is no transformer, whose tokens are known.")
     if getattr(model.encoder.tokenizer, "backend_tokenizer", None) is None:
         raise InputError(f"distill: {model.encoder.reference} has no tokenizer.json, which the static model needs.")
     chosen = resolve_transform(transform)

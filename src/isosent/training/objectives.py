@@ -25,20 +25,20 @@ def make_loss(model: SentenceTransformer, settings: TrainingSettings, *, n_class
     dim = int(model.get_embedding_dimension() or 0)
     if settings.matryoshka and max(settings.matryoshka) > dim:
         raise InputError(
-            f"train: matryoshka must lie in 1 ... {dim}, the dimensions of the model; got {max(settings.matryoshka)}."
+            f"train: matryoshka must be from 1 to {dim}, the dimensions of the model; got {max(settings.matryoshka)}."
         )
     if settings.objective == "classification" and (n_classes is None or n_classes < 2):
         raise InputError(
-            f"train: classification needs data with at least two labels; got n_classes={n_classes}. "
-            "Add data, or use another objective."
+            f"train: classification needs data with at least two labels, not {n_classes}. Add data, or use another "
+            "objective."
         )
     library = _extras.require("sentence_transformers").sentence_transformer
     widths = sorted({dim, *settings.matryoshka}, reverse=True)
     if settings.mini_batch is not None:
         if isinstance(model[0], library.modules.StaticEmbedding):
             raise InputError(
-                f"train: mini_batch does not work with a table of token vectors; got {settings.mini_batch}. Leave it "
-                "out: without a network, a large batch needs little memory."
+                "train: mini_batch does not work with a table of token vectors. Leave it out: without a network, a "
+                "large batch needs little memory."
             )
         return _cached_ranking_class()(model, widths, settings)
     losses = {width: _loss_of_width(model, settings, width, n_classes) for width in widths}

@@ -209,7 +209,7 @@ def train_job(job: TrainingJob, *, resume: bool = False, progress: TrainingProgr
     check_training_folder(job.output)
     if is_flow(job.transform):
         raise InputError(
-            "train: transform must be linear, because sentence-transformers cannot load a flow. Fit the flow on the "
+            "train: sentence-transformers cannot load a flow. Choose a linear transform, or fit the flow on the "
             "trained model: isosent fit TEXTS -m FOLDER --transform glow_flow."
         )
     with quiet_library(), warnings.catch_warnings():
@@ -365,7 +365,7 @@ def is_first_process() -> bool:
 def check_training_folder(folder: str | os.PathLike[str]) -> None:
     """Refuse a place where no trained model can be written, before any work is done."""
     if holds_its_encoder(parent := Path(folder).absolute().parent):
-        raise OutputError(f"{folder} must not lie in a trained model, {parent}. Choose another folder.")
+        raise OutputError(f"{folder} lies in a trained model, {parent}. Choose another folder.")
     check_folder(folder, _TRAINED)
 
 

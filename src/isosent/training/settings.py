@@ -147,7 +147,9 @@ class TrainingSettings:
         for field in fields(self):
             _check_value(field.name, getattr(self, field.name))
         if self.mini_batch is not None and self.objective != "ranking":
-            raise InputError(f"train: mini_batch works with the objective ranking only; got {self.objective}.")
+            raise InputError(
+                f"train: mini_batch works with the objective ranking only, not {self.objective}. Leave it out."
+            )
         if self.regularizer is not None:
             _check.above_zero("train", "regularizer_weight", self.regularizer_weight)
         elif self.regularizer_weight != 0:
@@ -253,7 +255,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
         advice = f"Did you mean {close[0]}?" if close else f"Settings: {', '.join(types)}."
         raise InputError(f"train: there is no setting {written_name!r}. {advice}")
     if not equals:
-        raise InputError(f"train: a setting must be NAME=VALUE; got {text!r}.")
+        raise InputError(f"train: {text!r} is no setting. Write NAME=VALUE.")
     kind = types[name].removesuffix(" | None")
     if kind != types[name] and written.lower() == "none":
         return name, None

@@ -448,7 +448,7 @@ def _split_to_multiple(batches: list[Rows], n_processes: int) -> list[Rows]:
     while len(batches) % n_processes:
         largest = max(range(len(batches)), key=lambda b: len(batches[b]))
         if len(batches[largest]) < 2:
-            raise InputError(f"train: {n_processes} processes need as many examples; got {len(batches)}.")
+            raise InputError(f"train: {n_processes} processes need as many examples, and there are {len(batches)}.")
         batches[largest : largest + 1] = np.array_split(batches[largest], 2)
     return batches
 

@@ -179,9 +179,7 @@ def make_transform(names: str, *, dim: int | None = None, settings: Mapping[str,
         if name not in TRANSFORMS:
             nearest = get_close_matches(name, (AUTO, NO_TRANSFORM, *TRANSFORMS), n=1)
             advice = f" Did you mean {nearest[0]}?" if nearest else ""
-            raise InputError(
-                f"fit: transform must be auto, or one or more of {', '.join(TRANSFORMS)}; got {name!r}.{advice}"
-            )
+            raise InputError(f"there is no transform {name!r}.{advice} There are auto, none, {', '.join(TRANSFORMS)}.")
         kinds.append(TRANSFORMS[name])
         settings_of_steps.append(_option_values(name, options))
     for setting, value in (settings or {}).items():

@@ -135,8 +135,8 @@ class Calibration:
         n_distinct = len(rows) * (len(rows) - 1) // 2
         if n_distinct < FEWEST_PAIRS:
             raise InputError(
-                f"{where}: there must be at least {FEWEST_PAIRS} pairs; got {len(rows)} vectors that are not zero, "
-                f"which make {n_distinct}. Pass more texts."
+                f"{where}: {len(rows)} vectors that are not zero make {n_distinct} pairs, and at least {FEWEST_PAIRS} "
+                "are needed. Add texts."
             )
         return cls.from_null(random_cosines(rows, n_pairs=n_pairs, seed=seed))
 
@@ -166,7 +166,7 @@ class Calibration:
         knots = np.unique(np.quantile(null, levels, method="inverted_cdf"))
         if len(knots) < 2:
             raise InputError(
-                f"Calibration: the cosines of random pairs must differ; got {knots[0]:.6g} for every one of {n}."
+                f"Calibration: the cosines of all {n} random pairs are {knots[0]:.6g}. Use texts that differ."
             )
         tied = knots[_ranks(null, knots) @ [-1, 1] > max(1, n / _STEPS)]
         knots = np.unique(np.concatenate([knots, tied - _TIE_WIDTH, tied + _TIE_WIDTH]))
@@ -211,20 +211,17 @@ class Calibration:
         bad = np.flatnonzero(~np.isfinite(y))
         if bad.size:
             raise InputError(
-                f"{where}: labels must be finite; got {y.flat[bad[0]]} for pair {bad[0]} "
-                f"({bad.size} such pairs). Drop them."
+                f"{where}: label {bad[0]} is {y.flat[bad[0]]}, not finite ({bad.size} such pairs). Drop them."
             )
         if y.shape != x.shape:
-            raise InputError(f"{where}: labels must have shape {x.shape}, one per pair; got {y.shape}.")
+            raise InputError(f"{where}: expected labels of the shape {x.shape}, one per pair, found {y.shape}.")
         low, high = float(y.min()), float(y.max())
         if low == high:
-            raise InputError(
-                f"{where}: labels must differ between pairs; got {low:g} for all {len(y)}. Label other pairs too."
-            )
+            raise InputError(f"{where}: the labels of all {len(y)} pairs are {low:g}. Label other pairs too.")
         if x.min() == x.max():
-            raise InputError(f"{where}: cosines must differ between pairs; got {x[0]:.6g} for all {len(x)}.")
+            raise InputError(f"{where}: the cosines of all {len(x)} pairs are {x[0]:.6g}. Use texts that differ.")
         if math.isinf(high - low):
-            raise InputError(f"{where}: labels must have a range within float64; got {low:g} to {high:g}. Scale them.")
+            raise InputError(f"{where}: the labels, from {low:g} to {high:g}, have too large a range. Scale them.")
         from sklearn.isotonic import IsotonicRegression
 
         fitted = IsotonicRegression(y_min=0, y_max=1).fit(x, (y - low) / (high - low))
@@ -232,8 +229,8 @@ class Calibration:
         values = np.clip(np.asarray(fitted.y_thresholds_, dtype=np.float64)[first], 0, 1)
         if len(knots) < 2 or values[0] == values[-1]:
             raise InputError(
-                f"{where}: labels must rise with the cosine; they do not, so a cosine says nothing about them. "
-                "Check that a higher label means more similar."
+                f"{where}: the labels do not rise with the cosine, so a cosine says nothing about them. Check that a "
+                "higher label means more similar."
             )
         return cls(LABELS, knots, values, len(x), (low, high))
 
@@ -257,7 +254,7 @@ class Calibration:
         """
         array = _numbers("Calibration", "cosines", cosines)
         if np.isnan(array).any():
-            raise InputError("Calibration: cosines must be numbers; got NaN.")
+            raise InputError("Calibration: a cosine is NaN.")
         return np.asarray(np.interp(array, self.cosines, self.values))
 
     def relevance_score_fn(
@@ -353,7 +350,7 @@ def _cosines(where: str, cosines: ArrayLike) -> NDArray[np.float64]:
         raise InputError(
             f"{where}: {len(array)} pairs are too few; at least {FEWEST_PAIRS} are needed."
             if array.ndim == 1
-            else f"{where}: cosines must have shape (n_pairs,); got {array.shape}."
+            else f"{where}: expected cosines of the shape (n_pairs,), found {array.shape}."
         )
     if not (np.abs(array) <= 1 + _ROUNDING).all():
         raise InputError(f"{where}: cosines must lie in [-1, 1]; got {array[~(np.abs(array) <= 1 + _ROUNDING)][0]}.")

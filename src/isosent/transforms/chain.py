@@ -107,12 +107,12 @@ class Chain(_BaseComposition, MomentTransform):
             if isinstance(step, L2Normalize):
                 if number < len(transforms):
                     raise InputError(
-                        f"chain: L2Normalize must be the last step, because it is not linear; got it as step {number}."
+                        f"chain: L2Normalize is step {number}, but it is not linear. Make it the last step."
                     )
                 continue
             if is_flow(step):
                 raise InputError(
-                    f"chain: a flow cannot be part of a chain, because it is not linear; got one as step {number}. "
+                    f"chain: step {number} is a flow, which is not linear and cannot be part of a chain. "
                     "Fit the other steps first, and then the flow on the model they give."
                 )
             if not isinstance(step, MomentTransform) or isinstance(step, Chain):

@@ -104,7 +104,7 @@ class Attribute(NamedTuple):
         """Labels, or their name with them, as users give them; refuses what cannot be erased."""
         if isinstance(erase, Mapping):
             if len(erase) != 1:
-                raise InputError(f"erase: name one attribute; got {len(erase)}.")
+                raise InputError(f"erase: name one attribute, not {len(erase)}.")
             [(name, labels)] = erase.items()
         else:
             name, labels = str(getattr(erase, "name", None) or "labels"), erase
@@ -180,7 +180,7 @@ class LabelledMoments:
         n_missing = self.n_missing + other.n_missing
         if self.values is None or other.values is None:
             if self.values != other.values:
-                raise InputError("Erasure: labels must be all numbers or all values; got both.")
+                raise InputError("Erasure: some labels are numbers, others are not. Make them all of one kind.")
             return LabelledMoments(self.joint + other.joint, None, n_missing=n_missing)
         values = tuple(sorted({*self.values, *other.values}))
         _check_few("Erasure", len(values))

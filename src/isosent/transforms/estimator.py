@@ -214,7 +214,7 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
         """
         self.check_settings(moments.dim)
         if moments.weight == 0:
-            raise InputError(f"{self._name}: moments must be those of at least one row; got none.")
+            raise InputError(f"{self._name}: the moments are those of no row. At least one is needed.")
         fit = _Fit(moments, clone(self))
         _ = fit.solution
         if hasattr(self, "feature_names_in_"):
@@ -317,7 +317,7 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
         size = max(float(np.abs(moments.mean).max()), variance**0.5)
         if size and not _SMALLEST < size < _LARGEST:
             raise InputError(
-                f"{self._name}: the numbers of the rows must be between {_SMALLEST:g} and {_LARGEST:g} in size; "
+                f"{self._name}: the numbers of the rows are not between {_SMALLEST:g} and {_LARGEST:g} in size; "
                 f"got {size:.3g}. Multiply all rows by one number."
             )
 

@@ -150,14 +150,14 @@ class GlowFlow(ClassNamePrefixFeaturesOutMixin, RowEstimator):
         self.check_settings(rows.shape[1])
         _check.finite_rows(_NAME, "X", rows)
         if len(rows) < FEWEST_ROWS:
-            raise InputError(f"{_NAME}: X must have at least {FEWEST_ROWS} rows to fit on; got {len(rows)}.")
+            raise InputError(f"{_NAME}: {len(rows)} rows are too few to fit on. At least {FEWEST_ROWS} are needed.")
         if (rows == rows[0]).all():
-            raise InputError(f"{_NAME}: X must have rows that differ; got {len(rows)} equal ones.")
+            raise InputError(f"{_NAME}: all {len(rows)} rows are equal. Fit on texts that differ.")
         with np.errstate(over="ignore"):
             single = rows.astype(np.float32, order="C")
         if not np.isfinite(single).all():
             raise InputError(
-                f"{_NAME}: X must hold numbers within float32, in which the fit is computed; some are larger."
+                f"{_NAME}: some numbers are too large for float32, in which the fit is computed. Scale them."
             )
         flow, history = train(single, report=report, **self.get_params(deep=False))
         self._check_features(X, reset=True)
@@ -266,8 +266,8 @@ class GlowFlow(ClassNamePrefixFeaturesOutMixin, RowEstimator):
             raise InputError(f"{_NAME}: held_out must be at most 0.5, half of the rows; got {self.held_out!r}.")
         if dim < 2**self.n_levels:
             raise InputError(
-                f"{_NAME}: n_levels must leave every level two dimensions or more; got {self.n_levels} levels for "
-                f"vectors of {dim}. Lower n_levels."
+                f"{_NAME}: n_levels must leave every level two of the {dim} dimensions or more; got {self.n_levels}. "
+                "Lower it."
             )
 
 
@@ -299,7 +299,7 @@ def train(
     def check_finite(bits: float) -> None:
         if not math.isfinite(bits):
             raise InputError(
-                f"GlowFlow: the loss must stay finite; got {bits} after {n_seen:,} of {n_total:,} rows. "
+                f"GlowFlow: the loss became {bits} after {n_seen:,} of {n_total:,} rows. "
                 f"Lower learning_rate, now {learning_rate:g}."
             )
 

@@ -204,6 +204,6 @@ def _projection(
 def _check_removed(where: str, value: object, dim: int) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value < dim:
         raise InputError(
-            f"{where}: n_components must be a whole number in 1 ... {dim - 1}, below the dimensions; got {value!r} "
-            f"with n_features = {dim}."
+            f"{where}: n_components must be a whole number from 1 to {dim - 1}, below the dimensions (n_features = {dim}); "
+            f"got {value!r}."
         )

@@ -83,10 +83,10 @@ class Quantization:
             array, shape = getattr(self, field.name), (dim, dim) if field.name == "rotation" else (dim,)
             if array.shape != shape or array.dtype != np.float32:
                 raise InputError(
-                    f"Quantization: {field.name} must be float32 of shape {shape}; got {array.dtype} of {array.shape}."
+                    f"Quantization: expected {field.name} as float32 of {shape}, found {array.dtype} of {array.shape}."
                 )
             if not np.isfinite(array).all():
-                raise InputError(f"Quantization: {field.name} must be finite; it holds NaN or infinity.")
+                raise InputError(f"Quantization: {field.name} holds NaN or infinity.")
         if (self.step < 0).any():
             raise InputError(f"Quantization: step must not be negative; got {self.step.min():g}.")
 
@@ -129,7 +129,7 @@ class Quantization:
         rows = _float32_rows(where, vectors)
         rows = rows[nonzero_rows(rows)]
         if not len(rows):
-            raise InputError(f"{where}: vectors must hold at least one row that is not zero; got none.")
+            raise InputError(f"{where}: all vectors are zero. At least one other is needed.")
         if len(rows) > MOST_ROWS:
             rows = rows[np.sort(np.random.default_rng(seed).permutation(len(rows))[:MOST_ROWS])]
         mean, is_constant = rows.mean(axis=0, dtype=np.float64), np.ptp(rows, axis=0) == 0
@@ -232,7 +232,7 @@ class Quantization:
         names = [field.name for field in fields(cls)]
         missing = [name for name in names if name not in tensors]
         if missing:
-            raise InputError(f"Quantization: {missing[0]} is missing; there must be {', '.join(names)}.")
+            raise InputError(f"Quantization: {missing[0]} is missing. Expected {', '.join(names)}.")
         return cls(**{name: np.asarray(tensors[name]) for name in names})
 
 

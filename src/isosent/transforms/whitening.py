@@ -244,8 +244,7 @@ def _solve(
     eigen = spectrum(covariance, noise=noise)
     if eigen.rank == 0:
         raise InputError(
-            f"{name}: the rows must vary; got rank 0, as with n_samples = 1 or rows that are all equal. "
-            "Fit on more texts."
+            f"{name}: the rows do not vary (rank 0, as with n_samples = 1 or equal rows). Fit on more texts."
         )
     n_axes = _n_axes(name, moments, eigen, n_components, strength)
     axes = eigen.vectors[:, :n_axes]

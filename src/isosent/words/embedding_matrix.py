@@ -48,7 +48,7 @@ def read_embedding_matrix(folder: str | os.PathLike[str]) -> NDArray[np.float32]
     matrices = {name: tensor for name, tensor in floats.items() if tensor.array.ndim == 2}
     if not matrices:
         listed = ", ".join(list(files)[:_SHOWN]) + (" and others" if len(files) > _SHOWN else "")
-        raise FileFormatError(f"{folder} must hold the embeddings of its tokens; it holds: {listed or 'no tensor'}.")
+        raise FileFormatError(f"{folder} has no embeddings of tokens. It holds: {listed or 'no tensor'}.")
     vocab_size = _vocab_size(folder)
     with_vocab_size = [name for name, tensor in matrices.items() if len(tensor.array) == vocab_size]
     chosen = min(with_vocab_size or matrices, key=lambda name: (_MODULES.index(_module(name)), name.count("."), name))
@@ -71,8 +71,8 @@ def _files_of_tensors(folder: Path) -> dict[str, str]:
     single = folder / "model.safetensors"
     if not single.exists():
         pickles = [path.name for path in sorted(folder.glob("*.bin"))]
-        got = f"{pickles[0]}, a pickle, which is not loaded" if pickles else "none"
-        raise FileFormatError(f"{folder} must hold its weights in model.safetensors; got {got}.")
+        reason = f"{pickles[0]} is a pickle, which is not loaded" if pickles else "there is no such file"
+        raise FileFormatError(f"{folder}: its weights are expected in model.safetensors; {reason}.")
     return dict.fromkeys(map_tensors(single)[0], single.name)
 
 

@@ -97,7 +97,7 @@ def open_rows(path: Path, wanted: Vocabulary | None = None, progress: Progress |
 def _at_least_one(path: Path, blocks: Iterator[RowBlock]) -> Iterator[RowBlock]:
     first = next(blocks, None)
     if first is None:
-        raise FileFormatError(f"{path} must hold at least one word vector; got none.")
+        raise FileFormatError(f"{path} holds no word vectors.")
     yield first
     yield from blocks
 
@@ -164,7 +164,7 @@ def _only_member(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     ]
     if len(members) != 1:
         listed = ", ".join(info.filename for info in members) or "none"
-        raise InputFileError(f"{path} must hold one file; it holds: {listed}. Unpack it, and name one of its files.")
+        raise InputFileError(f"{path} holds several files: {listed}. Unpack it, and name one of them.")
     if members[0].flag_bits & 1:
         raise FileFormatError(f"{path}: {members[0].filename} is encrypted. Unpack it first.")
     return members[0]
@@ -189,7 +189,7 @@ def checked_block(where: str, numbers: NDArray[np.int64], words: list[bytes], ve
     bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if bad.size:
         word = words[bad[0]].decode("utf-8", "replace")
-        raise FileFormatError(f"{where} {numbers[bad[0]]} must be finite; got NaN or infinity for the word {word!r}.")
+        raise FileFormatError(f"{where} {numbers[bad[0]]}: the vector of {word!r} holds NaN or infinity.")
     if _is_utf8(b"\n".join(words)):
         return RowBlock(words, vectors)
     rows = [row for row, word in enumerate(words) if _is_utf8(word)]
@@ -287,7 +287,7 @@ def plain_rows(stream: ByteStream, wanted: Vocabulary | None) -> tuple[str, Iter
         return "text with header", _text_rows(where, chain([rest], pieces), (n_rows, dim), wanted)
     if n_rows * (4 * dim + 2) > stream.most_bytes:
         raise FileFormatError(
-            f"{where} must hold {n_rows} vectors of {dim} floats, as its header says; it ends before."
+            f"{where}: its header says {n_rows} vectors of {dim} floats, but it ends before. Is the file complete?"
         )
     return "word2vec binary", _binary_rows(where, chain([rest], pieces), (n_rows, dim), wanted)
 
@@ -312,13 +312,15 @@ def _text_rows(
                 _check_dim(f"{where}, line {numbers.start}", dim)
             if dim < 1:
                 shown = _shown(lines.split(b"\n", 1)[0])
-                raise FileFormatError(f"{where}: line {numbers.start} must hold a word and its vector; got {shown}.")
+                raise FileFormatError(f"{where}, line {numbers.start}: expected a word and its vector, found {shown}.")
             yield partial(_parse, where, lines, numbers, dim, wanted, first_words)
             n_rows += len(numbers)
 
     yield from in_threads(tasks())
     if header is not None and n_rows != header[0]:
-        raise FileFormatError(f"{where} must hold {header[0]} rows, as its header says; got {n_rows}.")
+        raise FileFormatError(
+            f"{where}: its header says {header[0]} rows, but there are {n_rows}. Is the file complete?"
+        )
 
 
 def _lines_with_rows(where: str, pieces: Iterable[bytes], first: int) -> Iterator[tuple[range, bytes]]:
@@ -403,11 +405,11 @@ def _parse_line(where: str, number: int, line: bytes, dim: int) -> tuple[bytes, 
     if not word_fields or (surplus and all(parse_numbers(field) is not None for field in surplus)):
         got = f"{len(fields)} fields: {_shown(line)}" if fields else "a blank line"
         raise FileFormatError(
-            f"{where}: line {number} must hold a word and {dim} numbers, as the file begins; got {got}."
+            f"{where}, line {number}: expected a word and {dim} numbers, as the file begins, found {got}."
         )
     vector = parse_numbers(values)
     if vector is None or len(vector) != dim:  # rarer white space may lie between numbers, too
-        raise FileFormatError(f"{where}: line {number} must hold {dim} numbers; got {_shown(values)}.")
+        raise FileFormatError(f"{where}, line {number}: expected {dim} numbers, found {_shown(values)}.")
     return b" ".join(word_fields), vector
 
 
@@ -455,11 +457,13 @@ def _binary_rows(
         if first > n_rows:
             rest = rest.strip(b"\n")
             if rest:
-                raise FileFormatError(f"{where} must hold {n_rows} vectors, as its header says; more bytes follow.")
+                raise FileFormatError(f"{where}: its header says {n_rows} vectors, but more bytes follow.")
         elif len(rest) > bounds.LONGEST_WORD + 1 + 4 * dim:
             raise word_too_long(f"{where}: vector {first}")
     if first <= n_rows:
-        raise FileFormatError(f"{where} must hold {n_rows} vectors, as its header says; it ends in vector {first}.")
+        raise FileFormatError(
+            f"{where}: its header says {n_rows} vectors, but it ends in vector {first}. Is the file complete?"
+        )
 
 
 def _complete_rows(text: bytes, n_rows: int, n_bytes: int) -> tuple[list[bytes], list[int], int]:
@@ -502,7 +506,9 @@ class _Mapped:
     def matrix(self, n_columns: int) -> NDArray[np.float32]:
         n_rows, width = self.numbers("<qq")
         if width != n_columns or n_rows < 0:
-            raise FileFormatError(f"{self.path} must hold matrices of {n_columns} columns; got {n_rows} x {width}.")
+            raise FileFormatError(
+                f"{self.path} is damaged: a matrix is {n_rows} x {width}, but {n_columns} columns are expected."
+            )
         start = self.advance(4 * n_rows * width)
         return np.ndarray((n_rows, width), "<f4", buffer=self.content, offset=start)
 
@@ -523,15 +529,15 @@ def fasttext_rows(
     _, version = file.numbers("<2i")
     if version not in _VERSIONS:
         raise FileFormatError(
-            f"{path} must be a fastText model of version {' or '.join(map(str, _VERSIONS))}; got {version}."
+            f"{path} is a fastText model of version {version}, only {' and '.join(map(str, _VERSIONS))} can be read."
         )
     dim, _, _, _, _, _, _, model, n_buckets, shortest, longest, _, _ = file.numbers(_SETTINGS)
     if version == 11 and model == _SUPERVISED:
         longest = 0
     if not 0 < dim <= bounds.MOST_DIMENSIONS or longest > bounds.LONGEST_NGRAM:
         raise FileFormatError(
-            f"{path}: 1 to {bounds.MOST_DIMENSIONS:,} dimensions and n-grams of up to {bounds.LONGEST_NGRAM} "
-            f"characters are read; got {dim} and {longest}."
+            f"{path} has {dim} dimensions and n-grams of up to {longest} characters. At most "
+            f"{bounds.MOST_DIMENSIONS:,} dimensions and {bounds.LONGEST_NGRAM} characters can be read."
         )
     words, has_ngrams = _dictionary(file)
     (is_quantised,) = file.numbers("<?")
@@ -540,7 +546,7 @@ def fasttext_rows(
     matrix = file.matrix(dim)
     if len(matrix) != len(words) + n_buckets:
         raise FileFormatError(
-            f"{path} must hold {len(words)} words and {n_buckets} buckets of n-grams; got {len(matrix)} vectors."
+            f"{path} is damaged: {len(matrix)} vectors of {len(words)} words and {n_buckets} buckets of n-grams."
         )
     file.numbers("<?")
     file.matrix(dim)
@@ -555,7 +561,7 @@ def _dictionary(file: _Mapped) -> tuple[list[bytes], bool]:
     """Words in the order of their rows (labels follow them), and whether n-grams may be used."""
     n_entries, n_words, n_labels, _, n_pruned = file.numbers("<3i2q")
     if not 0 <= n_words == n_entries - n_labels:
-        raise FileFormatError(f"{file.path}: entries must be words and labels; got {n_entries}, {n_words} words.")
+        raise FileFormatError(f"{file.path} is damaged: {n_entries} entries, {n_words} words and {n_labels} labels.")
     if n_pruned > 0:
         raise FileFormatError(f"{file.path} was pruned, and lacks n-grams. Use the model that it was made of.")
     words = []
@@ -569,7 +575,7 @@ def _check_buckets(path: Path, table: NgramTable) -> None:
     for start in range(0, len(table.vectors), _BLOCK_BUCKETS):
         bad = np.flatnonzero(~np.isfinite(table.vectors[start : start + _BLOCK_BUCKETS]).all(axis=1))
         if bad.size:
-            raise FileFormatError(f"{path}: n-gram bucket {start + bad[0]} must be finite; got NaN or infinity.")
+            raise FileFormatError(f"{path}: n-gram bucket {start + bad[0]} holds NaN or infinity.")
 
 
 def _tasks(

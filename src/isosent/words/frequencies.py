@@ -32,12 +32,16 @@ def read_frequencies(path: str | os.PathLike[str], vocabulary: Vocabulary) -> ND
             count = _count(fields)
             if count is None:
                 shown = line[:60].decode("utf-8", "replace")
-                raise FileFormatError(f"{path}: line {number} must hold a word and a count >= 0; got {shown!r}.")
+                raise FileFormatError(
+                    f"{path}, line {number}: expected a word and a count of 0 or more, found {shown!r}."
+                )
             words.append(fields[0])
             counts.append(count)
     total = sum(counts)
     if not 0 < total < np.inf:
-        raise FileFormatError(f"{path} must hold counts with a finite sum above 0; got {len(counts)} of sum {total}.")
+        raise FileFormatError(
+            f"{path}: its {len(counts)} counts have the sum {total}, which must be finite and above 0."
+        )
     bounds = offsets_of([len(word) for word in words])
     ids = vocabulary.ids_of_spans(np.frombuffer(b"".join(words), dtype=np.uint8), bounds[:-1], bounds[1:])
     is_known = ids >= 0
@@ -63,8 +67,7 @@ def frequencies_of_counts(counts: NDArray[np.int64]) -> NDArray[np.float64]:
     total = counts.sum()
     if not total:
         raise InputError(
-            "frequencies: the corpus must hold at least one known word; got none. "
-            "Check its language and the lower-casing."
+            "frequencies: the model knows no word of the corpus. Check its language and whether words are lower-cased."
         )
     return counts / total
 

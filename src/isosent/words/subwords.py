@@ -187,9 +187,9 @@ class SubwordTokenizer:
         try:
             self.tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises bare Exception for every malformed file
-            raise FileFormatError(f"{path} must be a tokenizer.json; got: {_check.brief(error)}.") from None
+            raise FileFormatError(f"{path} is no tokenizer.json: {_check.brief(error)}.") from None
         if not self.tokenizer.get_vocab(with_added_tokens=False):
-            raise FileFormatError(f"{path} must have tokens; it has none.")
+            raise FileFormatError(f"{path} has no tokens.")
         if self.largest_id > bounds.LARGEST_TOKEN_ID:
             raise FileFormatError(f"{path}: a token has the id {self.largest_id}; at most {bounds.LARGEST_TOKEN_ID}.")
         self.tokenizer.no_padding()

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputTypeError
+from isosent.io.bounds import decode_utf8
 from isosent.io.system import read_bytes
 from isosent.numeric.threads import over_chunks
 from isosent.words.vocabulary import (
@@ -174,13 +175,10 @@ def read_stop_words(source: str) -> frozenset[str]:
 
         return frozenset(ENGLISH_STOP_WORDS)
     path = _check.input_file(source)
-    try:
-        lines = read_bytes(path).decode("utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        raise FileFormatError(f"{path} must be UTF-8; got: {error}.") from None
+    lines = decode_utf8(str(path), read_bytes(path)).split("\n")
     for number, line in enumerate(lines, 1):
         if len(line.split()) > 1:
-            raise FileFormatError(f"{path}: line {number} must hold one word; got {line[:60]!r}.")
+            raise FileFormatError(f"{path}, line {number}: expected one word, found {line[:60]!r}.")
     return frozenset(line.strip() for line in lines if line.strip())
 
 

@@ -201,9 +201,7 @@ class Vocabulary:
         _check_offsets(self.characters, self.offsets)
         n_slots, used = len(self.slots), np.count_nonzero(self.slots >= 0)
         if n_slots & (n_slots - 1) or not used == len(self) < n_slots or self.slots.max() >= len(self):
-            raise InputError(
-                f"vocabulary: slots must be the hash table of {len(self)} words; got {n_slots} slots, {used} in use."
-            )
+            raise InputError(f"vocabulary: the hash table of {len(self)} words has {n_slots} slots, {used} in use.")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Vocabulary, self.arrays  # made anew, because a pickle does not keep that they are read-only
@@ -222,7 +220,7 @@ class Vocabulary:
         if repeated.size:
             row, first = repeated[0], firsts[repeated[0]]
             word = characters[offsets[row] : offsets[row + 1]].tobytes().decode("utf-8", "replace")
-            raise InputError(f"vocabulary: words must be distinct; got {word!r} in rows {first} and {row}.")
+            raise InputError(f"vocabulary: the word {word!r} is in rows {first} and {row}.")
         _check_utf8(characters, offsets)
         return cls(characters, offsets, slots)
 
@@ -271,7 +269,7 @@ def words_as_bytes(words: Iterable[str]) -> tuple[NDArray[np.uint8], NDArray[np.
     try:
         encoded = [word.encode() for word in words]
     except UnicodeEncodeError as error:
-        raise InputError(f"vocabulary: words must be valid Unicode; got {error.object!r}.") from None
+        raise InputError(f"vocabulary: the word {error.object!r} is not valid Unicode.") from None
     return joined(encoded)
 
 
@@ -334,8 +332,8 @@ def _check_utf8(characters: NDArray[np.uint8], offsets: NDArray[np.int64]) -> No
         characters.tobytes().decode()
     except UnicodeDecodeError as error:
         row = int(np.searchsorted(offsets, error.start, side="right")) - 1
-        raise InputError(f"vocabulary: words must be UTF-8; got other bytes in row {row}.") from None
+        raise InputError(f"vocabulary: the word in row {row} is not UTF-8.") from None
     begins = offsets[:-1][offsets[:-1] < len(characters)]
     inside = np.flatnonzero((characters[begins] & 0xC0) == 0x80)
     if inside.size:
-        raise InputError(f"vocabulary: words must be UTF-8; row {inside[0]} begins inside a character.")
+        raise InputError(f"vocabulary: the word in row {inside[0]} is not UTF-8: it begins inside a character.")

@@ -126,8 +126,8 @@ def convert_word_vectors(
 
 def _check_some(n_words: int, files: Sequence[Path], wanted: Vocabulary | None) -> None:
     if not n_words:
-        words = "a word in UTF-8" if wanted is None else "a word of the vocabulary"
-        raise InputError(f"{', '.join(map(str, files))} must hold {words}; got none.")
+        words = "word in UTF-8" if wanted is None else "word of the vocabulary"
+        raise InputError(f"{', '.join(map(str, files))}: there is no {words}.")
 
 
 def _read_all(files: Sequence[Path], wanted: Vocabulary | None, progress: Progress | None, cache: bool) -> WordVectors:
@@ -244,8 +244,8 @@ def open_vector_file(path: Path) -> WordVectors:
     metadata = map_tensors(path)[1]
     if metadata.get("format") != FORMAT or metadata.get("version") != VERSION:
         raise FileFormatError(
-            f"{path} must be word vectors that isosent words convert wrote, version {VERSION}; it is another "
-            ".safetensors file. A folder of Model2Vec is written static:DIR, a transformer hf:DIR."
+            f"{path} is a .safetensors file, but no word vectors that isosent words convert wrote. A folder of "
+            "Model2Vec is written static:DIR, a transformer hf:DIR."
         )
     if unknown := sorted(metadata.keys() - _METADATA):
         raise FileFormatError(f"{path} is damaged: its metadata has an unknown field {unknown[0]!r}.")
@@ -281,7 +281,7 @@ def _stored(path: Path, metadata: dict[str, str]) -> WordVectors:
         raise FileFormatError(f"{path} is damaged: {error}. Convert the vectors again.") from None
     if stored.vectors.ndim != 2 or len(stored.vectors) != len(vocabulary):
         raise FileFormatError(
-            f"{path} is damaged: vectors must be those of {len(vocabulary)} words. Convert them again."
+            f"{path} is damaged: it has {len(vocabulary)} words, but another number of vectors. Convert them again."
         )
     return stored
 
