@@ -208,19 +208,19 @@ def component_count_or_share(where: str, value: object, dim: int) -> None:
 def not_negative(where: str, name: str, value: object) -> None:
     """Refuse anything but a finite number >= 0."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= float(value) < np.inf:
-        raise InputError(f"{where}: {name} must be a finite number, 0 or more; got {value!r}.")
+        raise InputError(f"{where}: {name} must be a finite number >= 0; got {value!r}.")
 
 
 def above_zero(where: str, name: str, value: object) -> None:
     """Refuse anything but a finite number > 0."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 < float(value) < np.inf:
-        raise InputError(f"{where}: {name} must be a finite number above 0; got {value!r}.")
+        raise InputError(f"{where}: {name} must be a finite number > 0; got {value!r}.")
 
 
 def whole_number(where: str, name: str, value: object, least: int) -> None:
     """Refuse anything but a whole number >= `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InputError(f"{where}: {name} must be a whole number, {least} or more; got {value!r}.")
+        raise InputError(f"{where}: {name} must be a whole number >= {least}; got {value!r}.")
 
 
 def one_of(where: str, name: str, value: object, allowed: Sequence[str]) -> None:

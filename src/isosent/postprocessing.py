@@ -109,7 +109,7 @@ class Postprocessing:
             end = "a flow" if self.groups is None else "maps of groups"
             raise InputError(f"fit: nothing can be fitted on moments after {end}. Fit on the vectors of its encoder.")
         if not moments.weight:
-            raise InputError("fit: all vectors are zero. At least one other is needed.")
+            raise InputError("fit: there are no vectors, or only zero ones. At least one that is not zero is needed.")
         linear_map = self.map_of(queries)
         return moments if linear_map is None else moments.mapped(linear_map)
 

@@ -57,7 +57,10 @@ def test_a_flow_is_evaluated(isosent_, write_stsb, here, fit):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("texts.txt", "--transform", "whitening,glow_flow"), "a flow cannot be part of a chain"),
+        (
+            ("texts.txt", "--transform", "whitening,glow_flow"),
+            "a flow, which is not linear and cannot be part of a chain",
+        ),
         (("texts.txt", "--transform", "whitening?depth=2"), "whitening has no option depth"),
         (("texts.txt", "--transform", "glow_flow", "--dims", "8"), "glow_flow has no setting n_components"),
         (("texts.txt", "--transform", "glow_flow?depth"), "name=value"),

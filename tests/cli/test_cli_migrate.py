@@ -311,7 +311,7 @@ def test_constant_vectors_and_empty_queries_are_refused(texts, wordllama):
     vectors = wordllama.encode(texts)
     with pytest.raises(InputError, match="all vectors are equal"):
         migrate(np.ones((len(texts), 8), np.float32), vectors, texts)
-    with pytest.raises(InputError, match="at least one query"):
+    with pytest.raises(InputError, match="no queries with their answers"):
         migrate(wordllama, wordllama, texts, answers=[])
 
 

@@ -54,4 +54,4 @@ def test_what_cannot_be_read_is_refused(isosent_, refuses):
 
 def test_an_unknown_task_is_refused_with_the_nearest_name(isosent_, refuses):
     finished = isosent_("data", "overlap", "corpus.txt", "--data", "data", "--tasks", "STSX")
-    refuses(finished, "'STSX'", "The nearest is")
+    refuses(finished, "no task 'STSX'", "Did you mean")

@@ -63,7 +63,7 @@ def test_what_cannot_be_studied_is_refused(isosent_, refuses):
     refuses(study("-o", "dims.gif"), "dims.gif")
     refuses(study("-o", "no/dims.csv"), "there is no folder")
     refuses(study(what="dims?widths=8,wide"), "widths must be whole numbers separated by commas; got '8,wide'")
-    refuses(study(what="dims?widths=8,300"), "n_components must lie in 1 ... 256")
+    refuses(study(what="dims?widths=8,300"), "n_components must be from 1 to 256")
     refuses(study(what="dims?docs=-1"), "docs")
     refuses(study(what="dims?seeds=1"), "no setting seeds. It has: widths, docs")
     refuses(study(what="gem?docs=1"), "no setting docs. It has: none")

@@ -140,7 +140,7 @@ def test_vectors_of_another_space_are_refused(isosent_, refuses):
     refuses(isosent_("fit", "words.npy", "cased.npy", "-o", "m"), "cased.npy holds vectors", "words.npy belongs to")
     refuses(isosent_("moments", "words.npy", "cased.npy", "-o", "m.safetensors"), "cannot be compared")
     refuses(
-        isosent_("transform", "v.npy", "-m", "model", "-o", "o.npy"), "v.npy: vectors must have 3 dimensions; got 4"
+        isosent_("transform", "v.npy", "-m", "model", "-o", "o.npy"), "v.npy: expected vectors of 3 dimensions, found 4"
     )
 
 
@@ -160,7 +160,7 @@ def test_queries_get_their_own_mean(isosent_, here, refuses):
     np.save("q.npy", ROWS[:, :2])
     refuses(
         isosent_("fit", "v.npy", "--queries", "q.npy", "--transform", "whitening", "-o", "model"),
-        "q.npy: vectors must have 4 dimensions",
+        "q.npy: expected vectors of 4 dimensions",
     )
 
 
@@ -259,8 +259,8 @@ def test_bad_vectors_are_refused_in_a_sentence(isosent_, here, refuses):
     np.save("objects.npy", np.array([None]), allow_pickle=True)
     (here / "cut.npy").write_bytes((here / "v.npy").read_bytes()[:-1])
     save_file({"a": ROWS, "b": ROWS}, "two.safetensors")
-    refuses(isosent_("fit", "nan.npy", "-o", "m"), "nan.npy: vectors must be finite; got NaN in row 150")
-    refuses(isosent_("fit", "zero.npy", "-o", "m"), "at least one vector that is not zero")
+    refuses(isosent_("fit", "nan.npy", "-o", "m"), "nan.npy: row 150 of vectors, counted from 0, holds NaN")
+    refuses(isosent_("fit", "zero.npy", "-o", "m"), "one that is not zero")
     refuses(isosent_("fit", "objects.npy", "-o", "m"), "holds pickled objects")
     refuses(isosent_("moments", "cut.npy", "-o", "m.safetensors"), "is truncated")
     refuses(
@@ -320,7 +320,7 @@ def test_a_file_without_a_vector_is_refused_and_nothing_is_written(isosent_, her
     for path in ("zeros.npy", "none.npy"):
         for transform in ("auto", "none"):
             finished = isosent_("fit", path, "-o", "model", "--transform", transform)
-            refuses(finished, "at least one vector that is not zero")
+            refuses(finished, "one that is not zero")
         assert not (here / "model").exists()
     np.save("old.npy", KNOWN)
     assert isosent_("fit", "none.npy", "old.npy", "-o", "model").code == 0

@@ -103,11 +103,11 @@ def test_encoding_without_a_fit_is_refused(isosent_, refuses, here):
         ("weighting=tfidf", "weighting must be mean, sif, usif, p_mean or gem; got 'tfidf'"),
         ("weighting=gem&window=0", "window must be a whole number above 0; got '0'"),
         ("weighting=gem&n_candidates=5", "n_removed must be at most n_candidates, 5; got 17"),
-        ("weighting=gem", "n_candidates must be at most the 6 dimensions"),
+        ("weighting=gem", "n_candidates must be at most 6, the dimensions"),
         ("window=3", "window must come with weighting=gem; got weighting=mean"),
         ("weighting=sif&a=-1", "a must be a number above 0; got '-1'"),
         ("weighting=sif&frequencies=none.txt", "none.txt"),
-        ("weighting=gem&frequencies=rank", "frequencies must come with sif, usif or zipfian=true"),
+        ("weighting=gem&frequencies=rank", "frequencies are for sif, usif or zipfian=true"),
     ],
 )
 def test_options_that_do_not_fit_are_refused_in_one_sentence(isosent_, refuses, here, options, words):
@@ -137,7 +137,7 @@ def test_vectors_of_an_unfitted_encoder_are_refused(isosent_, refuses, here):
 def test_what_is_no_mean_is_not_exported(isosent_, refuses, here):
     isosent_("fit", "texts.txt", "-m", GEM_MODEL, *NONE, "-o", "model")
     finished = isosent_("export", "model", "--to", "onnx", "-o", "out")
-    refuses(finished, "must be the mean of its known words", "got gem", "Use isosent itself")
+    refuses(finished, "is the mean of its known words", "got gem", "Use isosent itself")
     assert not (here / "out").exists()
 
 

@@ -53,6 +53,6 @@ def test_what_is_read_is_not_written(isosent_, refuses):
 
 def test_bad_files_are_refused_in_one_sentence(isosent_, refuses, here):
     (here / "bad.txt").write_text("man 1 2\ndog 1\n")
-    refuses(isosent_("words", "convert", "bad.txt", "-o", "out.safetensors"), "bad.txt: line 2 must hold")
+    refuses(isosent_("words", "convert", "bad.txt", "-o", "out.safetensors"), "bad.txt, line 2: expected")
     refuses(isosent_("info", "missing.txt"), "missing.txt")
     refuses(isosent_("words", "convert", "glove.txt", "-o", "no/out.safetensors"), "there is no folder")

@@ -215,19 +215,19 @@ def test_nothing_to_read_and_nobody_elses_reading(tiny_model):
         encoder.read("a dog", [encoder.layer_pooling("0", "mean")])
     with pytest.raises(InputError, match="layer_poolings is empty"):
         encoder.read(TEXTS, [])
-    with pytest.raises(InputError, match="got layer 4"):
+    with pytest.raises(InputError, match="no layer 4"):
         encoder.read(TEXTS, [LayerPooling.of("0,-1", "mean", n_layers=4)])
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("layers=4", r"layers must lie in 0 \.\.\. 3, or -4 \.\.\. -1; got 4"),
-        ("layers=-5", r"layers must lie in 0 \.\.\. 3, or -4 \.\.\. -1; got -5"),
-        ("layers=0..7", r"layers must lie in 0 \.\.\. 3, or -4 \.\.\. -1; got 7"),
-        ("layers=0,-4", "layers must differ; got layer 0 twice"),
+        ("layers=4", r"no layer 4\. The layers are 0 to 3, or -4 to -1"),
+        ("layers=-5", r"no layer -5\. The layers are 0 to 3, or -4 to -1"),
+        ("layers=0..7", r"no layer 7\. The layers are 0 to 3, or -4 to -1"),
+        ("layers=0,-4", "layer 0 occurs twice"),
         ("layers=all,1", "layers must be layers as in"),
-        ("layers=3..1", r"layers must rise in a range; got 3\.\.1"),
+        ("layers=3..1", r"layers of a range must rise, and those of 3\.\.1"),
         ("layers=-1..1", r"layers must rise in a range; got -1\.\.1"),
         (
             "pooling=median",
@@ -235,8 +235,8 @@ def test_nothing_to_read_and_nobody_elses_reading(tiny_model):
         ),
         ("pooling=mean,mean", "none twice"),
         ("pooling=lasttoken,last_token", "none twice"),
-        ("pooling=sbert_wk&layers=-1", "layers must be two or more, without weights, for pooling=sbert_wk; got -1"),
-        ("pooling=mean,sbert_wk&layers=0.2*1,0.8*2", "without weights, for pooling=sbert_wk"),
+        ("pooling=sbert_wk&layers=-1", "layers=-1: pooling=sbert_wk needs two layers or more, without weights"),
+        ("pooling=mean,sbert_wk&layers=0.2*1,0.8*2", "pooling=sbert_wk needs two layers or more, without weights"),
     ],
 )
 def test_layers_and_poolings_that_are_not_there_are_refused_with_what_is(tiny_model, options, words):

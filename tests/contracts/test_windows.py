@@ -98,16 +98,16 @@ def test_windows_are_part_of_the_model(tiny_model, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("overlap=2", "overlap must come with long=windows"),
-        ("long=truncate&overlap=2", "overlap must come with long=windows"),
+        ("overlap=2", "overlap is for long=windows"),
+        ("long=truncate&overlap=2", "overlap is for long=windows"),
         (
             "max_length=12&long=windows&overlap=10",
-            "max_length must leave room for more tokens of a text than overlap=10",
+            "leaves too little room for a text beside overlap=10",
         ),
-        ("max_length=8&long=windows&prompt=find the red dog in the park", "max_length must leave room for more tokens"),
+        ("max_length=8&long=windows&prompt=find the red dog in the park", "leaves too little room for a text"),
         (
             "max_length=8&long=windows&query_prompt=find the red dog in the",
-            "max_length must leave room for more tokens",
+            "leaves too little room for a text",
         ),
     ],
 )
@@ -117,5 +117,5 @@ def test_windows_without_room_are_refused(tiny_model, options, words):
 
 
 def test_windows_need_a_length(tiny_model):
-    with pytest.raises(InputError, match=r"long=windows must come with a max_length; it is none\. Name one"):
+    with pytest.raises(InputError, match=r"long=windows needs a max_length, which is none\. Name one"):
         isosent.load(f"hf:{tiny_model('llama')}?long=windows")

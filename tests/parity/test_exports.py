@@ -265,7 +265,7 @@ def test_a_prompt_of_another_role_is_found(prompted, texts, tmp_path, monkeypatc
 
 def test_weights_by_position_behind_an_unpooled_prompt_are_refused(prompted, tmp_path):
     model = isosent.load(f"hf:{prompted('unpooled')}?pooling=weighted_mean")
-    with pytest.raises(InputError, match="not be weighted_mean if the tokens of a prompt are not pooled"):
+    with pytest.raises(InputError, match="pooling weighted_mean cannot leave out the tokens of a prompt"):
         export(model, "sentence-transformers", tmp_path / "out")
 
 
@@ -308,7 +308,7 @@ def test_old_names_for_text_embeddings_inference(plain, texts, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("layers=1,2", "uses one layer; got layers=1,2"),
+        ("layers=1,2", "uses one layer, and the model has layers=1,2"),
         ("pooling=max", "pooling must be one of cls, mean, last_token; got max"),
         ("prompt=say: ", "gets prompts with each request; the model adds 'say: ' to every text"),
         ("normalize=true", "scales to length 1 only at the end"),

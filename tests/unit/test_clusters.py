@@ -102,7 +102,7 @@ def test_every_text_has_a_row(wordllama, texts):
 
 
 def test_bad_arguments_are_refused(wordllama):
-    with pytest.raises(InputError, match="zero texts"):
+    with pytest.raises(InputError, match="no texts"):
         cluster([], wordllama)
     with pytest.raises(InputError, match=r"at most 2.*got 3"):
         cluster(["one", "two", "two"], wordllama, n_clusters=3)

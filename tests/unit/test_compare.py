@@ -223,7 +223,9 @@ def test_lists_and_tuples_of_a_protocol_are_the_same():
 
 def test_results_without_items_are_refused_saying_how_to_get_them():
     bare = replace(correlated(2), items=Items(np.zeros(0)))
-    with pytest.raises(InputError, match=r"B\.json must hold .* item by item; .* scores of STSB.*-o OUT.json"):
+    with pytest.raises(
+        InputError, match=r"B\.json holds scores of STSB, but nothing measured item by item.*-o OUT.json"
+    ):
         compare_results(
             result_of({"STSB": correlated(2)}), result_of({"STSB": bare}), names=("A.json", "B.json"), n_resamples=FEW
         )

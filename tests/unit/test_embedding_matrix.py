@@ -125,13 +125,13 @@ def test_positions_and_biases_are_no_token_embeddings(holding):
 
 
 def test_a_model_without_token_embeddings_lists_its_tensors(holding):
-    with pytest.raises(FileFormatError, match=r"must hold the embeddings of its tokens; it holds: conv\.weight\."):
+    with pytest.raises(FileFormatError, match=r"no embeddings of tokens\. It holds: conv\.weight\."):
         read_embedding_matrix(holding(conv__weight=(3, 2)))
 
 
 def test_a_row_that_is_not_finite_is_refused(tmp_path):
     save_file({"wte.weight": torch.tensor([[1.0, 2.0], [3.0, float("nan")]])}, tmp_path / "model.safetensors")
-    with pytest.raises(InputError, match=r"wte\.weight must be finite; got NaN in row 1"):
+    with pytest.raises(InputError, match=r"row 1 of wte\.weight, counted from 0, holds NaN"):
         read_embedding_matrix(tmp_path)
 
 
@@ -142,7 +142,7 @@ def test_pickles_are_not_loaded(tmp_path):
 
 
 def test_a_folder_without_weights_is_refused(tmp_path):
-    with pytest.raises(FileFormatError, match=r"must hold its weights in model\.safetensors; got none\."):
+    with pytest.raises(FileFormatError, match=r"weights are expected in model\.safetensors; there is no such file\."):
         read_embedding_matrix(tmp_path)
 
 
@@ -152,8 +152,8 @@ def test_a_folder_without_weights_is_refused(tmp_path):
         ("{", "not JSON"),
         ("[]", "Expected `object`"),
         ('{"weight_map": 3}', r"int.*weight_map"),
-        ('{"weight_map": {"wte.weight": "../model.safetensors"}}', r"inside its folder; got '\.\./model"),
-        ('{"weight_map": {"wte.weight": "/model.safetensors"}}', "inside its folder; got '/model"),
+        ('{"weight_map": {"wte.weight": "../model.safetensors"}}', r"it names '\.\./model"),
+        ('{"weight_map": {"wte.weight": "/model.safetensors"}}', "it names '/model"),
     ],
 )
 def test_a_malformed_index_is_refused(tmp_path, index, words):
@@ -170,7 +170,7 @@ def test_a_missing_shard_is_refused(tmp_path):
 
 def test_damaged_weights_are_refused(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"damaged bytes")
-    with pytest.raises(FileFormatError, match=r"must be a safetensors file; its header is damaged"):
+    with pytest.raises(FileFormatError, match=r"no safetensors file, or its header is damaged"):
         read_embedding_matrix(tmp_path)
 
 
@@ -205,11 +205,11 @@ def test_what_the_hub_does_not_give_is_refused(monkeypatch):
 
 @pytest.mark.parametrize("location", ["./missing", "a/b/c", "with space"])
 def test_what_is_neither_a_folder_nor_an_id_is_refused(location):
-    with pytest.raises(InputFileError, match=r"must be a folder or an id on the hub; got no such folder"):
+    with pytest.raises(InputFileError, match=r"no such folder\. Name a folder, or an id on the hub"):
         local_folder("hf", location)
 
 
 def test_a_file_is_no_model_folder(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputFileError, match=r"must be a folder or an id on the hub; got a file"):
+    with pytest.raises(InputFileError, match=r"is a file\. Name a folder, or an id on the hub"):
         local_folder("hf", str(tmp_path / "file"))

@@ -415,10 +415,10 @@ def test_an_index_that_says_more_than_there_can_be_is_refused(begun, source, wor
     document = json.loads((begun / "shards.json").read_text("utf-8"))
     del document["checksum"]
     (begun / "shards.json").write_text(json.dumps(document | {"shards": 4 * document["shards"][:1]}))
-    refused(FileFormatError, r"must list 3 shards; it lists 4", wordllama, source, begun)
+    refused(FileFormatError, r"lists 4 shards\. Expected 3\.", wordllama, source, begun)
     document["inputs"][0]["n_rows"] = 10**15  # a plan of so many shards would not fit in memory
     (begun / "shards.json").write_text(json.dumps(document))
-    refused(FileFormatError, r"must list \d{10,} shards; it lists 3", wordllama, source, begun)
+    refused(FileFormatError, r"lists 3 shards\. Expected \d{10,}\.", wordllama, source, begun)
 
 
 def test_a_shard_that_is_gone_or_of_another_size_is_made_again(begun, source, wordllama, tmp_path):
@@ -435,7 +435,7 @@ def test_a_shard_that_was_replaced_is_refused_when_it_is_read(source, wordllama,
     encode_folder(wordllama, source, tmp_path / "out", sharding=SHARDING)
     space = Space(wordllama.fingerprint, "wordllama")
     write_vectors(tmp_path / "out" / "part-00000.npy", wordllama.encode(listed[:19]), listed[:19], space)
-    words = r"part-00000\.npy must hold 20 x 256 float32 of the space wordllama .*; it holds 19 x 256 float32"
+    words = r"part-00000\.npy: expected 20 x 256 float32 of the space wordllama .*, found 19 x 256 float32"
     with pytest.raises(FileFormatError, match=words):
         open_vectors(tmp_path / "out")
 

@@ -193,5 +193,5 @@ def test_labels_that_the_vectors_do_not_tell_change_nothing(wordllama, texts):
 def test_labels_of_another_length_are_refused_by_a_model(wordllama, texts):
     with pytest.raises(InputError, match="labels: 3 labels for 480 texts"):
         wordllama.fitted(texts, erase=["a", "b", "c"])
-    with pytest.raises(InputError, match="one attribute; got 2"):
+    with pytest.raises(InputError, match="one attribute, not 2"):
         wordllama.fitted(texts, erase={"a": texts, "b": texts})

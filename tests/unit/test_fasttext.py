@@ -159,21 +159,21 @@ def test_a_matrix_of_another_size_is_refused(read):
     content = bytearray(written())
     start = content.index(struct.pack("<2q", 7, 2))
     content[start : start + 8] = struct.pack("<q", 6)
-    with pytest.raises(FileFormatError, match=r"must hold 2 words and 5 buckets of n-grams; got 6 vectors"):
+    with pytest.raises(FileFormatError, match=r"6 vectors of 2 words and 5 buckets of n-grams"):
         read(bytes(content))
 
 
 def test_a_word_whose_vector_is_not_finite_is_named(read):
     matrix = np.zeros((7, 2))
     matrix[1, 0] = np.nan
-    with pytest.raises(FileFormatError, match=r"vector 2 must be finite; got NaN or infinity for the word 'of'"):
+    with pytest.raises(FileFormatError, match=r"vector 2: the vector of 'of' holds NaN or infinity"):
         read(written(matrix=matrix))
 
 
 def test_a_bucket_that_is_not_finite_is_named(read):
     matrix = np.zeros((7, 2))
     matrix[5, 1] = np.inf
-    with pytest.raises(FileFormatError, match=r"n-gram bucket 3 must be finite"):
+    with pytest.raises(FileFormatError, match=r"n-gram bucket 3 holds NaN"):
         read(written(matrix=matrix))
 
 

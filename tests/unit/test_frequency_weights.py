@@ -74,7 +74,7 @@ def test_what_is_no_probability_is_refused(value):
 
 @pytest.mark.parametrize("probabilities", [[], [0.0, 0.0]], ids=str)
 def test_usif_without_any_frequency_is_refused(probabilities):
-    with pytest.raises(InputError, match=r"usif_weights: at least one word must have a frequency; got none"):
+    with pytest.raises(InputError, match=r"usif_weights: no word has a frequency"):
         usif_weights(np.array(probabilities), 2.0)
 
 

@@ -185,7 +185,9 @@ def test_products_are_padded_to_a_multiple_of_16(rows):
 
 
 def test_more_candidates_than_dimensions_are_refused(rows):
-    with pytest.raises(InputError, match=r"GEM: n_candidates must be at most the 10 dimensions of the vectors; got 11"):
+    with pytest.raises(
+        InputError, match=r"GEM: n_candidates must be at most 10, the dimensions of the vectors; got 11"
+    ):
         principal_of(rows, 11)
 
 

@@ -152,7 +152,7 @@ def test_it_is_an_estimator_of_scikit_learn(fitted):
     [
         ({"depth": 0}, "depth must be a whole number >= 1; got 0"),
         ({"width": 2.5}, "width must be a whole number >= 1; got 2.5"),
-        ({"n_levels": 4}, "n_levels must leave every level two dimensions or more; got 4 levels for vectors of 6"),
+        ({"n_levels": 4}, "n_levels must leave every level two of the 6 dimensions or more; got 4"),
         ({"mixing": "shuffle"}, "mixing must be one of permutation, reversal, matrix; got 'shuffle'"),
         ({"learning_rate": 0}, "learning_rate must be a finite number > 0; got 0"),
         ({"held_out": 0}, "held_out must be a finite number > 0; got 0"),
@@ -169,11 +169,11 @@ def test_settings_out_of_range_are_refused(settings, words):
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        (np.ones((63, 4)), "at least 64 rows to fit on; got 63"),
-        (np.ones((100, 4)), "rows that differ; got 100 equal ones"),
-        (np.where(np.eye(100, 4) > 0, np.nan, 1.0), "X must be finite; got NaN in row 0"),
+        (np.ones((63, 4)), "63 rows are too few to fit on\. At least 64"),
+        (np.ones((100, 4)), "all 100 rows are equal"),
+        (np.where(np.eye(100, 4) > 0, np.nan, 1.0), "row 0 of X, counted from 0, holds NaN"),
         (np.ones(100), "Expected 2D array"),
-        (bent(100, 4) * 1e40, "numbers within float32, in which the fit is computed"),
+        (bent(100, 4) * 1e40, "too large for float32, in which the fit is computed"),
     ],
 )
 def test_rows_that_cannot_be_fitted_on_are_refused(rows, words):
@@ -194,7 +194,7 @@ def test_rows_to_transform_are_checked(fitted):
         fitted.transform(np.array([np.zeros(6), np.full(6, np.inf)]))
     with pytest.raises(InputError, match="7 features"):
         fitted.transform(np.zeros((2, 7)))
-    with pytest.raises(InputError, match="within float32; some do not, from row 0 on"):
+    with pytest.raises(InputError, match="beyond float32, from row 0 on"):
         fitted.transform(np.full((2, 6), 3e38, dtype=np.float32))
 
 
@@ -218,9 +218,9 @@ def with_nan(arrays):
     ("damage", "words"),
     [
         (without_a_name, "the arrays are not those of a flow: '1.0.shift'"),
-        (with_another_width, "the shapes of a step must agree, at 3 dimensions"),
-        (with_an_order_that_repeats, "mixing must hold each of 0 ... 5 once"),
-        (with_nan, "all numbers must be finite"),
+        (with_another_width, "the shapes of a step do not agree, at 3 dimensions"),
+        (with_an_order_that_repeats, "mixing does not hold each of 0 to 5 once"),
+        (with_nan, "some numbers are NaN or infinity"),
     ],
 )
 def test_arrays_that_are_no_flow_are_refused(fitted, damage, words):

@@ -90,7 +90,7 @@ def test_vectors_can_be_fitted_on_alone(wordllama, flowed, vectors):
         whitened.linear_map.weight,
         wordllama.fitted_on_moments(Moments.from_rows(vectors), transform=Whitening(8)).linear_map.weight,
     )
-    with pytest.raises(InputError, match="vectors must have 256 dimensions; got 5"):
+    with pytest.raises(InputError, match="expected vectors of 256 dimensions, found 5"):
         wordllama.fitted_on_vectors(np.ones((99, 5)), transform=FLOW)
 
 
@@ -109,14 +109,12 @@ def test_nothing_is_fitted_on_moments_behind_a_flow_or_with_one(flowed, wordllam
 
 
 def test_a_flow_takes_no_queries(wordllama, texts):
-    with pytest.raises(InputError, match="queries must come with a linear transform, which shifts them; got a flow"):
+    with pytest.raises(InputError, match="a flow cannot shift queries"):
         wordllama.fitted(texts, transform=FLOW, queries=texts[:9])
 
 
 def test_a_flow_is_no_step_of_a_chain(wordllama, texts):
-    with pytest.raises(
-        InputError, match="a flow cannot be part of a chain, because it is not linear; got one as step 2"
-    ):
+    with pytest.raises(InputError, match="step 2 is a flow, which is not linear and cannot be part of a chain"):
         wordllama.fitted(texts, transform=chain(MeanCentering(), GlowFlow()))
 
 
@@ -154,7 +152,7 @@ def test_a_damaged_flow_is_refused(saved):
     with pytest.raises(ModelFolderError, match=rf"{path.name}: damaged"):
         read_record(saved)
     replace_part(saved, "flow", {name: array for name, array in arrays.items() if name != "0.0.shift"})
-    with pytest.raises(ModelFolderError, match=r"must hold the arrays of a flow: .*'0\.0\.shift'"):
+    with pytest.raises(ModelFolderError, match=r"does not hold the arrays of a flow: .*'0\.0\.shift'"):
         read_record(saved)
     replace_part(saved, "flow", {**arrays, "0.0.shift": arrays["0.0.shift"] + 1})
     with pytest.raises(ModelFolderError, match="a file was altered"):

@@ -31,7 +31,7 @@ def test_two_maps_fold_to_one(linear_map):
 
 
 def test_maps_of_other_widths_do_not_fold(linear_map):
-    with pytest.raises(InputError, match="must have 3 dimensions; got 5"):
+    with pytest.raises(InputError, match="of 3 dimensions, found 5"):
         linear_map.then(linear_map)
 
 
@@ -54,7 +54,7 @@ def test_rows_that_overflow_behind_the_map_are_refused(linear_map):
 
 
 def test_rows_of_another_width_are_refused(linear_map):
-    with pytest.raises(InputError, match="rows must have 5 dimensions; got 4"):
+    with pytest.raises(InputError, match="expected rows of 5 dimensions, found 4"):
         linear_map.apply(np.ones((2, 4)))
 
 
@@ -64,7 +64,7 @@ def test_shapes_that_disagree_are_refused():
 
 
 def test_a_map_that_is_not_finite_is_refused():
-    with pytest.raises(InputError, match="must be finite"):
+    with pytest.raises(InputError, match="holds NaN or infinity"):
         LinearMap(np.array([[np.inf]]), np.zeros(1))
 
 

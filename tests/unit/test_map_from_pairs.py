@@ -436,7 +436,7 @@ def test_maps_of_groups_with_a_bias_of_another_shape_are_refused(grouped, tmp_pa
     save_file({"weight": np.zeros((2, DIM, DIM)), "bias": bias}, tmp_path / "m" / "other.safetensors")
     document["group_maps"] = "other.safetensors"
     file.write_text(json.dumps(document))
-    with pytest.raises(ModelFolderError, match="must hold weight and bias") as caught:
+    with pytest.raises(ModelFolderError, match="does not hold weight and bias") as caught:
         isosent.load(tmp_path / "m")
     assert "flow" not in str(caught.value)
 
@@ -469,5 +469,5 @@ def test_groups_may_be_series_of_another_index():
 
 
 def test_a_group_without_maps_names_no_command():
-    with pytest.raises(InputError, match=r"^group: this model has no maps of groups"):
+    with pytest.raises(InputError, match=r"^group: this model has no groups"):
         model_of_vectors().transform(np.ones((1, DIM)), group="a")

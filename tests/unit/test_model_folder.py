@@ -131,7 +131,7 @@ def test_texts_of_unknown_words_only_cannot_be_fitted(glove):
 
 
 def test_zero_texts_cannot_be_fitted(glove):
-    with pytest.raises(InputError, match=r"fit: texts must hold at least one text; got zero texts|got 0 texts"):
+    with pytest.raises(InputError, match=r"fit: there are no texts"):
         isosent.load(f"words:{glove}").fitted([], transform=Whitening(3))
 
 
@@ -379,24 +379,24 @@ def test_a_map_outside_the_folder_is_refused(saved, name):
 )
 def test_a_map_of_shapes_that_do_not_agree_is_refused(saved, weight, bias):
     replace_part(saved, "linear_map", {"weight": np.ones(weight), "bias": np.ones(bias)})
-    refuses(saved, r"must hold weight \(dim, n_components\) and bias \(n_components,\)")
+    refuses(saved, r"does not hold weight \(dim, n_components\) and bias \(n_components,\)")
 
 
 def test_a_map_without_bias_is_refused(saved):
     replace_part(saved, "linear_map", {"weight": np.ones((4, 3))})
-    refuses(saved, r"must hold weight \(dim, n_components\) and bias \(n_components,\): 'bias'")
+    refuses(saved, r"does not hold weight \(dim, n_components\) and bias \(n_components,\): 'bias'")
 
 
 def test_a_map_of_another_width_than_the_encoder_is_refused(saved):
     replace_part(saved, "linear_map", {"weight": np.ones((5, 3)), "bias": np.ones(3)})
-    refuses(saved, r"the map must take 4 dimensions, those of the encoder; it takes 5")
+    refuses(saved, r"its transform takes 5 dimensions, but its encoder has 4")
 
 
 def test_a_map_with_nan_is_refused(saved):
     tensors = load_file(map_file(saved))
     tensors["bias"][0] = np.nan
     replace_part(saved, "linear_map", tensors)
-    refuses(saved, r"must be finite; got NaN or infinity")
+    refuses(saved, r"holds NaN or infinity")
 
 
 def test_a_model_whose_word_vectors_were_rewritten_is_refused(saved, glove):
@@ -482,7 +482,7 @@ def test_a_model_folder_is_no_encoder(saved):
 def test_options_of_a_moved_encoder_are_those_of_the_folder(saved, glove):
     refuses(
         f"{saved}?encoder=words:{glove}?lowercase=false",
-        "it must be written without options, except files that were moved",
+        "it has options, .* except files that were moved",
     )
 
 

@@ -133,19 +133,19 @@ def test_a_file_of_that_form_is_read(written):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("[50, null]", "[50]", r"mean: published must be a list of 2 numbers.* or the word unknown; got \[50\.0\]"),
+        ("[50, null]", "[50]", r"mean: published is \[50\.0\]; expected 2 numbers.* or the word unknown"),
         ("[50, null]", "[50, high]", r"Expected `float.*tables\[0\].conditions\[0\].published"),
         ("model: wordllama, ", "", "mean: name the model of this condition, or what it needs"),
         ("label: mean", "labl: mean", r"unknown field `labl`.*conditions\[0\]"),
         ("title: Tiny", "subtitle: Tiny", "unknown field `subtitle`"),
         ("title: Tiny\n", "", "missing required field `title`"),
         ("family: sts", "family: stss", r"Invalid enum value 'stss'.*tables\[0\].family"),
-        ("columns: [STSB, {name: dev", "columns: [dev, {name: dev", "table 1: names must differ; got 'dev' twice"),
-        ("conditions:\n", "conditions: []\n#", "table 1: a table must have at least one column and one condition"),
+        ("columns: [STSB, {name: dev", "columns: [dev, {name: dev", "table 1: the name 'dev' occurs twice"),
+        ("conditions:\n", "conditions: []\n#", "table 1: a table needs at least one column and one condition"),
         ("label: mean", "label: mean, options: 3", "Expected `object`, got `int`.*options"),
         ("name: T", "[", "is not valid YAML: .*line"),
         ("name: T", "name: " + "[" * 30_000, "is not valid YAML: maximum recursion depth exceeded"),
-        (SMALL, "- 1", "must hold names and their values; got list"),
+        (SMALL, "- 1", "does not hold names and their values"),
     ],
 )
 def test_a_file_of_another_form_is_refused(written, old, new, message):

@@ -338,7 +338,7 @@ def test_an_index_of_weights_stays_in_its_folder(bert, tmp_path, name, options):
     index = {"metadata": {}, "weight_map": {"embeddings.word_embeddings.weight": name}}
     write_json(folder / "model.safetensors.index.json", index)
     (folder / "model.safetensors").rename(tmp_path / "elsewhere.safetensors")
-    with pytest.raises(FileFormatError, match="inside its folder"):
+    with pytest.raises(FileFormatError, match="outside its folder"):
         isosent.load(f"hf:{folder}{options}")
 
 

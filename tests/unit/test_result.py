@@ -167,7 +167,7 @@ def test_a_missing_file_is_told_from_a_damaged_one(tmp_path):
 
 def test_another_format_is_named(path):
     write_changed(path, ("format",), "isosent result 9")
-    with pytest.raises(FileFormatError, match=r"format must be 'isosent result 1'.*got 'isosent result 9'"):
+    with pytest.raises(FileFormatError, match=r"format is 'isosent result 9', not 'isosent result 1'"):
         read_result(path)
 
 

@@ -130,17 +130,17 @@ def test_missing_files_are_told(folder):
     [
         ("corpus.jsonl", "{", "corpus.jsonl, line 41 is no JSON object: "),
         ("corpus.jsonl", "[1]", "corpus.jsonl, line 41 is no JSON object"),
-        ("corpus.jsonl", '{"_id": "d3", "text": "a"}', "line 41: _id must occur once; got 'd3' again"),
+        ("corpus.jsonl", '{"_id": "d3", "text": "a"}', "line 41: _id 'd3' occurs twice"),
         ("corpus.jsonl", '{"text": "a"}', "line 41 has no column _id"),
         ("corpus.jsonl", '{"_id": "x"}', "line 41 has no column text"),
         ("corpus.jsonl", '{"_id": "x", "text": null}', "line 41: text must be a string; got null"),
         ("corpus.jsonl", '{"_id": "x", "text": "\\ud800"}', "line 41: text must be valid Unicode"),
-        ("queries.jsonl", '{"_id": "q0", "text": "a"}', "queries.jsonl, line 15: _id must occur once; got 'q0' again"),
+        ("queries.jsonl", '{"_id": "q0", "text": "a"}', "queries.jsonl, line 15: _id 'q0' occurs twice"),
         ("qrels/test.tsv", "q99\td1\t1", r"must name ids of queries.jsonl; got 'q99'"),
         ("qrels/test.tsv", "q1\td99\t1", r"must name ids of corpus.jsonl; got 'd99'"),
         ("qrels/test.tsv", "q1\td1", r"expected at least 3 fields between tabs; found 2"),
-        ("qrels/test.tsv", "q13\td1\thigh", r"must hold a whole number as score; got 'high'"),
-        ("qrels/test.tsv", "q13\td1\t1\nq13\td1\t1", r"must judge a new pair; got 'q13' and 'd1' again"),
+        ("qrels/test.tsv", "q13\td1\thigh", r"expected a whole number as score, found 'high'"),
+        ("qrels/test.tsv", "q13\td1\t1\nq13\td1\t1", r"'q13' and 'd1' are judged twice"),
     ],
 )
 def test_a_malformed_line_is_named(folder, name, line, message):
@@ -154,8 +154,8 @@ def test_a_malformed_line_is_named(folder, name, line, message):
     ("content", "message"),
     [
         ("q1\td1\t1\n", r"line 1 must name the columns query-id, corpus-id, score, between tabs; got 'q1\\td1\\t1'"),
-        (HEADER, "must call at least one document relevant; got 0 queries without one"),
-        (f"{HEADER}q1\td1\t0\nq1\td2\t-1\n", "must call at least one document relevant; got 1 queries without one"),
+        (HEADER, "calls no document relevant to any of its 0 queries"),
+        (f"{HEADER}q1\td1\t0\nq1\td2\t-1\n", "calls no document relevant to any of its 1 queries"),
         ("", "is empty"),
     ],
 )
@@ -203,7 +203,7 @@ def test_equal_texts_are_one_query_and_one_document(wordllama, tmp_path):
 
 def test_a_file_without_pairs_is_refused(tmp_path, wordllama):
     (tmp_path / "pairs.csv").write_text("s1,s2\n")
-    with pytest.raises(FileFormatError, match="must hold at least one pair; got none"):
+    with pytest.raises(FileFormatError, match="holds no pairs"):
         evaluate(wordllama, tmp_path / "pairs.csv", "retrieval")
 
 

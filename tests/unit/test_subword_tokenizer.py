@@ -57,7 +57,7 @@ def test_a_vocabulary_without_its_unknown_token_is_refused(word_level):
         SubwordTokenizer(word_level)(["zebra"])
     content["model"] |= {"vocab": {}, "unk_token": "[UNK]"}
     word_level.write_text(json.dumps(content))
-    with pytest.raises(FileFormatError, match="must have tokens; it has none"):
+    with pytest.raises(FileFormatError, match="has no tokens"):
         SubwordTokenizer(word_level)
 
 
@@ -83,7 +83,7 @@ def test_the_vocabulary_of_the_subword_tokenizer_is_in_the_order_of_the_ids(word
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"model": {"type": "none such"}}'])
 def test_a_damaged_tokenizer_file_is_refused(tmp_path, content):
     (tmp_path / "tokenizer.json").write_bytes(content)
-    with pytest.raises(FileFormatError, match=r"tokenizer\.json must be a tokenizer\.json; got: "):
+    with pytest.raises(FileFormatError, match=r"tokenizer\.json is no tokenizer\.json: "):
         SubwordTokenizer(tmp_path / "tokenizer.json")
 
 
@@ -126,7 +126,7 @@ def test_a_tokenizer_that_panics_is_refused(word_level, tmp_path, capfd):
 
 def test_a_truncated_tokenizer_file_is_refused(word_level):
     word_level.write_bytes(word_level.read_bytes()[:-30])
-    with pytest.raises(FileFormatError, match=r"must be a tokenizer\.json; got: EOF"):
+    with pytest.raises(FileFormatError, match=r"is no tokenizer\.json: EOF"):
         SubwordTokenizer(word_level)
 
 

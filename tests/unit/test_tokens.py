@@ -172,7 +172,7 @@ def test_stop_words_come_from_a_file_of_one_word_a_line(tmp_path):
     assert read_stop_words(str(tmp_path / "words.txt")) == {"der", "die", "는"}
 
 
-@pytest.mark.parametrize(("content", "message"), [(b"a\nb c\n", "line 2 must hold one word"), (b"\xff", "UTF-8")])
+@pytest.mark.parametrize(("content", "message"), [(b"a\nb c\n", "line 2: expected one word"), (b"\xff", "UTF-8")])
 def test_a_damaged_file_of_stop_words_is_refused(tmp_path, content, message):
     (tmp_path / "words.txt").write_bytes(content)
     with pytest.raises(InputError, match=message):

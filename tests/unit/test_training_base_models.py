@@ -159,16 +159,14 @@ def test_weights_of_words_that_are_known_come_along(glove, tmp_path):
 @pytest.mark.parametrize(
     ("options", "got"),
     [
-        ("weighting=sif", "got weighting=sif"),
-        ("weighting=gem&n_candidates=4&n_removed=2", "got weighting=gem"),
-        ("weighting=p_mean&powers=inf&z_norm=false", "got weighting=p_mean"),
+        ("weighting=sif", "has weighting=sif"),
+        ("weighting=gem&n_candidates=4&n_removed=2", "has weighting=gem"),
+        ("weighting=p_mean&powers=inf&z_norm=false", "has weighting=p_mean"),
         ("unknown=mean", "got unknown=mean"),
     ],
 )
 def test_other_than_means_of_word_vectors_are_refused(glove, options, got):
-    with pytest.raises(
-        InputError, match=rf"train: .* must encode a text as the mean of its word vectors; {got}\. Leave that out"
-    ):
+    with pytest.raises(InputError, match=rf"train: .*{got}\. Leave that out"):
         open_base(f"words:{glove}?{options}")
 
 
@@ -261,7 +259,7 @@ def test_a_reference_outside_the_grammar_is_refused(reference):
 
 
 def test_scratch_needs_texts():
-    with pytest.raises(InputError, match="scratch: texts must hold at least one text"):
+    with pytest.raises(InputError, match="scratch: there are no texts"):
         open_base("scratch:")
 
 
@@ -297,7 +295,7 @@ def test_a_reference_with_all_sizes_says_the_same():
 @pytest.mark.parametrize(
     ("reference", "words"),
     [
-        ("scratch:bert", r"only options may follow, .*got 'scratch:bert'"),
+        ("scratch:bert", r"'scratch:bert': only options may follow"),
         ("scratch:?size=3", "no option 'size'.*Options: layers, dim, "),
         ("scratch:?layer=3", "Did you mean layers"),
         ("scratch:?layers=two", "layers must be a whole number above 0; got 'two'"),
@@ -315,9 +313,9 @@ def test_options_from_scratch_outside_the_grammar_are_refused(reference, words):
 @pytest.mark.parametrize(
     ("sizes", "words"),
     [
-        ({"dim": 10, "heads": 3}, "heads must divide dim; got heads=3 and dim=10"),
-        ({"max_length": 2}, "max_length must be at least 3"),
-        ({"vocab": 15}, "vocab must be at least 16; got 15"),
+        ({"dim": 10, "heads": 3}, "heads=3 does not divide dim=10"),
+        ({"max_length": 2}, "Choose 3 or more"),
+        ({"vocab": 15}, "vocab=15 is too small\. Choose 16"),
         ({"layers": 0}, "layers must be a whole number >= 1; got 0"),
         ({"heads": 2.0}, "heads must be a whole number >= 1; got 2.0"),
     ],
@@ -371,9 +369,7 @@ def test_the_vocabulary_is_the_same_in_every_process():
     assert len(set(runs)) == 1
 
 
-@pytest.mark.parametrize(
-    ("texts", "words"), [([], "at least one text; got zero"), (["", " \n"], "must hold characters; got 2 blank texts")]
-)
+@pytest.mark.parametrize(("texts", "words"), [([], "no texts"), (["", " \n"], "all 2 texts are blank")])
 def test_texts_without_a_character_are_refused(texts, words):
     with pytest.raises(InputError, match=words):
         train_wordpiece(texts, vocab_size=100, lowercase=True)

@@ -190,5 +190,5 @@ def test_data_of_another_size_are_refused():
 
 
 def test_more_processes_than_examples_are_refused():
-    with pytest.raises(InputError, match="4 processes need as many examples; got 3"):
+    with pytest.raises(InputError, match="4 processes need as many examples, and there are 3"):
         len(batch_sampler(n_processes=4)(range(3)))

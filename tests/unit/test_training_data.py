@@ -66,7 +66,7 @@ def test_ranking_takes_pairs_or_triplets(write):
     pairs = read_examples("ranking", [write("pairs.csv", "anchor,positive\na,b\n")])
     assert pairs.columns == {"anchor": ["a"], "positive": ["b"]}
     with pytest.raises(
-        InputError, match=r"same columns; got .*: anchor, positive, negative; .*: anchor, positive\. Leave"
+        InputError, match=r"different columns: .*: anchor, positive, negative; .*: anchor, positive\. Leave"
     ):
         read_examples("ranking", [write("triplets.csv", "anchor,positive,negative\na,b,c\n"), pairs.files[0]])
 
@@ -120,12 +120,12 @@ def test_the_fingerprint_hangs_on_the_content_alone(write):
         ("classification", NLI, {"class_names": "neutral"}, "class_names must be at least two different names"),
         ("classification", NLI, {"class_names": ["A", "a"]}, "class_names must be at least two different names"),
         ("classification", STS, {}, "It has the columns of regression"),
-        ("classification", TWO.replace("not_", ""), {}, "examples of at least two classes; got one"),
+        ("classification", TWO.replace("not_", ""), {}, "examples of at least two classes, and there is one"),
         (
             "classification",
             "premise\thypothesis\tlabel\na\tb\t-\n\tb\tneutral\n",
             {},
-            "one example must be left; got none: 1 without a label, 1 with an empty text",
+            "no example is left: 1 without a label, 1 with an empty text",
         ),
         ("classification", "premise\thypothesis\tlabel\n", {}, "got none: the files have no rows"),
         (
@@ -134,13 +134,23 @@ def test_the_fingerprint_hangs_on_the_content_alone(write):
             {},
             r"regression must have sentence1, sentence2 or .* It has the columns of classification",
         ),
-        ("regression", STS.replace("\t5\t", "\t7\t"), {}, r"line 1: score must lie in 0 \.\.\. 5"),
-        ("regression", STS.replace("\t1\te", "\t7\te"), {}, r"line 3: score must lie in 0 \.\.\. 5"),
+        (
+            "regression",
+            STS.replace("\t5\t", "\t7\t"),
+            {},
+            r"line 1: score is 7, outside the range of the scores, 0 to 5",
+        ),
+        (
+            "regression",
+            STS.replace("\t1\te", "\t7\te"),
+            {},
+            r"line 3: score is 7, outside the range of the scores, 0 to 5",
+        ),
         (
             "regression",
             "s1\ts2\tscore\na\tb\t1\nc\td\t1\n",
             {"score_range": (0, 1)},
-            "the scores must vary; all 2 are the same",
+            "all 2 scores are the same",
         ),
         ("regression", "s1\ts2\tscore\na\tb\t1\nc\td\t0\n", {}, "the range of the scores is unknown"),
         ("regression", STS, {"score_range": (5, 0)}, r"score_range must be two numbers, the lower first; got \(5, 0\)"),
@@ -155,7 +165,7 @@ def test_the_fingerprint_hangs_on_the_content_alone(write):
             {"columns": {"anchor": "anchor"}},
             "triplet must have anchor, positive, negative",
         ),
-        ("triplet", "anchor\tpositive\tnegative\na\ta\tb\n", {}, "got none: 1 with the same text twice"),
+        ("triplet", "anchor\tpositive\tnegative\na\ta\tb\n", {}, "no example is left: 1 with the same text twice"),
         ("triplet", "id\tanchor\tpositive\tnegative\n1\ta\tb\tc\n1\td\te\tf\n", {}, "id must differ from row to row"),
         ("ranking", STS, {}, "It has the columns of regression"),
         (
@@ -174,7 +184,7 @@ def test_bad_data_is_told(write, objective, content, options, message):
 
 def test_a_file_given_twice_is_refused(write, tmp_path):
     path = write("nli.tsv", NLI)
-    with pytest.raises(InputError, match=r"files must differ; .* and .* are the same. Name it once"):
+    with pytest.raises(InputError, match=r".* and .* are the same file. Name it once"):
         read_examples("classification", [path, tmp_path / ".." / tmp_path.name / "nli.tsv"])
 
 
@@ -182,7 +192,7 @@ def test_files_are_a_sequence_of_at_least_one(write, tmp_path):
     path = write("nli.tsv", NLI)
     with pytest.raises(InputTypeError, match=r"files must be a sequence of paths; got one str. Pass \[path\]"):
         read_examples("classification", str(path))
-    with pytest.raises(InputError, match="files must name at least one file; got none"):
+    with pytest.raises(InputError, match="no file is named"):
         read_examples("classification", [])
     with pytest.raises(InputFileError, match="no such file"):
         read_examples("classification", [path, tmp_path / "absent.tsv"])
@@ -378,10 +388,12 @@ def test_classes_of_files_must_belong_together(tmp_path):
     assert classes(["neutral"], ["entailment"]) == ("entailment", "neutral")
     assert classes(["same"], ["other"], class_names=("same", "other")) == ("other", "same")
     with pytest.raises(
-        InputError, match=r"same classes; got .*: contradiction, entailment, neutral; .*: entailment, not_"
+        InputError, match=r"different classes: .*: contradiction, entailment, neutral; .*: entailment, not_"
     ):
         classes(three, two)
-    with pytest.raises(InputError, match=r"at least two classes; got one, .*0\.csv: neutral; .*1\.csv: neutral"):
+    with pytest.raises(
+        InputError, match=r"at least two classes, and there is one: .*0\.csv: neutral; .*1\.csv: neutral"
+    ):
         classes(["neutral"], ["neutral"])
 
 
@@ -435,10 +447,10 @@ def test_another_scale_must_be_named(tmp_path):
             "KorSTS.tsv",
             "5.2",
             None,
-            r"KorSTS.tsv, line 3: score must lie in 0 \.\.\. 5, the range of the scores; got 5.2",
+            r"KorSTS.tsv, line 3: score is 5.2, outside the range of the scores, 0 to 5",
         ),
-        ("SICK.txt", "0.5", None, r"line 3: relatedness_score must lie in 1 \.\.\. 5, .*; got 0.5"),
-        ("plain.csv", "1.5", (0, 1), r"line 3: similarity must lie in 0 \.\.\. 1, .*; got 1.5"),
+        ("SICK.txt", "0.5", None, r"line 3: relatedness_score is 0.5, outside the range of the scores, 1 to 5"),
+        ("plain.csv", "1.5", (0, 1), r"line 3: similarity is 1.5, outside the range of the scores, 0 to 1"),
         ("plain.csv", "high", (0, 1), "line 3: similarity must be a number; got 'high'"),
         ("plain.csv", "inf", (0, 1), "line 3: similarity must be a number; got 'inf'"),
         ("plain.csv", "nan", (0, 1), "line 3: similarity must be a number; got 'nan'"),
@@ -458,7 +470,7 @@ def test_rows_without_score_or_text_are_dropped_and_counted(tmp_path):
 
 
 def test_nothing_but_rows_without_a_score(tmp_path):
-    with pytest.raises(InputError, match="got none: 2 without a score"):
+    with pytest.raises(InputError, match="no example is left: 2 without a score"):
         scaled(write_scores(tmp_path, "plain.csv", "", ""))
 
 

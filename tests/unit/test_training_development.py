@@ -57,7 +57,7 @@ def test_scores_that_are_all_the_same_are_said():
     [
         (TEXTS[:2], [1.0, 2.0, 3.0], "one entry per pair, for at least two pairs; got 2, 3"),
         (TEXTS[:3], [1.0, 2.0], "one entry per pair"),
-        (TEXTS[:3], [1.0, np.nan, 3.0], "scores must be finite; got NaN in row 1"),
+        (TEXTS[:3], [1.0, np.nan, 3.0], "row 1 of scores, counted from 0, holds NaN"),
     ],
 )
 def test_a_set_that_does_not_fit_together_is_refused(first, scores, says):
@@ -66,7 +66,7 @@ def test_a_set_that_does_not_fit_together_is_refused(first, scores, says):
 
 
 def test_another_number_of_vectors_is_refused():
-    with pytest.raises(InputError, match="vectors must have 10 rows, one per text; got 3"):
+    with pytest.raises(InputError, match="expected 10 vectors, one per text, found 3"):
         score_pairs(lambda texts: np.eye(3), PAIRS)
 
 

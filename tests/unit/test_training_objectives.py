@@ -288,9 +288,9 @@ def test_bad_settings_are_refused(settings, words):
 @pytest.mark.parametrize(
     ("settings", "n_classes", "words"),
     [
-        ({"objective": "regression", "matryoshka": (1, 3)}, None, "matryoshka must lie in 1 ... 2, .*; got 3"),
-        ({}, None, "at least two labels; got n_classes=None"),
-        ({}, 1, "at least two labels; got n_classes=1"),
+        ({"objective": "regression", "matryoshka": (1, 3)}, None, "matryoshka must be from 1 to 2, .*; got 3"),
+        ({}, None, "at least two labels, not None"),
+        ({}, 1, "at least two labels, not 1"),
         ({"objective": "ranking", "mini_batch": 4}, None, "mini_batch does not work with a table of token vectors"),
     ],
 )

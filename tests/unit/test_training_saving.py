@@ -194,9 +194,9 @@ def test_a_model_with_its_encoder_elsewhere_is_not_replaced(wordllama, tmp_path)
 
 
 def test_a_transform_that_cannot_be_fitted_leaves_nothing_behind(trained, texts, tmp_path):
-    with pytest.raises(InputError, match=r"n_components must lie in 1 \.\.\. 6"):
+    with pytest.raises(InputError, match=r"n_components must be from 1 to 6"):
         save_trained(trained["static"], tmp_path / "out", transform=Whitening(7), fit_texts=texts[:50])
-    with pytest.raises(InputError, match="texts must hold at least one text"):
+    with pytest.raises(InputError, match="there are no texts"):
         save_trained(trained["static"], tmp_path / "out", transform=Whitening(2))
     assert files(tmp_path) == []
 

@@ -174,7 +174,7 @@ def test_texts_without_a_vector_leave_a_correlation_undefined(wordllama, sick):
 
 def test_a_class_that_is_too_small_for_folds(wordllama, cr, texts):
     (cr / "custrev.pos").write_text("".join(f"{text}\n" for text in texts[:11]), "utf-8")
-    with pytest.raises(FileFormatError, match=r"CR: every class must have at least 12 items .* holds 11 of positive"):
+    with pytest.raises(FileFormatError, match=r"CR: every class needs at least 12 items .* holds 11 of positive"):
         evaluate(wordllama, cr, "transfer")
 
 

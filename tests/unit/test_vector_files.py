@@ -233,7 +233,7 @@ def test_an_array_of_another_kind_is_refused(tmp_path, array, words):
 def test_a_tensor_of_another_type_is_refused_in_one_line(tmp_path):
     header = json.dumps({"v": {"dtype": "\n", "shape": [1, 2], "data_offsets": [0, 8]}}).encode()
     (tmp_path / "v.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
-    with pytest.raises(FileFormatError, match=r"tensor v must hold F16, .*; it holds '\\n'\.$"):
+    with pytest.raises(FileFormatError, match=r"tensor v holds '\\n'\. Expected F16, "):
         open_vectors(tmp_path / "v.safetensors")
 
 
@@ -386,7 +386,7 @@ def test_a_number_that_is_not_finite_names_its_row_in_the_file(tmp_path, value, 
     rows[33, 2] = value
     np.save(tmp_path / "v.npy", rows)
     source = open_vectors(tmp_path / "v.npy")
-    with pytest.raises(FileFormatError, match=rf"v\.npy: vectors must be finite; got {word} in row 33, counted from 0"):
+    with pytest.raises(FileFormatError, match=rf"v\.npy: row 33 of vectors, counted from 0, holds {word}"):
         source.check_finite(next(source.blocks(28)), 28)
 
 

@@ -175,8 +175,8 @@ def test_a_class_wins_over_the_reference(words_file):
         ("weighting=sif&window=3", r"window must come with weighting=gem; got weighting=sif"),
         ("weighting=gem&powers=1", r"powers must come with weighting=p_mean; got weighting=gem"),
         ("weighting=usif&a=0.1", r"a must come with weighting=sif; got weighting=usif"),
-        ("weighting=gem&frequencies=rank", r"frequencies must come with sif, usif or zipfian=true; got weighting=gem"),
-        ("frequencies=rank", r"frequencies must come with sif, usif or zipfian=true; got weighting=mean"),
+        ("weighting=gem&frequencies=rank", r"frequencies are for sif, usif or zipfian=true, not for weighting=gem"),
+        ("frequencies=rank", r"frequencies are for sif, usif or zipfian=true, not for weighting=mean"),
     ],
 )
 def test_a_setting_of_another_weighting_is_refused(words_file, query, words):
@@ -225,7 +225,7 @@ def test_settings_out_of_range_are_refused(make, words):
 @pytest.mark.parametrize(
     ("weighting", "words"),
     [
-        (GEM(), "GEM: n_candidates must be at most the 6 dimensions of the word vectors; got 45"),
+        (GEM(), "GEM: n_candidates must be at most 6, the dimensions of the word vectors; got 45"),
         (SIF(n_components=6), "SIF: n_components must be below the 6 dimensions of the word vectors; got 6"),
         (USIF(7), "USIF: n_components must be below the 6 dimensions of the word vectors; got 7"),
         (Zipfian(SIF(n_components=6)), "SIF: n_components must be below the 6 dimensions"),
@@ -244,7 +244,7 @@ def test_what_is_no_weighting_is_refused(words_file):
 
 def test_a_saved_model_takes_no_weighting(fit, tmp_path):
     fit(SIF()).save(tmp_path / "model")
-    with pytest.raises(ModelReferenceError, match=r"FOLDER takes encoder, backend, .*; got weighting"):
+    with pytest.raises(ModelReferenceError, match=r"FOLDER has no option weighting\. It takes encoder, backend, "):
         isosent.load(tmp_path / "model", weighting=GEM())
 
 
@@ -311,7 +311,9 @@ def test_frequencies_without_a_known_word_are_refused(words_file, weighting, tmp
 
 def test_a_malformed_line_of_frequencies_is_named(words_file, tmp_path):
     (tmp_path / "counts.txt").write_text("w0 10\nw1 many\n")
-    with pytest.raises(InputError, match=r"counts\.txt: line 2 must hold a word and a count >= 0; got 'w1 many'"):
+    with pytest.raises(
+        InputError, match=r"counts\.txt, line 2: expected a word and a count of 0 or more, found 'w1 many'"
+    ):
         isosent.load(f"words:{words_file}?frequencies={tmp_path / 'counts.txt'}", weighting=SIF())
 
 
@@ -335,7 +337,7 @@ def test_a_corpus_without_a_known_word_is_refused(words_file, weighting, texts):
 
 @pytest.mark.parametrize("weighting", LEARNING, ids=named)
 def test_a_corpus_of_nothing_is_refused(words_file, weighting):
-    with pytest.raises(InputError, match=r"fit: texts must hold at least one text"):
+    with pytest.raises(InputError, match=r"fit: there are no texts"):
         isosent.load(f"words:{words_file}", weighting=weighting).fitted([], transform=None)
 
 
@@ -406,7 +408,7 @@ def test_statistics_of_nothing_or_of_another_width_are_refused(words_file):
     encoder = isosent.load(f"words:{words_file}", weighting=GEM_SMALL).encoder
     with pytest.raises(InputError, match=r"on_moments: moments must be those of at least one text; got none"):
         encoder.on_moments(encoder.corpus_moments([]))
-    with pytest.raises(InputError, match=r"on_moments: moments must have 6 dimensions; got 2"):
+    with pytest.raises(InputError, match=r"on_moments: expected moments of 6 dimensions, found 2"):
         encoder.on_moments(isosent.Moments.from_rows(np.eye(2)))
 
 
@@ -700,7 +702,7 @@ def test_token_embeddings_take_no_layers(option):
 
 @pytest.mark.parametrize("query", ["weighting=sif", "static=false&zipfian=true"])
 def test_a_transformer_takes_no_weighting(query):
-    with pytest.raises(InputError, match=r"(weighting|zipfian) must come with static=true, for token embeddings"):
+    with pytest.raises(InputError, match=r"(weighting|zipfian) are for token embeddings\. Add static=true"):
         isosent.load(f"hf:{MINILM}?{query}")
 
 
@@ -789,7 +791,7 @@ def test_the_removal_of_sif_is_exported_as_arrays(fit, tmp_path):
 @pytest.mark.parametrize("target", ["onnx", "sentence-transformers"])
 def test_what_is_no_mean_of_words_cannot_be_exported(fit, weighting, target, tmp_path):
     model = fit(weighting)
-    words = rf"export: a text must be the mean of .*; got {weighting.name}"
+    words = rf"export: other formats have no {weighting.name}"
     with pytest.raises(InputError, match=words):
         export(model, target, tmp_path / "out")
     assert not (tmp_path / "out").exists()

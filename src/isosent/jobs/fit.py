@@ -548,7 +548,7 @@ def _fitted_on_files(
     """
     source, moments, n_zero_rows = named(", ".join(measured.sources)), measured.moments, measured.n_zero_rows
     if transform is None and not moments.weight:
-        raise InputError("fit: all vectors are zero. At least one other is needed.")
+        raise InputError("fit: there are no vectors, or only zero ones. At least one that is not zero is needed.")
     if transform is None and groups is not None:  # erasing is the fit
         after = before
     elif transform is None:
