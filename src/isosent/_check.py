@@ -43,7 +43,7 @@ def split_options(text: str) -> tuple[str, dict[str, str]]:
     for part in query.split("&") if query else ():
         option, equals, value = part.partition("=")
         if not (option and equals):
-            raise InputError(f"the options of {text!r} must be written name=value&name=value.")
+            raise InputError(f"{text!r}: write the options as name=value&name=value.")
         if option in options:
             raise InputError(f"{text!r} gives the option {option} twice.")
         options[option] = value
@@ -166,7 +166,7 @@ def same_dim(where: str, name: str, dim: int, expected: int) -> None:
 def same_count(where: str, name: str, n_rows: int, expected: int) -> None:
     """Refuse another number of rows than there are texts."""
     if n_rows != expected:
-        raise InputError(f"{where}: expected {expected} {name}, one per text, found {n_rows}.")
+        raise InputError(f"{where}: expected {expected} rows of {name}, found {n_rows}.")
 
 
 def fraction(where: str, name: str, value: object) -> float:
@@ -181,7 +181,7 @@ def component_count(where: str, value: object, dim: int) -> int:
     if value is None:
         return dim
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise InputError(f"{where}: n_components must be a whole number or None; got {value!r}.")
+        raise InputError(f"{where}: n_components must be a whole number; got {value!r}.")
     if not 1 <= value <= dim:
         raise InputError(
             f"{where}: n_components must be from 1 to {dim}, the dimensions of the vectors; got {int(value)}."

@@ -359,6 +359,8 @@ def _record_in(folder: Path) -> ModelRecord:
     try:
         document = read_document(folder / MODEL_FILE, FORMAT, FORMAT_VERSION, _ModelFile)
     except FileNotFoundError:
+        if (folder / "manifest.json").exists():
+            raise ModelFolderError(f"{folder} is an index, not a model. See: isosent info {folder}") from None
         raise ModelFolderError(f"{folder} is not a model saved by isosent: it has no {MODEL_FILE}.") from None
     except InputError as error:
         raise ModelFolderError(str(error)) from None

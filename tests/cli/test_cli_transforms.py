@@ -109,7 +109,7 @@ def test_queries_get_a_mean_of_their_own(isosent_, here, texts):
     [
         (("--transform", "auto", "--strength", "1"), "auto has no option strength"),
         (("--transform", "mean_projection", "--dims", "8"), "mean_projection has no setting n_components"),
-        (("--transform", "l2_normalize,whitening"), "L2Normalize is step"),
+        (("--transform", "l2_normalize,whitening"), "l2_normalize is step"),
         (("--strength", "strong"), "'--strength': 'strong'"),
         (("--dims", "1000"), "n_components must be from 1 to 256"),
         (("--transform", "whitening?shrinkage=lots"), "shrinkage must be one of oas; got 'lots'"),

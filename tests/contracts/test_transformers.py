@@ -223,7 +223,7 @@ def test_a_model_with_other_settings_has_another_fingerprint(bert, tmp_path):
 
 @pytest.mark.parametrize("max_length", ["1", "2", "41", "none"])
 def test_a_maximum_that_the_model_has_no_room_for_is_refused(bert, max_length):
-    with pytest.raises(InputError, match="choose 3 \(one more than the special tokens\) to 40"):
+    with pytest.raises(InputError, match=r"choose 3 \(one more than the special tokens\) to 40"):
         isosent.load(f"hf:{bert}?max_length={max_length}")
 
 

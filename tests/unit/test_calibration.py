@@ -144,7 +144,7 @@ def test_a_damaged_document_is_refused(change, words):
 @pytest.mark.parametrize(
     ("labels", "words"),
     [
-        (np.ones(40), "labels of all 40 pairs are 1\."),
+        (np.ones(40), r"labels of all 40 pairs are 1\."),
         (
             np.where(np.arange(40) == 7, np.nan, 1.0),
             r"label 7 is nan, not finite \(1 such pairs\)",

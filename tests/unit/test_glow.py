@@ -169,7 +169,7 @@ def test_settings_out_of_range_are_refused(settings, words):
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        (np.ones((63, 4)), "63 rows are too few to fit on\. At least 64"),
+        (np.ones((63, 4)), r"63 rows are too few to fit on\. At least 64"),
         (np.ones((100, 4)), "all 100 rows are equal"),
         (np.where(np.eye(100, 4) > 0, np.nan, 1.0), "row 0 of X, counted from 0, holds NaN"),
         (np.ones(100), "Expected 2D array"),

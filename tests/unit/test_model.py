@@ -138,7 +138,7 @@ def test_moments_of_no_vector_are_refused(wordllama, texts):
 
 
 def test_vectors_of_another_number_than_the_texts_are_refused(wordllama, texts):
-    with pytest.raises(InputError, match="expected 480 encoded, one per text"):
+    with pytest.raises(InputError, match="expected 480 rows of encoded"):
         wordllama.fitted(texts, transform=Whitening(), encoded=wordllama.encode(texts[:9]))
 
 

@@ -218,7 +218,7 @@ def test_layers_and_poolings_that_are_not_there_are_refused_before_the_weights_a
 
 @pytest.mark.parametrize("location", ["./nowhere", "~/nowhere-at-all", "/nowhere"])
 def test_a_folder_that_is_not_there_is_refused(location):
-    with pytest.raises(InputFileError, match="no such folder\. Name a folder, or an id on the hub"):
+    with pytest.raises(InputFileError, match=r"no such folder\. Name a folder, or an id on the hub"):
         isosent.load(f"hf:{location}")
 
 

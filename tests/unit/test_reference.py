@@ -185,7 +185,7 @@ def test_a_repeated_option_is_refused():
 
 @pytest.mark.parametrize("query", ["layers", "layers=1&&pooling=mean", "layers=1;pooling"])
 def test_options_that_are_not_written_as_name_and_value_are_refused(query):
-    refuses(f"hf:d?{query}", r"must be written name=value&name=value\.|layers=.*: write layers as in")
+    refuses(f"hf:d?{query}", r"write the options as name=value&name=value\.|layers=.*: write layers as in")
 
 
 @pytest.mark.parametrize(

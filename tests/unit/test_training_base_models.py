@@ -315,7 +315,7 @@ def test_options_from_scratch_outside_the_grammar_are_refused(reference, words):
     [
         ({"dim": 10, "heads": 3}, "heads=3 does not divide dim=10"),
         ({"max_length": 2}, "Choose 3 or more"),
-        ({"vocab": 15}, "vocab=15 is too small\. Choose 16"),
+        ({"vocab": 15}, r"vocab=15 is too small\. Choose 16"),
         ({"layers": 0}, "layers must be a whole number >= 1; got 0"),
         ({"heads": 2.0}, "heads must be a whole number >= 1; got 2.0"),
     ],

@@ -66,7 +66,7 @@ def test_a_set_that_does_not_fit_together_is_refused(first, scores, says):
 
 
 def test_another_number_of_vectors_is_refused():
-    with pytest.raises(InputError, match="expected 10 vectors, one per text, found 3"):
+    with pytest.raises(InputError, match="expected 10 rows of vectors, found 3"):
         score_pairs(lambda texts: np.eye(3), PAIRS)
 
 

@@ -660,7 +660,7 @@ def test_a_setting_is_parsed(text, expected):
     [
         ("batch_sise=32", "no setting 'batch_sise'. Did you mean batch_size"),
         ("xyz=1", "no setting 'xyz'. Settings: objective, "),
-        ("batch_size", "'batch_size' is no setting\. Write NAME=VALUE"),
+        ("batch_size", r"'batch_size' is no setting\. Write NAME=VALUE"),
         ("batch_size=many", "batch_size must be a whole number; got 'many'"),
         ("batch_size=0", "batch_size must be a whole number >= 1; got 0"),
         ("batch_size=none", "batch_size must be a whole number; got 'none'"),

@@ -198,9 +198,9 @@ def test_a_task_in_two_folders(data):
             SICK + "1\ta\tb\tx\tNEUTRAL\n",
             "line 2: expected a score from .*, found 'x'",
         ),
-        ("SICK-R", "SICK/SICK_trial.txt", SICK + "1\ta\tb\t3\tx\n" * 2, "2 items with 1 label\. At least two"),
+        ("SICK-R", "SICK/SICK_trial.txt", SICK + "1\ta\tb\t3\tx\n" * 2, r"2 items with 1 label\. At least two"),
         ("STSB-supervised", "STS/STSBenchmark/sts-dev.csv", STSB.replace("5.000", "nan"), "line 1: expected a score"),
-        ("TREC", "TREC/train_5500.label", "NUM:x a\n", "1 items with 1 label\. At least two"),
+        ("TREC", "TREC/train_5500.label", "NUM:x a\n", r"1 items with 1 label\. At least two"),
         ("CR", "CR/custrev.neg", "", "custrev.neg is empty"),
     ],
 )

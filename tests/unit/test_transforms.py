@@ -240,7 +240,7 @@ def test_a_chain_of_a_chain_is_a_chain(rows):
 
 
 def test_a_chain_that_goes_on_behind_unit_lengths_is_refused(rows):
-    with pytest.raises(InputError, match="L2Normalize is step"):
+    with pytest.raises(InputError, match="l2_normalize is step"):
         chain(L2Normalize(), Whitening()).fit(rows)
 
 
@@ -311,7 +311,7 @@ def test_a_share_may_be_a_number_of_numpy(rows, kind):
 def test_a_chain_ends_with_unit_lengths_however_it_is_nested(rows):
     found = chain(MeanCentering(), chain(Whitening(3), L2Normalize())).fit_transform(rows)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1)
-    with pytest.raises(InputError, match="L2Normalize is step"):
+    with pytest.raises(InputError, match="l2_normalize is step"):
         chain(chain(Whitening(), L2Normalize()), Truncate(3)).fit(rows)
 
 

@@ -94,7 +94,7 @@ def test_a_lone_surrogate_is_refused():
 @pytest.mark.parametrize("words", [[b"a", b"\xff"], [b"\xc3", b"\xa4"], [b"a", b"\xed\xa0\x80"]])
 def test_bytes_that_are_not_words_in_utf8_are_refused(words):
     offsets = np.cumsum([0, *map(len, words)])
-    with pytest.raises(InputError, match="vocabulary: the word in row .* is not UTF-8"):
+    with pytest.raises(InputError, match=r"vocabulary: the word in row .* is not UTF-8"):
         Vocabulary.from_bytes(np.frombuffer(b"".join(words), dtype=np.uint8), offsets)
 
 

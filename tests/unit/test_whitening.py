@@ -152,7 +152,7 @@ def test_enough_rank_gives_no_warning():
 
 @pytest.mark.parametrize("n_rows", [1, 3])
 def test_equal_rows_are_refused(n_rows):
-    with pytest.raises(InputError, match="rows do not vary \(rank 0"):
+    with pytest.raises(InputError, match=r"rows do not vary \(rank 0"):
         Whitening().fit(np.ones((n_rows, 4)))
 
 

@@ -1,9 +1,11 @@
 """The entry point ``isosent``. The module of a command is imported when the command runs or shows its help."""
 
 import os
+import re
 import sys
 import traceback
 import warnings
+from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
 
@@ -17,7 +19,12 @@ EXIT_INTERNAL_ERROR = 1
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 _LONGEST_LINE = 1000  # characters of one line of a message
-
+# "where: name must rule; got value. What to do.", the form of a wrong value of a Python argument
+_WRONG_VALUE = re.compile(r"(?:[\w ]+: )?(\w+) must (.+?); got (.+?)\.( [A-Z].*)?", re.S)
+_PYTHON_PLACE = re.compile(r"(?:[a-z]+_\w+|[A-Z]\w*[a-z]\w*|[A-Z]{2,})(?:\.\w+)?: ")
+_PYTHON_NAME = re.compile(r"(?<![\w?&./'-])[a-z]+(?:_[a-z]+)+(?![\w=./'])")
+_FOR_PYTHON = re.compile(r" \(in Python [\w.]+\)")
+_SHELL_NAMES = {"n_components": "dims", "class_names": "classes"}
 # heading -> command -> module, help in one line
 COMMANDS = {
     "Vectors": {
@@ -134,11 +141,13 @@ def main() -> None:
     """Run the command line and exit with its code."""
     progress.bars_by_encoders = False
     warnings.simplefilter("always", IsosentWarning)
-    warnings.showwarning = lambda message, category, *_: _say(f"{_label(category)}: {message}")
+    warnings.showwarning = lambda message, category, *_: _say(
+        f"{_label(category)}: {_in_shell(str(message), sys.argv[1:])}"
+    )
     try:
         code = app.main(sys.argv[1:] or ["--help"], prog_name="isosent", standalone_mode=False)
     except IsosentError as error:
-        _stop(EXIT_BAD_INPUT, f"error: {error}")
+        _stop(EXIT_BAD_INPUT, f"error: {_in_shell(str(error), sys.argv[1:])}")
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         hint = f"\nTry: {context.command_path} --help" if context else ""
@@ -156,6 +165,41 @@ def main() -> None:
         traceback.print_exc()
         _stop(EXIT_INTERNAL_ERROR, "This is a bug in isosent. Please report it with the lines above.")
     sys.exit(code or 0)
+
+
+def _in_shell(message: str, arguments: Sequence[str]) -> str:
+    """A message without Python names: options that were typed replace parameters, and no function is named."""
+    message = _FOR_PYTHON.sub("", message)
+    place = _PYTHON_PLACE.match(message)
+    if place and not any(place[0][:-2] in argument for argument in arguments):  # or it is a file, or a transform
+        message = message[place.end() :]
+    wrong = _WRONG_VALUE.fullmatch(message)
+    if wrong and (typed := _typed(wrong[1], arguments)):
+        option, value = typed
+        joint = " " if option.startswith("-") else "="
+        message = f"{option}{joint}{value or wrong[3]}: {_choice(wrong[2])}.{wrong[4] or ''}"
+    return _PYTHON_NAME.sub(lambda name: (_typed(name[0], arguments) or name)[0], message)
+
+
+def _typed(parameter: str, arguments: Sequence[str]) -> tuple[str, str] | None:
+    """The option, or the setting after a question mark or ``--set``, that gave a parameter; and its value."""
+    for name in dict.fromkeys([parameter, parameter.removeprefix("n_"), _SHELL_NAMES.get(parameter, parameter)]):
+        option, setting = (
+            f"--{name.replace('_', '-')}",
+            re.compile(rf"(?:.*[?&])?({name.replace('_', '[-_]')})=([^&]*).*"),
+        )
+        for argument, after in zip(arguments, [*arguments[1:], ""], strict=True):
+            if argument.partition("=")[0] == option:
+                return option, argument.partition("=")[2] or after
+            if found := setting.fullmatch(argument):
+                return found[1], found[2]
+    return None
+
+
+def _choice(rule: str) -> str:
+    """What to choose, for "must <rule>"."""
+    number = re.sub(r"^be (?=above|below|at most|at least)", "choose a number ", re.sub(r"^be from ", "choose ", rule))
+    return re.sub(r"^be ", "choose ", number) if number.startswith(("be ", "choose ")) else f"must {rule}"
 
 
 def _stop(code: int, message: str) -> None:

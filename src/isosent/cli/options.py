@@ -173,7 +173,7 @@ def whole_numbers(option: str, text: str) -> list[int]:
     try:
         return [int(number) for number in text.split(",")]
     except ValueError:
-        raise InputError(f"{option} {text}: write whole numbers separated by commas.") from None
+        raise InputError(f"{option}{text}: write whole numbers separated by commas.") from None
 
 
 def worker_options(command: Command) -> Command:

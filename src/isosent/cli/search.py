@@ -600,7 +600,7 @@ def _parsed_ids(ids: Sequence[str], opened: Index) -> list[Any]:
         return list(ids)
     for name in ids:
         if not name.isdecimal() or len(name) > len(str(_LARGEST_ID)) or int(name) > _LARGEST_ID:
-            raise InputError(f"--like {name:.80}: the ids of this index are whole numbers.")
+            raise InputError(f"id {name!r:.80}: the ids of this index are whole numbers.")
     return [int(name) for name in ids]
 
 

@@ -200,8 +200,8 @@ def _run_dims(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **comm
         raise InputError(
             f"--transform {own['transform']}: the study of dimensions needs {' or '.join(LEADING)} at the end."
         )
-    widths = whole_numbers("widths", own["widths"]) if "widths" in own else None
-    n_docs, *others = whole_numbers("docs", own.get("docs", f"{N_DOCS}"))
+    widths = whole_numbers("dims?widths=", own["widths"]) if "widths" in own else None
+    n_docs, *others = whole_numbers("dims?docs=", own.get("docs", f"{N_DOCS}"))
     if others or n_docs < 0:
         raise InputError(f"dims?docs={own['docs']}: choose a whole number, 0 or more.")
     fit = own["fit_on"] or TARGET
@@ -217,7 +217,7 @@ def _run_gem(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **commo
 
 
 def _run_flow(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **common: Any) -> list[FlowCell]:
-    seeds = whole_numbers("seeds", own.get("seeds", "0,1,2"))
+    seeds = whole_numbers("flow?seeds=", own.get("seeds", "0,1,2"))
     flow = resolve_transform(own["transform"] or "glow_flow", dim=model.dim)
     if not is_flow(flow):
         raise InputError(f"--transform {own['transform']}: the study of flows needs glow_flow.")

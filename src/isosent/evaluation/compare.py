@@ -262,7 +262,7 @@ def check_comparable(results: Pair, names: Names, tasks: Iterable[str]) -> None:
     if unlike:
         raise InputError(
             f"{names[0]} and {names[1]} are not of the same data by the same protocol: {'; '.join(unlike)}. "
-            "Evaluate again alike, or name the other tasks: tasks=, on the command line --tasks."
+            "Evaluate again alike, or name the other tasks with --tasks (in Python tasks)."
         )
 
 

@@ -172,7 +172,7 @@ def evaluate(
     if index is not None and transforms != [None]:
         raise InputError("evaluate: the vectors of an index are stored, with its transform. Leave transform out.")
     if fit_on != TARGET and transforms == [None] and not model.encoder.needs_corpus:
-        raise InputError(f"evaluate: nothing to fit on {fit_on}. Name a transform, such as transform='whitening'.")
+        raise InputError(f"evaluate: there is nothing to fit on {fit_on}. Name a transform, such as whitening.")
     chosen = read_tasks(data, tasks, sickr=sickr, text=text, split=split, columns=columns, index=index)
     return run_tasks(
         model,
@@ -222,7 +222,7 @@ def read_tasks(
     ):
         if value != default and (is_table or (wanted and kind not in wanted)):
             kinds = "a table" if is_table else ", ".join(wanted)
-            raise InputError(f"evaluate: {name}={value!r} is a setting of {kind}; it does not apply to {kinds}.")
+            raise InputError(f"evaluate: {name} is a setting of {kind}, not of {kinds}. Leave {value!r} out.")
     if is_table:
         return [_task_of_table(data, list(wanted), columns, index)]
     if columns is not None:

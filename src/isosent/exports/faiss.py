@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -290,4 +291,6 @@ def _distinct_ids(vectors: VectorSource, column: str) -> NDArray[np.int64]:
 
 
 def _reason(error: RuntimeError) -> str:
-    return str(error).strip().splitlines()[-1]
+    """The last words of a message of C++, which begins with the function, the file and the condition."""
+    line = str(error).strip().splitlines()[-1].rpartition(" failed: ")[2]
+    return re.sub(r"^Error in .*? at \S+:\d+: ", "", line)

@@ -112,7 +112,9 @@ def check_format(document: Any, where: str, name: str, format_version: int) -> N
     """Refuse a document of another format or version; checked before its schema, for a clearer message."""
     actual = document.get("format") if isinstance(document, dict) else None
     if actual != name:
-        raise FileFormatError(f"{where}: expected the format {name}, found {actual!r:.60}.")
+        raise FileFormatError(
+            f"{where}: expected the format {name}, found {'none' if actual is None else repr(actual):.60}."
+        )
     if document.get("format_version") != format_version:
         raise FileFormatError(
             f"{where}: format version {document.get('format_version')!r}; isosent {version('isosent')} reads "

@@ -370,7 +370,7 @@ def _choose_column(path: Path, schema: Any, column: str | None) -> tuple[str, Nu
         if len(candidates) > 1:
             raise InputError(
                 f"{path} has {len(candidates)} columns of vectors ({', '.join(candidates)}). "
-                "Choose one: column=NAME, on the command line --column NAME."
+                "Choose one with --column NAME (in Python column)."
             )
         return next(iter(candidates.items()))
     if column not in schema.names:

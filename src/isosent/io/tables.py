@@ -90,8 +90,10 @@ class Table:
             return value
         where = self.place(number)  # only now: formatting it takes longer than all checks
         if not isinstance(value, str):
-            got = "null" if value is None or value != value else type(value).__name__  # pandas writes NaN for null
-            raise FileFormatError(f"{where}: {column} is {got}, not a text.")
+            is_null = value is None or value != value  # pandas writes NaN for null
+            kinds = {list: "a list", dict: "an object", bool: "true or false", int: "a number", float: "a number"}
+            found = "null" if is_null else kinds.get(type(value), type(value).__name__)
+            raise FileFormatError(f"{where}: {column} is {found}, not a text.")
         if len(value) > bounds.LONGEST_LINE:
             longest = bounds.shown_bytes(bounds.LONGEST_LINE)
             raise FileFormatError(f"{where}: {column} is longer than {longest}. Split the text.")
@@ -251,7 +253,7 @@ def columns_missing(
     roles = tuple(role for group in groups for role in group.roles)
     return InputError(
         f"{table.name} has the columns {_check.brief(', '.join(table.columns), 600)}; {what} must have "
-        f"{'; and '.join(needed)}. Name your columns in this order: {option} {','.join(roles)} (in Python: columns)."
+        f"{'; and '.join(needed)}. Name your columns in this order: {option} {','.join(roles)} (in Python columns)."
     )
 
 

@@ -99,6 +99,8 @@ def _texts_in(
                 f"{name} is a JSON document, but no list of vectors, [[0.1, 0.2], ...], and no texts. Of an answer of "
                 "an API, save the vectors as one array, a row each, with numpy.save; save texts as .txt or .jsonl."
             )
+        if ending in (".npy", ".fvecs", ".bvecs", ".safetensors"):
+            raise FileFormatError(f"{name} holds vectors, not texts. Name a file of texts.")
         yield from islice(lines_in(name, file), first_row, None)
         return
     table = table_in(name, ending, file, header=True, first_row=first_row, is_streamed=is_streamed)
@@ -122,7 +124,7 @@ def _text_column(table: Table, column: str | None) -> str:
             raise FileFormatError(numbers_error(table.name))
         raise InputError(
             f"{table.name} has {len(table.columns)} columns ({_check.brief(', '.join(table.columns), 600)}). "
-            "Choose one: column=NAME, on the command line --column NAME."
+            "Choose one with --column NAME (in Python column)."
         )
     return table.columns[0]
 

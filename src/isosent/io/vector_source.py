@@ -377,7 +377,7 @@ def _choose_tensor(path: Path, tensors: dict[str, dict[str, Any]], column: str |
     if len(matrices) > 1:
         raise InputError(
             f"{path} has {len(matrices)} 2-D tensors ({', '.join(matrices)}). "
-            "Choose one: column=NAME, on the command line --column NAME."
+            "Choose one with --column NAME (in Python column)."
         )
     return matrices[0]
 

@@ -33,7 +33,9 @@ import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from isosent.errors import InputError, InputFileError
+from isosent import _check
+from isosent.errors import InputError
+from isosent.io.bounds import decode_utf8
 from isosent.server.service import MOST_UNREAD, Limits, Service, freeze_memory
 
 KEYS_VARIABLE = "ISOSENT_API_KEYS"
@@ -77,10 +79,8 @@ def read_keys(file: Path | None) -> list[str]:
         if not content.strip():
             return []
     else:
-        try:
-            name, content = str(file), file.read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputFileError(f"{file} is no text file of keys: {error}.") from None
+        name = str(file)
+        content = decode_utf8(name, _check.input_file(file).read_bytes())
     keys = [line.strip() for line in content.splitlines() if line.strip() and not line.startswith("#")]
     if not keys:
         raise InputError(f"{name} holds no key.")

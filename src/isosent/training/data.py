@@ -402,7 +402,7 @@ def _parse_columns(objective: str, columns: Columns | None, *, may_be_scored: bo
         except InputError as error:
             problem = problem or error
     listed = "; or ".join(",".join(roles) for roles in allowed)
-    raise InputError(f"train: columns for {objective} are {listed}. {problem}") from None
+    raise InputError(f"train: {problem} The columns for {objective} are {listed}.") from None
 
 
 def _check_files(files: Sequence[str | os.PathLike[str]]) -> list[Path]:
@@ -486,9 +486,9 @@ def _read_scored(table: Table, columns: Mapping[str, str], score_range: Range | 
     scores = pairs.scores.tolist()
     if scores and score_range is None:
         raise InputError(
-            f"{table.name}: the range of the scores is unknown; they lie in {min(scores):g} ... {max(scores):g}. "
-            "Give the ends of the scale: score_range=(LEAST, GREATEST), on the command line --score-range. Use 0 and 1 "
-            "to leave the scores as they are."
+            f"{table.name}: the range of the scores is unknown; they lie between {min(scores):g} and {max(scores):g}. "
+            "Give the ends of the scale with --score-range LOW,HIGH (in Python score_range). With 0,1 the scores stay "
+            "as they are."
         )
     least, greatest = score_range or (0.0, 1.0)
     scaled = [(score - least) / (greatest - least) for score in scores]
@@ -581,12 +581,12 @@ def _unknown_labels(
         return InputError(
             f"{path}: {column} has numbers without names: {listed}. Name the classes in the order of the numbers: "
             "entailment, neutral, contradiction on the Hugging Face hub; contradiction, entailment, neutral in scripts "
-            "of sentence-transformers (--classes, in Python class_names)."
+            "of sentence-transformers, with --classes (in Python class_names)."
         )
     allowed = _CLASS_SETS_LISTED if classes is None else ", ".join(classes)
     return FileFormatError(
-        f"{path}: {column} holds {listed}. Expected {allowed}, or - for none. Name other classes with --classes (in "
-        "Python class_names). For scores, use the objective regression."
+        f"{path}: {column} holds {listed}. Expected {allowed}, or - for none. Name other classes with --classes "
+        "(in Python class_names). For scores, use the objective regression."
     )
 
 

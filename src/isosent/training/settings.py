@@ -188,7 +188,7 @@ def _check_value(name: str, value: Any) -> None:
         case "seed":
             _check.whole_number("train", name, value, 0)
             if value >= 1 << 32:
-                raise InputError(f"train: seed must be below 2**32; got {value}.")
+                raise InputError(f"train: seed must be below 2^32; got {value}.")
         case "margin" | "scale" | "n_epochs" | "max_gradient_norm":
             _check.above_zero("train", name, value)
         case "learning_rate":

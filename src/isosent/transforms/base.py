@@ -210,9 +210,7 @@ def resolve_transform(
             raise InputError("fit: dims and n_components both set the dimensions. Leave one out.")
         widths = {"n_components": named[0]} if named else {}
         if unknown := ", ".join([*options, *(settings or {}).keys() - {"n_components"}]):
-            raise InputError(
-                f"fit: auto has no option {unknown}. Only the dimensions can be set: n_components, or --dims."
-            )
+            raise InputError(f"fit: auto has no option {unknown}. It has dims (in Python n_components).")
         transform = Auto(**widths | dict(settings or {}))
         if dim is not None:
             transform.check_settings(dim)
@@ -220,7 +218,7 @@ def resolve_transform(
     if isinstance(transform, str) and transform != NO_TRANSFORM:
         return make_transform(transform, dim=dim, settings=settings)
     if settings:
-        raise InputError(f"fit: {', '.join(settings)} cannot be set for transform={transform!r}.")
+        raise InputError(f"fit: {', '.join(settings)} cannot be set for the transform {transform}. Leave it out.")
     if transform is None or transform == NO_TRANSFORM:
         return None
     check_transform(transform)

@@ -107,7 +107,7 @@ class Chain(_BaseComposition, MomentTransform):
             if isinstance(step, L2Normalize):
                 if number < len(transforms):
                     raise InputError(
-                        f"chain: L2Normalize is step {number}, but it is not linear. Make it the last step."
+                        f"chain: l2_normalize is step {number}, but it is not linear. Make it the last step."
                     )
                 continue
             if is_flow(step):

@@ -129,7 +129,9 @@ class Quantization:
         rows = _float32_rows(where, vectors)
         rows = rows[nonzero_rows(rows)]
         if not len(rows):
-            raise InputError(f"{where}: there are no vectors, or only zero ones. At least one that is not zero is needed.")
+            raise InputError(
+                f"{where}: there are no vectors, or only zero ones. At least one that is not zero is needed."
+            )
         if len(rows) > MOST_ROWS:
             rows = rows[np.sort(np.random.default_rng(seed).permutation(len(rows))[:MOST_ROWS])]
         mean, is_constant = rows.mean(axis=0, dtype=np.float64), np.ptp(rows, axis=0) == 0

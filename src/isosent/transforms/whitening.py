@@ -243,9 +243,7 @@ def _solve(
         covariance, noise = covariance * np.outer(scale, scale), noise * scale**2
     eigen = spectrum(covariance, noise=noise)
     if eigen.rank == 0:
-        raise InputError(
-            f"{name}: the rows do not vary (rank 0, as with n_samples = 1 or equal rows). Fit on more texts."
-        )
+        raise InputError(f"{name}: the rows do not vary (rank 0, as with one sample or equal rows). Fit on more texts.")
     n_axes = _n_axes(name, moments, eigen, n_components, strength)
     axes = eigen.vectors[:, :n_axes]
     weight = scale[:, None] * axes / (eigen.values[:n_axes] + eps) ** (strength / 2)
