@@ -519,7 +519,7 @@ def test_an_unknown_task_is_refused(isosent_, here, write_stsb, refuses):
 
 def test_an_unknown_transform_is_refused(isosent_, here, write_stsb, refuses):
     write_stsb(here / "sts")
-    words = "l2_normalize; got 'whiten'."
+    words = "there is no transform 'whiten'."
     refuses(isosent_(*fit("--transform", "whiten")), words)
     refuses(isosent_("evaluate", "sts", "--data", "sts", "--transform", "whiten"), words)
 

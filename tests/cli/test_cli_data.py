@@ -56,7 +56,7 @@ def test_get_says_whether_texts_are_the_original_ones(isosent_, mirror, tmp_path
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        (["biossess"], ["got 'biossess'", "The nearest is biosses"]),
+        (["biossess"], ["no set 'biossess'", "Did you mean biosses"]),
         (["rte"], ["rte could not be fetched", "no such file", "place train.tsv", "--from FOLDER"]),
         (["cqa"], ["not on the hub", "relevancy", "SemEval 2016 task 3"]),
     ],

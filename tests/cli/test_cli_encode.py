@@ -207,7 +207,7 @@ def test_a_warning_comes_once_for_all_blocks(isosent_, here, monkeypatch):
 def test_a_bad_line_in_the_middle_is_refused_before_anything_is_made(isosent_, here, refuses):
     (here / "texts.jsonl").write_text('{"t": "man"}\n' * 5000 + '{"t": 3}\n' + '{"t": "man"}\n' * 5000)
     for output in ("out", "v.npy"):
-        refuses(isosent_("encode", "texts.jsonl", *MODEL, "-o", output), "line 5001: t must be a string; got int")
+        refuses(isosent_("encode", "texts.jsonl", *MODEL, "-o", output), "line 5001: t is a number, not a text")
         assert not (here / output).exists()
 
 
@@ -229,7 +229,7 @@ def test_a_changed_file_another_model_and_other_settings_are_refused(isosent_, h
         (("-o", "out", "--shard-size", "0"), "shard_size must be a whole number >= 1; got 0."),
         (("-o", "out", "--format", "fvecs"), "file_format must be one of npy, parquet; got 'fvecs'."),
         (("-o", "out", "--dtype", "int8"), "'int8' is not one of"),
-        (("-o", "v.fvecs", "--dtype", "float16"), "a .fvecs file holds float32; got float16."),
+        (("-o", "v.fvecs", "--dtype", "float16"), "a .fvecs file holds float32, not float16."),
         (("-o", "nowhere/out"), "there is no folder "),
         (("-o", "glove"), "glove is a file."),
         (("-o", "thesis"), "thesis holds something else"),

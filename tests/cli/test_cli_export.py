@@ -77,11 +77,11 @@ def test_scores_go_into_the_card(isosent_, here, write_stsb):
     ("arguments", "message"),
     [
         (["--to", "torchscript", "-o", "out"], "--to torchscript: the formats are"),
-        (["--to", "faiss?indx=Flat", "-o", "out"], "the options are tei, index and map; got indx"),
-        (["--to", "faiss?map=no", "-o", "out"], "map must be true or false; got no"),
+        (["--to", "faiss?indx=Flat", "-o", "out"], "there is no option indx. There are tei, index and map"),
+        (["--to", "faiss?map=no", "-o", "out"], "map=no is neither true nor false"),
         (["--to", "numpy", "-o", "nowhere/out"], "there is no folder"),
         (["--to", "sentence-transformers", "-o", "."], "is neither empty nor an older export"),
-        (["--to", "sentence-transformers?tei=true", "-o", "out"], "the encoder must be a transformer; got wordllama"),
+        (["--to", "sentence-transformers?tei=true", "-o", "out"], "the encoder wordllama is no transformer"),
         (["--to", "sentence-transformers", "--results", "none.json", "-o", "out"], "none.json: no such file"),
         (
             ["--to", "sentence-transformers", "--results", "model/model.json", "-o", "out"],

@@ -62,14 +62,15 @@ def test_what_cannot_be_studied_is_refused(isosent_, refuses):
 
     refuses(study("-o", "dims.gif"), "dims.gif")
     refuses(study("-o", "no/dims.csv"), "there is no folder")
-    refuses(study(what="dims?widths=8,wide"), "widths must be whole numbers separated by commas; got '8,wide'")
+    refuses(study(what="dims?widths=8,wide"), "dims?widths=8,wide: write whole numbers separated by commas")
     refuses(study(what="dims?widths=8,300"), "n_components must be from 1 to 256")
     refuses(study(what="dims?docs=-1"), "docs")
     refuses(study(what="dims?seeds=1"), "no setting seeds. It has: widths, docs")
     refuses(study(what="gem?docs=1"), "no setting docs. It has: none")
     refuses(study(what="widths"), "the kinds are layers, pooling")
     refuses(
-        study("--transform", "auto"), "transform must end with whitening, principal_components, truncate; got 'auto'"
+        study("--transform", "auto"),
+        "--transform auto: the study of dimensions needs whitening or principal_components or truncate",
     )
     refuses(study("--transform", "all_but_the_top"), "transform must end with whitening")
     refuses(study("--aggregation", "median"), "'median' is not one of")

@@ -182,7 +182,7 @@ def test_a_model_of_vectors_encodes_no_texts(isosent_, refuses):
 
 
 def test_texts_and_vectors_are_not_mixed(isosent_, refuses):
-    refuses(isosent_("fit", "v.npy", "texts.txt", "-o", "m"), "got texts, texts.txt, and vectors, v.npy.")
+    refuses(isosent_("fit", "v.npy", "texts.txt", "-o", "m"), "texts.txt holds texts, and v.npy holds vectors.")
     refuses(isosent_("fit", "texts.txt", "--space", "x", "-o", "m"), "--checkpoint are for vectors")
     refuses(isosent_("fit", "texts.txt", "-o", "m", "--shard-size", 3), "--shard-size is for --workers")
 

@@ -228,7 +228,7 @@ def test_nothing_to_read_and_nobody_elses_reading(tiny_model):
         ("layers=0,-4", "layer 0 occurs twice"),
         ("layers=all,1", "layers must be layers as in"),
         ("layers=3..1", r"layers of a range must rise, and those of 3\.\.1"),
-        ("layers=-1..1", r"layers must rise in a range; got -1\.\.1"),
+        ("layers=-1..1", r"layers of a range must rise, and those of -1\.\.1"),
         (
             "pooling=median",
             "pooling must be among mean, cls, max, mean_sqrt_len, last_token, weighted_mean, p_mean, sbert_wk",

@@ -229,5 +229,5 @@ def test_a_maximum_that_the_model_has_no_room_for_is_refused(bert, max_length):
 
 def test_modules_without_a_counterpart_are_refused(bert, tmp_path):
     (tmp_path / "modules.json").write_text(json.dumps([{"path": "", "type": "sentence_transformers.models.CNN"}]))
-    with pytest.raises(FileFormatError, match="got 'CNN'"):
+    with pytest.raises(FileFormatError, match="the module 'CNN'"):
         isosent.load(f"hf:{tmp_path}")

@@ -168,8 +168,12 @@ def test_truncated_xml_is_told_by_its_line(dev):
     ("old", "new", "message"),
     [
         ("<!ELEMENT xml", '<!ENTITY a "a"><!ELEMENT xml', "declares entities"),
-        ('RELQ_ID="Q1_R2"', 'RELQ_ID="Q1_R3"', "every RELQ_ID must occur once; got Q1_R3 again"),
-        ('RELQ_RANKING_ORDER="2"', 'RELQ_RANKING_ORDER="second"', "got 'Q0', 'Q0_R2' and 'second'"),
+        ('RELQ_ID="Q1_R2"', 'RELQ_ID="Q1_R3"', "RELQ_ID Q1_R3 occurs twice"),
+        (
+            'RELQ_RANKING_ORDER="2"',
+            'RELQ_RANKING_ORDER="second"',
+            "ORGQ_ID 'Q0', RELQ_ID 'Q0_R2' and RELQ_RANKING_ORDER 'second'",
+        ),
         ("RelQuestion", "Question", "holds no related questions"),
         ("Relevant", "Irrelevant", "none of its 20 candidates is relevant"),
         ("<?xml", "\x00<?xml", "line 1: no valid XML"),
@@ -193,7 +197,7 @@ def test_bytes_that_are_not_utf_8_are_told_by_their_line(dev):
     [
         ("Q0\tQ0_R1\t1\t1.0\tfalse\n", "", "has no label for Q0_R1, a related question of"),
         ("Q0\tQ0_R1\t", "Q9\tQ9_R1\t", "has no label for Q0_R1, a related question of"),
-        ("Q0\tQ0_R1", "Q9\tQ9_R1\t1\t1.0\tfalse\nQ0\tQ0_R1", "got Q9_R1, which is none"),
+        ("Q0\tQ0_R1", "Q9\tQ9_R1\t1\t1.0\tfalse\nQ0\tQ0_R1", "labels Q9_R1, which is no related question"),
         ("1.0\tfalse", "1.0\tmaybe", "line 1: expected true or false at its end, found 'maybe'"),
         ("1.0\tfalse", "1.0", "line 1: expected at least 5 fields between tabs; found 4"),
     ],

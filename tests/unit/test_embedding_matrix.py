@@ -137,7 +137,7 @@ def test_a_row_that_is_not_finite_is_refused(tmp_path):
 
 def test_pickles_are_not_loaded(tmp_path):
     (tmp_path / "pytorch_model.bin").write_bytes(b"x")
-    with pytest.raises(FileFormatError, match=r"got pytorch_model\.bin, a pickle, which is not loaded"):
+    with pytest.raises(FileFormatError, match=r"pytorch_model\.bin is a pickle, which is not loaded"):
         read_embedding_matrix(tmp_path)
 
 

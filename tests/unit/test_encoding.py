@@ -491,5 +491,5 @@ def test_another_format_of_shards_is_refused():
 
 def test_a_column_of_a_folder_is_refused(source, wordllama, tmp_path):
     encode_folder(wordllama, source, tmp_path / "out", sharding=SHARDING)
-    with pytest.raises(InputError, match=r"out holds shards of vectors; got column text"):
+    with pytest.raises(InputError, match=r"out holds shards of vectors, which have no column 'text'"):
         open_vectors(tmp_path / "out", column="text")

@@ -395,8 +395,8 @@ def test_a_model_without_a_map_has_nothing_to_put_there(wordllama, target, tmp_p
     ("target", "options", "message"),
     [
         ("tensorflow", {}, "must be one of sentence-transformers, onnx, faiss, numpy, sql; got 'tensorflow'"),
-        ("onnx", {"tei": True}, "tei and --results belong to sentence-transformers; got onnx"),
-        ("numpy", {"index": "Flat"}, "index.* belong to faiss; got numpy"),
+        ("onnx", {"tei": True}, "tei and --results are for sentence-transformers, not for onnx"),
+        ("numpy", {"index": "Flat"}, "index.* are for faiss, not for numpy"),
     ],
 )
 def test_options_of_other_targets_are_refused(fitted, target, options, message, tmp_path):

@@ -151,7 +151,7 @@ def test_a_pruned_model_is_refused(read):
 
 
 def test_an_unknown_version_is_refused(read):
-    with pytest.raises(FileFormatError, match=r"of version 11 or 12; got 13"):
+    with pytest.raises(FileFormatError, match=r"of version 13, only 11 and 12"):
         read(written(version=13))
 
 

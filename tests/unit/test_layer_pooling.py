@@ -65,12 +65,12 @@ def test_what_is_no_layer_is_no_layer(written):
 @pytest.mark.parametrize(
     ("written", "words"),
     [
-        ("13", r"lie in 0 \.\.\. 12, or -13 \.\.\. -1; got 13"),
+        ("13", r"no layer 13\. The layers are 0 to 12, or -13 to -1"),
         ("-14", r"no layer -14\. The layers are 0 to 12, or -13 to -1"),
-        ("1..13", "got 13"),
-        ("1,1", "layer 1 twice in '1,1'"),
-        ("12,-1", "layer 12 twice"),
-        ("0..3,2", "layer 2 twice"),
+        ("1..13", "no layer 13"),
+        ("1,1", "layers=1,1: layer 1 occurs twice"),
+        ("12,-1", "layer 12 occurs twice"),
+        ("0..3,2", "layer 2 occurs twice"),
         ("4..2", r"of a range must rise, and those of 4\.\.2"),
         ("1..-13", r"of a range must rise"),
     ],
@@ -124,7 +124,7 @@ def test_poolings_are_stored_in_one_spelling(written, stored):
 
 @pytest.mark.parametrize("written", ["", "median", "mean,", "MEAN", "mean;cls"])
 def test_an_unknown_pooling_is_refused_with_the_list(written):
-    with pytest.raises(ModelReferenceError, match=r"pooling must be among mean, cls, max, .*, sbert_wk; got"):
+    with pytest.raises(ModelReferenceError, match=r"there is no .*\. Choose among mean, cls, max, .*, sbert_wk"):
         canonical_pooling(written)
 
 

@@ -195,7 +195,7 @@ def test_equal_vectors_are_undefined(reference, data):
 
 @pytest.mark.parametrize(("study", "asked"), [(study_layers, "study layers"), (study_pooling, "study pooling")])
 def test_other_models_are_refused(study, asked, reference, data, texts, tmp_path):
-    with pytest.raises(InputError, match=f"{asked}is no transformer, such as hf:FOLDER; got words"):
+    with pytest.raises(InputError, match=f"{asked}: words is no transformer"):
         study(isosent.load("wordllama"), data, name="words")
     fitted = isosent.load(reference).fitted(texts, transform=isosent.MeanCentering())
     with pytest.raises(InputError, match=f"{asked}: fitted has a fitted transform"):

@@ -151,14 +151,14 @@ def test_columns_that_cannot_be_told_are_listed(tmp_path, header, columns, messa
         ("a.csv", "s1,s2,score\na,b,1,2\n", "line 2: expected 3 fields, as in the first row; found 4"),
         ("a.csv", 's1,s2,score\n"a,b,1\n', "not valid CSV"),
         ("a.csv", "\n\n", "holds no rows"),
-        ("a.csv", "s1,s2,score\na,b,high\n", "line 2: score must be a number; got 'high'"),
-        ("a.csv", "s1,s2,score\na,b,inf\n", "line 2: score must be a number; got 'inf'"),
-        ("a.csv", "s1,s2,score\na,b,1\nc,d,1\n", "the scores of a must vary, .*; got 2 scored pairs, all scored 1"),
+        ("a.csv", "s1,s2,score\na,b,high\n", "line 2: score is 'high', not a number"),
+        ("a.csv", "s1,s2,score\na,b,inf\n", "line 2: score is 'inf', not a number"),
+        ("a.csv", "s1,s2,score\na,b,1\nc,d,1\n", "the scores of the 2 pairs of a are all 1"),
         ("a.csv", "s1,s2,score\na,b,\n", "the scores of the 0 pairs .* missing"),
         ("a.jsonl", '{"s1": "a", "s2": "b", "score": 1}\n{', "line 2 is no JSON object"),
-        ("a.jsonl", '{"s1": 1, "s2": "b", "score": 1}\n', "line 1: s1 must be a string; got int"),
-        ("a.jsonl", '{"s1": "a", "s2": "b", "score": true}\n', "line 1: score must be a number; got True"),
-        ("a.jsonl", '{"s1": "a", "s2": "b", "score": [1]}\n', r"line 1: score must be a number; got \[1\]"),
+        ("a.jsonl", '{"s1": 1, "s2": "b", "score": 1}\n', "line 1: s1 is a number, not a text"),
+        ("a.jsonl", '{"s1": "a", "s2": "b", "score": true}\n', "line 1: score is True, not a number"),
+        ("a.jsonl", '{"s1": "a", "s2": "b", "score": [1]}\n', r"line 1: score is \[1\], not a number"),
         ("a.jsonl", "\n", "holds no rows"),
         (
             "a.json",
@@ -180,7 +180,7 @@ def test_malformed_files_are_told(tmp_path, name, content, message):
 
 def test_a_missing_text_is_told_by_its_row(tmp_path, table):
     table.loc[4, "sentence2"] = None
-    with pytest.raises(FileFormatError, match="row 4 \\(counted from 0\\): sentence2 must be a string; got null"):
+    with pytest.raises(FileFormatError, match="row 4 \\(counted from 0\\): sentence2 is null, not a text"):
         read_scored_pairs(write(table, tmp_path / "pairs.parquet"))
 
 

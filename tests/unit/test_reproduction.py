@@ -234,7 +234,7 @@ ALIASES = [f"&a{i + 1} [{', '.join([f'*a{i}'] * 9)}]" for i in range(9)]
             "bert-base-uncase: hf:x\n",
             "no table has a model or file named 'bert-base-uncase'. Did you mean bert-base-uncased",
         ),
-        ("here: 3\n", "here must be a model reference or a path; got 3"),
+        ("here: 3\n", "here is 3, neither a model reference nor a path"),
         ("instead: wordllama\n", "instead does not hold names and references, but 'wordllama'"),
         ("- wordllama\n", "does not hold names and their values"),
         ("here: &a [*a]\n", "an alias is a part of itself"),

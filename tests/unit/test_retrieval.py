@@ -133,11 +133,11 @@ def test_missing_files_are_told(folder):
         ("corpus.jsonl", '{"_id": "d3", "text": "a"}', "line 41: _id 'd3' occurs twice"),
         ("corpus.jsonl", '{"text": "a"}', "line 41 has no column _id"),
         ("corpus.jsonl", '{"_id": "x"}', "line 41 has no column text"),
-        ("corpus.jsonl", '{"_id": "x", "text": null}', "line 41: text must be a string; got null"),
-        ("corpus.jsonl", '{"_id": "x", "text": "\\ud800"}', "line 41: text must be valid Unicode"),
+        ("corpus.jsonl", '{"_id": "x", "text": null}', "line 41: text is null, not a text"),
+        ("corpus.jsonl", '{"_id": "x", "text": "\\ud800"}', "line 41: text is not valid Unicode"),
         ("queries.jsonl", '{"_id": "q0", "text": "a"}', "queries.jsonl, line 15: _id 'q0' occurs twice"),
-        ("qrels/test.tsv", "q99\td1\t1", r"must name ids of queries.jsonl; got 'q99'"),
-        ("qrels/test.tsv", "q1\td99\t1", r"must name ids of corpus.jsonl; got 'd99'"),
+        ("qrels/test.tsv", "q99\td1\t1", r"queries.jsonl has no id 'q99'"),
+        ("qrels/test.tsv", "q1\td99\t1", r"corpus.jsonl has no id 'd99'"),
         ("qrels/test.tsv", "q1\td1", r"expected at least 3 fields between tabs; found 2"),
         ("qrels/test.tsv", "q13\td1\thigh", r"expected a whole number as score, found 'high'"),
         ("qrels/test.tsv", "q13\td1\t1\nq13\td1\t1", r"'q13' and 'd1' are judged twice"),
@@ -153,7 +153,7 @@ def test_a_malformed_line_is_named(folder, name, line, message):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("q1\td1\t1\n", r"line 1 must name the columns query-id, corpus-id, score, between tabs; got 'q1\\td1\\t1'"),
+        ("q1\td1\t1\n", r"line 1: expected the columns query-id, corpus-id, score, between tabs, found 'q1\\td1\\t1'"),
         (HEADER, "calls no document relevant to any of its 0 queries"),
         (f"{HEADER}q1\td1\t0\nq1\td2\t-1\n", "calls no document relevant to any of its 1 queries"),
         ("", "is empty"),
@@ -252,7 +252,7 @@ def test_pairs_are_found_in_an_index_by_their_texts(tmp_path, wordllama):
 
 def test_what_an_index_cannot_be_scored_on_is_refused(folder, index_of, wordllama, tmp_path):
     index = index_of(ids=True)
-    with pytest.raises(InputError, match="retrieval; got sts"):
+    with pytest.raises(InputError, match="retrieval only, not on sts"):
         evaluate(index, folder)
     with pytest.raises(InputError, match="Leave transform out"):
         evaluate(index, folder, "retrieval", transform="whitening")

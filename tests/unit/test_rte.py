@@ -91,7 +91,10 @@ def test_files_in_two_places_are_refused(data):
     [
         ("41\ta\tb\n", r"train.tsv, line 42: expected at least 4 fields between tabs; found 3"),
         ("41\ta\tb\tc\tentailment\n", r"train.tsv, line 42: expected 4 columns, found 5"),
-        ("41\ta\tb\tneutral\n", r"train.tsv: line 42 must end with entailment or not_entailment; got 'neutral'"),
+        (
+            "41\ta\tb\tneutral\n",
+            r"train.tsv, line 42: expected entailment or not_entailment at its end, found 'neutral'",
+        ),
     ],
 )
 def test_a_malformed_line_is_named(data, row, message):

@@ -252,7 +252,7 @@ def test_human_scores_give_intervals_of_both_correlations(wordllama, texts):
         ({"tasks": []}, "no tasks are named"),
         ({"tasks": [1]}, "tasks must be names; got [1]"),
         ({"tasks": "STS-C"}, "no task 'STS-C'. Did you mean"),
-        ({"tasks": "transfer:STSB"}, "nearest is STSB-supervised"),
+        ({"tasks": "transfer:STSB"}, "Did you mean STSB-supervised"),
         ({"sickr": "dev"}, "sickr must be one of full, test; got 'dev'"),
     ],
 )

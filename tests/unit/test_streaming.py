@@ -363,7 +363,7 @@ def test_a_space_is_its_name_and_dimensions():
 
 
 def test_a_name_for_vectors_of_a_known_other_space_is_refused():
-    with pytest.raises(InputError, match=r"space must be that of the vectors, one encoder \(abab.*; got my-api"):
+    with pytest.raises(InputError, match=r"the vectors are in the embedding space one encoder \(abab.*, not my-api"):
         PrecomputedVectors.of_space(DIM, SPACE, "my-api")
 
 

@@ -94,7 +94,7 @@ def test_no_text_is_refused(write):
 
 
 def test_a_column_for_plain_lines_is_refused(write):
-    with pytest.raises(InputError, match=r"is read as plain lines and has no columns; got column text"):
+    with pytest.raises(InputError, match=r"is read as plain lines, so there is no column 'text'"):
         texts_of(write("t.txt", "one\n"), column="text")
 
 

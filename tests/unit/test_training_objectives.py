@@ -273,7 +273,7 @@ def test_the_trainer_can_put_a_wrapped_model_in_the_loss(settings, bert):
         ({"margin": 0.0}, "margin must be a finite number > 0; got 0.0"),
         ({"scale": -1.0}, "scale must be a finite number > 0; got -1.0"),
         ({"objective": "ranking", "mini_batch": 0}, "mini_batch must be a whole number >= 1; got 0"),
-        ({"mini_batch": 8}, "mini_batch works with the objective ranking only; got classification"),
+        ({"mini_batch": 8}, "mini_batch works with the objective ranking only, not classification"),
         ({"matryoshka": (0,)}, "matryoshka must be a whole number >= 1; got 0"),
         ({"regularizer": "zca"}, "regularizer must be one of whitening, isotropy; got 'zca'"),
         ({"regularizer": "whitening"}, "regularizer_weight must be a finite number > 0; got 0.0"),

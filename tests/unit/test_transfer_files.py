@@ -117,7 +117,9 @@ def test_scores_of_the_benchmark_begin_at_0(data):
     ("written", "nearest"), [("MRR", "MR"), ("SST-3", "SST5"), ("STSB", "STSB-supervised"), ("sickr2", "SICK-R")]
 )
 def test_of_an_unknown_task_the_nearest_is_named(data, written, nearest):
-    with pytest.raises(InputError, match=rf"tasks must be among MR, CR, .*; got '{written}'. Did you mean {nearest}\."):
+    with pytest.raises(
+        InputError, match=rf"there is no task '{written}'\. Did you mean {nearest}\? There are MR, CR, "
+    ):
         read_transfer(data, tasks=[written])
 
 
@@ -177,15 +179,15 @@ def test_a_task_in_two_folders(data):
             "1 a\n\n",
             "sentiment-test, line 2: expected the label 0 or 1 or .*, found ''",
         ),
-        ("TREC", "TREC/TREC_10.label", "NUM:x a\nHUMAN:x b\n", "line 2 must be labelled ABBR or .*; got 'HUMAN'"),
+        ("TREC", "TREC/TREC_10.label", "NUM:x a\nHUMAN:x b\n", "line 2: expected the label ABBR or .*, found 'HUMAN'"),
         (
             "MRPC",
             "MRPC/msr_paraphrase_test.txt",
             "1\t2\t3\ta\tb\n",
-            "line 1 must name the columns Quality, .*; got 1, 2",
+            "line 1: expected the columns Quality, .*, found 1, 2",
         ),
         ("MRPC", "MRPC/msr_paraphrase_test.txt", MRPC + "1\t2\t3\ta\n", "line 2: expected at least 5 fields"),
-        ("SICK-E", "SICK/SICK_trial.txt", SICK + "1\ta\tb\t3\tMAYBE\n", "line 2 must be labelled CONTRADICTION or"),
+        ("SICK-E", "SICK/SICK_trial.txt", SICK + "1\ta\tb\t3\tMAYBE\n", "line 2: expected the label CONTRADICTION or"),
         (
             "SICK-R",
             "SICK/SICK_trial.txt",

@@ -358,7 +358,7 @@ def test_a_table_without_rows_is_refused(tmp_path):
 @pytest.mark.parametrize("name", ["v.npy", "v.fvecs"])
 def test_a_format_without_names_takes_no_column(tmp_path, name):
     every_format(tmp_path)
-    with pytest.raises(InputError, match=r"has no columns; got column v\. Leave it out"):
+    with pytest.raises(InputError, match=r"has no columns, so there is no 'v'\. Leave it out"):
         open_vectors(tmp_path / name, column="v")
 
 
@@ -420,7 +420,7 @@ def test_half_precision_is_written(tmp_path):
     with writing_vectors(tmp_path / "v.npy", (N_ROWS, DIM), dtype="float16") as write:
         write(ROWS)
     np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), ROWS.astype(np.float16))
-    with pytest.raises(InputError, match=r"a \.fvecs file holds float32; got float16"):
+    with pytest.raises(InputError, match=r"a \.fvecs file holds float32, not float16"):
         check_vector_file(tmp_path / "v.fvecs", "float16")
     with pytest.raises(InputError, match=r"dtype must be one of float32, float16; got int8"):
         check_vector_file(tmp_path / "v.npy", "int8")

@@ -204,7 +204,7 @@ def test_a_row_that_is_not_finite_names_its_line(read, value):
     ids=["between rows", "of white space", "behind a header", "first behind a header"],
 )
 def test_a_blank_line_names_its_line(read, content, line):
-    words = rf"line {line} : expected a word and 2 numbers, as the file begins, found a blank line\."
+    words = rf"line {line}: expected a word and 2 numbers, as the file begins, found a blank line\."
     with pytest.raises(FileFormatError, match=words):
         read(content)
 

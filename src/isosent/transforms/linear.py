@@ -206,5 +206,5 @@ def _check_removed(where: str, value: object, dim: int) -> None:
         raise InputError(f"{where}: the vectors have 1 feature(s), of which none can be removed.")
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value < dim:
         raise InputError(
-            f"{where}: n_components must be a whole number from 1 to {dim - 1}, below the dimensions of the vectors; got {value!r}."
+            f"{where}: n_components must be a whole number from 1 to {dim - 1}, below the dimensions; got {value!r}."
         )
