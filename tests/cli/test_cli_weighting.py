@@ -100,12 +100,12 @@ def test_encoding_without_a_fit_is_refused(isosent_, refuses, here):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("weighting=tfidf", "weighting=tfidf is wrong: weighting must be mean, sif, usif, p_mean or gem"),
-        ("weighting=gem&window=0", "window=0 is wrong: window must be a whole number above 0"),
+        ("weighting=tfidf", "weighting=tfidf: choose mean, sif, usif, p_mean or gem"),
+        ("weighting=gem&window=0", "window=0: choose a whole number above 0"),
         ("weighting=gem&n_candidates=5", "n_removed must be at most n_candidates, 5; got 17"),
         ("weighting=gem", "n_candidates must be at most 6, the dimensions"),
         ("window=3", "window is for weighting=gem, but the weighting is mean"),
-        ("weighting=sif&a=-1", "a=-1 is wrong: a must be a number above 0"),
+        ("weighting=sif&a=-1", "a=-1: choose a number above 0"),
         ("weighting=sif&frequencies=none.txt", "none.txt"),
         ("weighting=gem&frequencies=rank", "frequencies are for sif, usif or zipfian=true"),
     ],

@@ -187,7 +187,7 @@ def test_vectors_that_cannot_be_a_null_are_refused(vectors):
     with pytest.raises(InputError, match="random pairs are 1"):
         Calibration.from_random_pairs(np.ones((50, 4)))
     vectors[5, 2] = np.nan
-    with pytest.raises(InputError, match="NaN in row 5"):
+    with pytest.raises(InputError, match="row 5 of vectors, counted from 0, holds NaN"):
         Calibration.from_random_pairs(vectors)
 
 

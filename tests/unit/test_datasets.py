@@ -131,7 +131,7 @@ def test_sets_that_include_others_bring_them():
     ("names", "error", "words"),
     [
         (["kor"], InputError, r"no set 'kor'\. Did you mean korsts\? There are sts, "),
-        ([], InputError, "no set is named\. There are sts, "),
+        ([], InputError, r"no set is named\. There are sts, "),
         ("sts", InputTypeError, r"got one string\. Pass \['sts'\]"),
     ],
 )

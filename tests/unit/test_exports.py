@@ -322,7 +322,7 @@ def test_vectors_that_cannot_fill_an_index_are_refused(quantized, wordllama, enc
     refuses("256", encoded[:, :16].copy())
     refuses("16 dimensions", encoded, space_of(quantized))
     refuses("has no columns", encoded, ids="id")
-    refuses("NaN in row 3", np.where(np.arange(401)[:, None] == 3, np.nan, encoded))
+    refuses("row 3 of vectors, counted from 0, holds NaN", np.where(np.arange(401)[:, None] == 3, np.nan, encoded))
     refuses("trained", encoded[:9], index="IVF64,Flat")
     refuses("at least one", encoded[:0])
     with pytest.raises(InputError, match="--vectors"):
@@ -394,7 +394,7 @@ def test_a_model_without_a_map_has_nothing_to_put_there(wordllama, target, tmp_p
 @pytest.mark.parametrize(
     ("target", "options", "message"),
     [
-        ("tensorflow", {}, "must be one of sentence-transformers, onnx, faiss, numpy, sql; got 'tensorflow'"),
+        ("tensorflow", {}, "no format 'tensorflow'. Choose one of sentence-transformers, onnx, faiss, numpy, sql"),
         ("onnx", {"tei": True}, "tei and --results are for sentence-transformers, not for onnx"),
         ("numpy", {"index": "Flat"}, "index.* are for faiss, not for numpy"),
     ],

@@ -190,7 +190,7 @@ def test_a_failed_fit_leaves_the_last_one_as_it_was(fitted):
 
 
 def test_rows_to_transform_are_checked(fitted):
-    with pytest.raises(InputError, match="row 1 of .*, counted from 0, holds infinity"):
+    with pytest.raises(InputError, match=r"row 1 of .*, counted from 0, holds infinity"):
         fitted.transform(np.array([np.zeros(6), np.full(6, np.inf)]))
     with pytest.raises(InputError, match="7 features"):
         fitted.transform(np.zeros((2, 7)))

@@ -143,7 +143,7 @@ def test_vectors_of_another_number_than_the_texts_are_refused(wordllama, texts):
 
 
 def test_a_bare_model_refuses_what_is_not_finite(wordllama):
-    with pytest.raises(InputError, match="row 1 of .*, counted from 0, holds NaN"):
+    with pytest.raises(InputError, match=r"row 1 of .*, counted from 0, holds NaN"):
         wordllama.transform(np.where(np.arange(2)[:, None] == 1, np.nan, np.zeros((2, 256))))
 
 

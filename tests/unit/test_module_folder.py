@@ -172,7 +172,7 @@ def test_a_static_module_outside_the_folder_is_refused(static, path):
 
 def test_a_static_module_of_another_package_is_refused(static):
     change_modules(static, lambda modules: modules[0].update(type="mine.StaticEmbedding"))
-    with pytest.raises(FileFormatError, match=r"the module 'mine\.StaticEmbedding' is not read"):
+    with pytest.raises(FileFormatError, match=r"lists mine\.StaticEmbedding\. Expected a StaticEmbedding"):
         isosent.load(f"static:{static}")
 
 

@@ -206,8 +206,8 @@ def test_a_model_without_hidden_states_gives_its_last_layer_only(mine, tmp_path)
     [
         ("layers=99", r"no layer 99\. The layers are 0 to 3, or -4 to -1\.$"),
         ("layers=2&pooling=sbert_wk", "layers=2: pooling=sbert_wk needs two layers or more, without weights"),
-        ("layers=frist", "layers=frist is wrong: layers must be layers as in "),
-        ("pooling=maen", "pooling=maen is wrong: pooling must be among mean, "),
+        ("layers=frist", "layers=frist: choose layers as in "),
+        ("pooling=maen", "pooling=maen: choose among mean, "),
     ],
 )
 def test_layers_and_poolings_that_are_not_there_are_refused_before_the_weights_are_read(copied, options, words):

@@ -191,7 +191,7 @@ def test_numbers_are_read_from_every_table(tmp_path):
     ("name", "content", "words"),
     [
         ("a.tsv", "grade\n1\nhigh\n", "line 3: grade is 'high', not a number"),
-        ("a.jsonl", '{"grade": null}\n', "line 1: grade is None, not a number"),
+        ("a.jsonl", '{"grade": null}\n', "line 1: grade is null, not a number"),
         ("a.jsonl", '{"grade": 1}\n{"grade"\n', "line 2 is no JSON object"),
         ("a.jsonl", "[1]\n", "line 1 is no JSON object"),
         ("a.parquet", "no parquet", "not a readable parquet file"),

@@ -361,7 +361,7 @@ def test_numbers_of_a_parquet_file_of_datasets_have_names(tmp_path):
 
 def test_other_classes_are_named(jsonl):
     assert names_of(read(jsonl("Same", "other"), ("same", "Other"))) == ["same", "other"]
-    with pytest.raises(FileFormatError, match="label holds 'neutral' .* Expected same, other, or - for none"):
+    with pytest.raises(FileFormatError, match=r"label holds 'neutral' .* Expected same, other, or - for none"):
         read(jsonl("same", "neutral"), ("same", "other"))
 
 
@@ -455,7 +455,7 @@ def test_another_scale_must_be_named(tmp_path):
         ("plain.csv", "1.5", (0, 1), r"line 3: similarity is 1.5, outside the range of the scores, 0 to 1"),
         ("plain.csv", "high", (0, 1), "line 3: similarity is 'high', not a number"),
         ("plain.csv", "inf", (0, 1), "line 3: similarity is 'inf', not a number"),
-        ("plain.csv", "nan", (0, 1), "line 3: similarity is not a number"),
+        ("plain.csv", "nan", (0, 1), "line 3: similarity is 'nan', not a number"),
     ],
 )
 def test_scores_outside_the_scale_are_told_by_line(tmp_path, name, score, score_range, message):

@@ -422,7 +422,7 @@ def test_half_precision_is_written(tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), ROWS.astype(np.float16))
     with pytest.raises(InputError, match=r"a \.fvecs file holds float32, not float16"):
         check_vector_file(tmp_path / "v.fvecs", "float16")
-    with pytest.raises(InputError, match=r"dtype must be one of float32, float16; got int8"):
+    with pytest.raises(InputError, match=r"no dtype 'int8'. Choose one of float32, float16"):
         check_vector_file(tmp_path / "v.npy", "int8")
 
 

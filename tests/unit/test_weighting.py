@@ -228,7 +228,7 @@ def test_settings_out_of_range_are_refused(make, words):
         (GEM(), "GEM: n_candidates must be at most 6, the dimensions of the word vectors; got 45"),
         (SIF(n_components=6), "SIF: n_components must be below 6, the dimensions of the word vectors; got 6"),
         (USIF(7), "USIF: n_components must be below 6, the dimensions of the word vectors; got 7"),
-        (Zipfian(SIF(n_components=6)), "SIF: n_components must be below the 6 dimensions"),
+        (Zipfian(SIF(n_components=6)), "SIF: n_components must be below 6, the dimensions"),
     ],
     ids=str,
 )

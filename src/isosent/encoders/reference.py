@@ -159,7 +159,7 @@ class Option(NamedTuple):
 
     name: str  # a flag of the command line has dashes for the underscores
     values: str  # allowed values, in short
-    rule: str  # "lowercase must <rule>"
+    rule: str  # "lowercase=maybe: choose <rule>."
     summary: str
     parse: Callable[[Any], Any]
     panel: str = MODEL  # heading of its flag in the help
@@ -170,20 +170,20 @@ def _or(names: tuple[str, ...]) -> str:
 
 
 def _choice(name: str, summary: str, *names: str, panel: str) -> Option:
-    return Option(name, "|".join(names), f"be {_or(names)}", summary, _one_of(*names), panel)
+    return Option(name, "|".join(names), _or(names), summary, _one_of(*names), panel)
 
 
 def _yes_or_no(name: str, summary: str, panel: str = MODEL) -> Option:
-    return Option(name, "true|false", "be true or false", summary, parse_flag, panel)
+    return Option(name, "true|false", "true or false", summary, parse_flag, panel)
 
 
 def _count(name: str, summary: str, panel: str, least: int = 1) -> Option:
-    rule = "be a whole number above 0" if least else "be a whole number, 0 or more"
+    rule = "a whole number above 0" if least else "a whole number, 0 or more"
     return Option(name, "N", rule, summary, parse_whole(least), panel)
 
 
-_LAYERS_RULE = f"be layers as in 1,-1 or L1+L12 or 0..4 or 0.3*1,0.7*-1, or {_or(tuple(LAYER_NAMES))}"
-_POOLING_RULE = f"be among {', '.join(POOLING_NAMES)}, or several of these with commas between them, none twice"
+_LAYERS_RULE = f"layers as in 1,-1 or L1+L12 or 0..4 or 0.3*1,0.7*-1, or {_or(tuple(LAYER_NAMES))}"
+_POOLING_RULE = f"among {', '.join(POOLING_NAMES)}, or several of these with commas between them, none twice"
 _SPLITTERS = "|".join(SPLITTERS)
 PERMISSIONS = ("trust_remote_code", "pickled_weights")  # only the caller grants them; no file can
 
@@ -192,35 +192,35 @@ OPTIONS = {
     option.name: option
     for option in (
         _yes_or_no("lowercase", "words: lower-case texts before look-up (default true)", _TEXT),
-        Option("tokenizer", "NAME|FILE", f"be {', '.join(SPLITTERS)} or a FILE.json",
+        Option("tokenizer", "NAME|FILE", f"{', '.join(SPLITTERS)} or a FILE.json",
                f"words: {_SPLITTERS}|FILE.json (a tokenizer.json) splits texts (default wordpunct)", _tokenizer, _TEXT),
         _choice("punctuation", "words: keep, drop, or drop the eight signs that the authors of GEM drop (default keep)",
                 "keep", "drop", "gem", panel=_TEXT),
-        Option("stop_words", "keep|english|FILE", "be keep, english or a file",
+        Option("stop_words", "keep|english|FILE", "keep, english or a file",
                "words: drop English stop words or those of a file (default keep)", _file, _TEXT),
         _choice("unknown", "words: skip unknown words, build them from sub-words, or take the mean of all words "
                 "(default: sub-words if the file has them, else skip)", "skip", "subwords", "mean", panel=_TEXT),
-        Option("vocabulary", "FILE", "be a file", "words: keep only the words of this file", _file, _TEXT),
+        Option("vocabulary", "FILE", "a file", "words: keep only the words of this file", _file, _TEXT),
         _choice("weighting", "words, static, wordllama: how word vectors are averaged (default mean)",
                 "mean", "sif", "usif", "p_mean", "gem", panel=_WEIGHTING),
         _yes_or_no("zipfian", "whiten the word vectors by word frequency first (default false)", _WEIGHTING),
-        Option("frequencies", "corpus|rank|FILE", "be corpus, rank or a file",
+        Option("frequencies", "corpus|rank|FILE", "corpus, rank or a file",
                "sif, usif, zipfian: count words in the texts fitted on, estimate from their order (Zipf), or read "
                "'word count' lines (default corpus)", _file, _WEIGHTING),
-        Option("a", "A", "be a number above 0", "sif: smoothing constant (default 0.001)",
+        Option("a", "A", "a number above 0", "sif: smoothing constant (default 0.001)",
                _positive_number, _WEIGHTING),
         _count("n_components", "sif, usif: common components removed (default 1, 5)", _WEIGHTING, least=0),
-        Option("powers", "-inf,1,inf", "be numbers above 0, -inf or inf, with commas between them",
+        Option("powers", "-inf,1,inf", "numbers above 0, -inf or inf, with commas between them",
                "p_mean: powers, concatenated (default -inf,1,inf)", _powers, _WEIGHTING),
         _yes_or_no("z_norm", "p_mean: standardize over the texts fitted on (default true)", _WEIGHTING),
         _count("window", "gem: words on each side (default 7)", _GEM),
         _count("n_candidates", "gem: principal vectors of the corpus (default 45)", _GEM),
         _count("n_removed", "gem: principal vectors removed from a text (default 17)", _GEM),
-        Option("power", "T", "be a number, 0 or more",
+        Option("power", "T", "a number, 0 or more",
                "gem: power of the singular values in coarse vectors (default 3)", _number, _GEM),
         _choice("removal", "gem: by sentence, the same for all, or none (default sdr)",
                 "sdr", "sir", "none", panel=_GEM),
-        Option("scores", "NAMES", "be some of novelty, significance, uniqueness, with commas between them",
+        Option("scores", "NAMES", "some of novelty, significance, uniqueness, with commas between them",
                "gem: scores that count, of novelty,significance,uniqueness (default all)",
                _some_of("novelty", "significance", "uniqueness"), _GEM),
         _choice("significance", "gem: divide by the words present or by 2m+1 (default columns)",
@@ -237,20 +237,20 @@ OPTIONS = {
                _poolings),
         _yes_or_no("dense", "hf: apply the folder's Dense and LayerNorm modules (default true)"),
         _yes_or_no("normalize", "hf, static: scale to length 1 (default: as the folder says)"),
-        Option("max_length", "N|none", "be a whole number above 0, or none",
+        Option("max_length", "N|none", "a whole number above 0, or none",
                "hf, static: cut texts at N tokens (default: as the folder says)", _whole_or_none),
-        Option("long", "truncate|windows", "be truncate or windows",
+        Option("long", "truncate|windows", "truncate or windows",
                "hf: cut texts at max_length, or take the mean over windows of it (default truncate)",
                _one_of("truncate", "windows")),
         _count("overlap", "hf: tokens that windows share (default: a quarter of max_length)", MODEL, least=0),
-        Option("prompt", "TEXT", "be a text", "hf: put before every text (default: as the folder says)", _text),
-        Option("query_prompt", "TEXT", "be a text", "hf: the same for queries (default: as the folder says)", _text),
-        Option("document_prompt", "TEXT", "be a text", "hf: the same for documents (default: as the folder says)",
+        Option("prompt", "TEXT", "a text", "hf: put before every text (default: as the folder says)", _text),
+        Option("query_prompt", "TEXT", "a text", "hf: the same for queries (default: as the folder says)", _text),
+        Option("document_prompt", "TEXT", "a text", "hf: the same for documents (default: as the folder says)",
                _text),
         Option("encoder", "REFERENCE", "name an encoder", "FOLDER: where its encoder is now, if it was moved", _text),
         _choice("backend", "hf: what computes (default auto)", AUTO, *BACKENDS, panel=RUNNING),
         _choice("dtype", "hf: number type of the layers (default float32)", *DTYPES, panel=RUNNING),
-        Option("devices", "auto|cpu|cuda:0,...", "be auto, or devices as torch writes them, with commas between them",
+        Option("devices", "auto|cpu|cuda:0,...", "auto, or devices as torch writes them, with commas between them",
                "hf: where to compute; several GPUs share the work (default auto: a GPU if there is one)",
                _devices, RUNNING),
         _count("batch_tokens", "hf: most tokens of a batch, padding included (default: as suits the device)", RUNNING),
@@ -425,7 +425,7 @@ def _option(text: str, scheme: Scheme, name: str, value: Any) -> Any:
     try:
         return OPTIONS[name].parse(value)
     except (ValueError, TypeError, AttributeError, OverflowError):
-        raise _refused(f"{text!r}: {name}={value} is wrong: {name} must {OPTIONS[name].rule}.") from None
+        raise _refused(f"{text!r}: {name}={value}: choose {OPTIONS[name].rule}.") from None
 
 
 def _refused(problem: str) -> ModelReferenceError:

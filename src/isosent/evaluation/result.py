@@ -407,7 +407,7 @@ def read_result(path: str | os.PathLike[str]) -> EvaluationResult:
     if document.get("format") != FORMAT:
         raise FileFormatError(
             f"{path} is not a result file, which isosent evaluate ... -o OUT.json writes: its format is "
-            f"{document.get('format')!r:.60}, not {FORMAT!r}."
+            f"{_check.brief(document.get('format', 'unknown'), 60)!r}, not {FORMAT!r}."
         )
     check_schema(document, str(path), _Result)
     variants = tuple(_result_of_json(variant, path) for variant in document.pop("variants", []))

@@ -161,7 +161,9 @@ def read_numbers(path: str | os.PathLike[str], *, column: str) -> list[float]:
         for row, (value,) in table.rows(column):
             numbers.append(table.number(row, column, value))
             if math.isnan(numbers[-1]):
-                raise FileFormatError(f"{table.place(row)}: {column} is not a number.")
+                raise FileFormatError(
+                    f"{table.place(row)}: {column} is {'null' if value is None else repr(value)}, not a number."
+                )
     return numbers
 
 

@@ -384,7 +384,7 @@ def read_study(path: str | os.PathLike[str]) -> Study:
     if name is None:
         raise FileFormatError(
             f"{path} is not a study, which isosent research study ... -o OUT.json writes: its format is "
-            f"{document.get('format')!r:.60}, not one of {', '.join(STUDY_FORMATS)}."
+            f"{_check.brief(document.get('format', 'unknown'), 60)!r}, not one of {', '.join(STUDY_FORMATS)}."
         )
     if name == "dims" and isinstance(document.get("results"), list):
         derived = ("best", "bytes_per_million")
