@@ -21,7 +21,10 @@ EXIT_INTERRUPTED = 130
 _LONGEST_LINE = 1000  # characters of one line of a message
 # "where: name must rule; got value. What to do.", the form of a wrong value of a Python argument
 _WRONG_VALUE = re.compile(r"(?:[\w ]+: )?(\w+) must (.+?); got (.+?)\.( [A-Z].*)?", re.S)
-_PYTHON_PLACE = re.compile(r"(?:[a-z]+_\w+|[A-Z]\w*[a-z]\w*|[A-Z]{2,})(?:\.\w+)?: ")
+_PYTHON_PLACE = re.compile(  # functions and classes
+    r"(?:[a-z]+_\w+|(?:[A-Z][a-z]+){2,}|L2Normalize|GEM|U?SIF|Calibration|Chance|Erasure|Examples|Glow|Moments|Postprocessing"
+    r"|Quantization|Sharding|Standardize|Truncate|Whitening)(?:\.\w+)?: "
+)
 _PYTHON_NAME = re.compile(r"(?<![\w?&./'-])[a-z]+(?:_[a-z]+)+(?![\w=./'])")
 _FOR_PYTHON = re.compile(r" \(in Python [\w.]+\)")
 _SHELL_NAMES = {"n_components": "dims", "class_names": "classes"}

@@ -487,8 +487,8 @@ def _sums(rows: NDArray[Any], weights: Double | None, n_rows_total: int | None) 
 def _beyond_float64(rows: NDArray[Any], weights: Double | None) -> InputError:
     weighted = "" if weights is None else f" and weights of up to {weights.max():g}"
     return InputError(
-        "Moments.from_rows: rows must have squares within float64, also times their weights; "
-        f"got values of about {np.abs(rows).max()}{weighted}. Multiply all by one number."
+        f"Moments.from_rows: the squares of the rows, whose values are about {np.abs(rows).max()}{weighted}, are not "
+        "within float64. Multiply all by one number."
     )
 
 

@@ -105,7 +105,7 @@ def _check_transform(transform: LinearTransform, model: SentenceEncoder) -> None
             f"number. Choose {', '.join(LEADING)} (whitening by method {' or '.join(_METHODS)})."
         )
     if last_settings["n_components"] is not None:
-        raise InputError(f"study dims: {last!r} must keep all dimensions. Leave n_components out and give widths.")
+        raise InputError("study dims: the transform keeps only some dimensions. Leave dims out, and give widths.")
     if model.normalize:
         raise InputError(
             "study dims: the model ends with scaling to length 1, and no transform can follow that. Study its encoder."

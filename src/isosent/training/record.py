@@ -76,8 +76,7 @@ class TrainingJob:
             raise InputError(f"train: the objective is {objective}, but the data are for {self.examples.objective}.")
         if objective == "ranking" and self.settings.batch_size == 1 and "negative" not in self.examples.columns:
             raise InputError(
-                "train: batch_size must be above 1 for ranking, where the other examples of a batch are the negatives; "
-                "got 1."
+                "train: batch_size must be above 1 for ranking, where the others of a batch are negatives; got 1."
             )
         names = [devset.name for devset in self.scored]
         if twice := [name for name in names if names.count(name) > 1]:

@@ -317,8 +317,8 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
         size = max(float(np.abs(moments.mean).max()), variance**0.5)
         if size and not _SMALLEST < size < _LARGEST:
             raise InputError(
-                f"{self._name}: the numbers of the rows are not between {_SMALLEST:g} and {_LARGEST:g} in size; "
-                f"got {size:.3g}. Multiply all rows by one number."
+                f"{self._name}: the numbers of the rows are {size:.3g} in size, not between {_SMALLEST:g} and "
+                f"{_LARGEST:g}. Multiply all rows by one number."
             )
 
 
