@@ -176,16 +176,14 @@ def fraction(where: str, name: str, value: object) -> float:
     return float(value)
 
 
-def component_count(where: str, value: object, dim: int) -> int:
+def component_count(where: str, value: object, dim: int, *, name: str = "n_components") -> int:
     """Return a number of components in 1 ... dim; None means dim."""
     if value is None:
         return dim
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise InputError(f"{where}: n_components must be a whole number; got {value!r}.")
+        raise InputError(f"{where}: {name} must be a whole number; got {value!r}.")
     if not 1 <= value <= dim:
-        raise InputError(
-            f"{where}: n_components must be from 1 to {dim}, the dimensions of the vectors; got {int(value)}."
-        )
+        raise InputError(f"{where}: {name} must be from 1 to {dim}, the dimensions of the vectors; got {int(value)}.")
     return int(value)
 
 

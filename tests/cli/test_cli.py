@@ -459,7 +459,7 @@ def test_a_damaged_gzip_file_is_refused(isosent_, here, refuses):
 
 @pytest.mark.parametrize("dims", ["4", "0", "-1"])
 def test_dimensions_outside_those_of_the_vectors_are_refused(isosent_, here, dims, refuses):
-    refuses(isosent_(*fit("--dims", dims)), f"--dims {dims}: ", "from 1 to 3")
+    refuses(isosent_(*fit("--dims", dims)), f"--dims {dims}: choose 1 to 3, ")
     assert not (here / "model").exists()
 
 

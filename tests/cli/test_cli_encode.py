@@ -226,8 +226,8 @@ def test_a_changed_file_another_model_and_other_settings_are_refused(isosent_, h
     [
         (("-o", "v.npy", "--shard-size", "9"), "--format and --shard-size are for a folder; v.npy is one file."),
         (("-o", "v.npy", "--format", "parquet"), "--format and --shard-size are for a folder; v.npy is one file."),
-        (("-o", "out", "--shard-size", "0"), "shard_size must be a whole number >= 1; got 0."),
-        (("-o", "out", "--format", "fvecs"), "file_format must be one of npy, parquet; got 'fvecs'."),
+        (("-o", "out", "--shard-size", "0"), "--shard-size 0: choose a whole number >= 1."),
+        (("-o", "out", "--format", "fvecs"), "--format fvecs: choose one of npy, parquet."),
         (("-o", "out", "--dtype", "int8"), "'int8' is not one of"),
         (("-o", "v.fvecs", "--dtype", "float16"), "a .fvecs file holds float32, not float16."),
         (("-o", "nowhere/out"), "there is no folder "),

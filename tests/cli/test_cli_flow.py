@@ -64,7 +64,7 @@ def test_a_flow_is_evaluated(isosent_, write_stsb, here, fit):
         (("texts.txt", "--transform", "whitening?depth=2"), "whitening has no option depth"),
         (("texts.txt", "--transform", "glow_flow", "--dims", "8"), "glow_flow has no setting n_components"),
         (("texts.txt", "--transform", "glow_flow?depth"), "name=value"),
-        (("texts.txt", "--transform", "glow_flow?depth=0"), "depth must be a whole number >= 1; got 0"),
+        (("texts.txt", "--transform", "glow_flow?depth=0"), "depth=0: choose a whole number >= 1"),
         (("texts.txt", "--queries", "texts.txt", *FLOW), "queries"),
         (("vectors.npy", "--queries", "vectors.npy", *FLOW), "a flow needs vectors"),
         (("vectors.npy", "--checkpoint", "kept", *FLOW), "a flow needs vectors"),
@@ -112,8 +112,8 @@ def test_the_study_repeats_what_evaluate_finds(isosent_, write_stsb, here):
     ("arguments", "words"),
     [
         (("flow", "-m", "wordllama?weighting=gem"), "learns from texts"),
-        (("flow?seeds=a",), "seeds must be whole numbers"),
-        (("flow", "--transform", "glow_flow?depth=x"), "depth must be a whole number >= 1; got 'x'"),
+        (("flow?seeds=a",), "flow?seeds=a: write whole numbers"),
+        (("flow", "--transform", "glow_flow?depth=x"), "depth=x: choose a whole number >= 1"),
         (("flow?nli=texts.txt,no.jsonl",), "no.jsonl: no such file"),
     ],
 )

@@ -150,7 +150,7 @@ def test_a_calibration_that_cannot_be_made_is_refused_and_the_model_is_as_it_was
     pairs = ("pairs.tsv", "--columns")
     both = (*pairs, "first,second,grade", "--column", "first")
     refuses(isosent_("calibrate", *both, "-m", model), "--column is for TEXTS")
-    refuses(isosent_("calibrate", *pairs, "first,second,first", "-m", model), "first must be a number", "line 2")
+    refuses(isosent_("calibrate", *pairs, "first,second,first", "-m", model), "not a number", "line 2")
     refuses(isosent_("calibrate", *pairs, "first,second,score", "-m", model), "no column score")
     refuses(isosent_("calibrate", *pairs, "first,grade", "-m", model), "three columns")
     refuses(isosent_("calibrate", "texts.txt"), "wordllama", "-o FOLDER")

@@ -207,6 +207,7 @@ data overlap texts.txt --data folder --tasks STSX
 research reproduce nothing --data folder
 research study foo --data folder
 research study dims?widths=a --data folder -m model
+research study dims?widths=8,300 --data folder -m model
 research study dims?docs=-1 --data folder -m model
 research study dims --data folder --transform l2_normalize -m model
 research study layers --data folder -m model

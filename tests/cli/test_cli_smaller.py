@@ -140,8 +140,8 @@ def test_a_size_may_follow_a_flow(here, texts):
         (("--bytes", "20", "--loss", "0.1"), "both set the size"),
         (("--bytes", "20", "--dims", "4"), "--bytes and --dims both set the size"),
         (("--loss", "0.1", "--transform", "none"), "--loss does not go with"),
-        (("--loss", "nan"), "--loss must be a finite number"),
-        (("--bytes", "inf"), "--bytes must be a finite number"),
+        (("--loss", "nan"), "--loss is not a finite number"),
+        (("--bytes", "inf"), "--bytes is not a finite number"),
     ],
 )
 def test_sizes_that_contradict_are_refused(isosent_, here, vectors, arguments, message):

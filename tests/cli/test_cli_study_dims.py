@@ -63,7 +63,7 @@ def test_what_cannot_be_studied_is_refused(isosent_, refuses):
     refuses(study("-o", "dims.gif"), "dims.gif")
     refuses(study("-o", "no/dims.csv"), "there is no folder")
     refuses(study(what="dims?widths=8,wide"), "dims?widths=8,wide: write whole numbers separated by commas")
-    refuses(study(what="dims?widths=8,300"), "n_components must be from 1 to 256")
+    refuses(study(what="dims?widths=8,300"), "widths=8,300: choose 1 to 256")
     refuses(study(what="dims?docs=-1"), "docs")
     refuses(study(what="dims?seeds=1"), "no setting seeds. It has: widths, docs")
     refuses(study(what="gem?docs=1"), "no setting docs. It has: none")
@@ -72,5 +72,5 @@ def test_what_cannot_be_studied_is_refused(isosent_, refuses):
         study("--transform", "auto"),
         "--transform auto: the study of dimensions needs whitening or principal_components or truncate",
     )
-    refuses(study("--transform", "all_but_the_top"), "transform must end with whitening")
+    refuses(study("--transform", "all_but_the_top"), "the transform ends with all_but_the_top")
     refuses(study("--aggregation", "median"), "'median' is not one of")

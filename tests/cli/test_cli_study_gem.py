@@ -52,5 +52,5 @@ def test_models_that_are_no_plain_word_vectors_are_refused(isosent_, refuses):
         "is not word vectors with weighting=mean or gem",
     )
     refuses(
-        isosent_("research", "study", "gem", "--data", "data", "-m", "words:vectors.txt"), "at most the 4 dimensions"
+        isosent_("research", "study", "gem", "--data", "data", "-m", "words:vectors.txt"), "at most 4, the dimensions"
     )

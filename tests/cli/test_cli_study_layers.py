@@ -99,6 +99,6 @@ def test_what_cannot_be_done_is_refused_first(isosent_, refuses, study):
     refuses(isosent_(*command, "--aggregation", "sum"), "'sum' is not one of")
     refuses(
         isosent_("research", "study", study, "--data", "data", "-m", "wordllama"),
-        f"study {study}is no transformer",
+        f"study {study}: wordllama is no transformer",
     )
     refuses(isosent_("research", "study", study, "--data", "data", "-m", "hf:tiny", "--tasks", "STS12"), "STS12")

@@ -160,7 +160,7 @@ def test_queries_get_their_own_mean(isosent_, here, refuses):
     np.save("q.npy", ROWS[:, :2])
     refuses(
         isosent_("fit", "v.npy", "--queries", "q.npy", "--transform", "whitening", "-o", "model"),
-        "q.npy: expected vectors of 4 dimensions",
+        "q.npy: vectors of 2 dimensions, but those of v.npy have 4",
     )
 
 

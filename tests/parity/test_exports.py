@@ -311,7 +311,7 @@ def test_old_names_for_text_embeddings_inference(plain, texts, tmp_path):
     ("options", "message"),
     [
         ("layers=1,2", "uses one layer, and the model has layers=1,2"),
-        ("pooling=max", "pooling must be one of cls, mean, last_token; got max"),
+        ("pooling=max", "the server has no pooling max. It has cls, mean, last_token"),
         ("prompt=say: ", "gets prompts with each request; the model adds 'say: ' to every text"),
         ("normalize=true", "scales to length 1 only at the end"),
     ],

@@ -223,7 +223,7 @@ def test_the_rows_hold_memory_and_search_time():
         ),
         ({"transform": isosent.Whitening(64)}, "keeps only some dimensions"),
         ({"transform": isosent.L2Normalize()}, r"ends with l2_normalize, whose first axes"),
-        ({"widths": [300]}, "n_components must be from 1 to 256, the dimensions of the vectors; got 300"),
+        ({"widths": [300]}, "widths must be from 1 to 256, the dimensions of the vectors; got 300"),
         ({"widths": []}, "no widths are named"),
     ],
 )

@@ -227,7 +227,7 @@ def test_a_model_of_bare_vectors_is_refused(tmp_path):
     ("options", "words"),
     [
         ("long=windows", "train: long=windows does not work"),
-        ("pooling=p_mean", r"train: pooling=p_mean: there is no 'p_mean'\. Choose among mean, cls"),
+        ("pooling=p_mean", r"train: sentence-transformers has no pooling p_mean\. It has mean, cls"),
         ("layers=1,2&pooling=max", r"train: .*averages layers before pooling.*Use another pooling or one layer\.$"),
     ],
 )

@@ -420,7 +420,7 @@ def test_queries_without_a_transform_are_refused(words_file):
 
 def test_moments_of_vectors_of_an_unfitted_encoder_are_refused(words_file):
     model = isosent.load(f"words:{words_file}", weighting=SIF())
-    with pytest.raises(InputError, match=r"must be fitted on texts first"):
+    with pytest.raises(InputError, match=r"is not fitted"):
         model.fitted_on_moments(isosent.Moments.from_rows(np.eye(DIM)), transform=Whitening(2))
 
 
@@ -806,7 +806,7 @@ def test_unknown_words_with_a_vector_cannot_be_exported(fit, tmp_path):
 @pytest.mark.parametrize("target", ["onnx", "sentence-transformers"])
 def test_an_unfitted_model_cannot_be_exported(words_file, target, tmp_path):
     model = isosent.load(f"words:{words_file}", weighting=SIF())
-    with pytest.raises(InputError, match=r"must be fitted on texts first"):
+    with pytest.raises(InputError, match=r"is not fitted"):
         export(model, target, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -27,7 +27,7 @@ _PYTHON_PLACE = re.compile(  # functions and classes
 )
 _PYTHON_NAME = re.compile(r"(?<![\w?&./'-])[a-z]+(?:_[a-z]+)+(?![\w=./'])")
 _FOR_PYTHON = re.compile(r" \(in Python [\w.]+\)")
-_SHELL_NAMES = {"n_components": "dims", "class_names": "classes"}
+_SHELL_NAMES = {"n_components": "dims", "class_names": "classes", "file_format": "format"}
 # heading -> command -> module, help in one line
 COMMANDS = {
     "Vectors": {

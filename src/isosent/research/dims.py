@@ -61,7 +61,7 @@ def study_dims(
     if widths is None:
         widths = width_grid(dim)
     else:
-        widths = sorted({_check.component_count("study dims", k, dim) for k in widths})
+        widths = sorted({_check.component_count("study dims", k, dim, name="widths") for k in widths})
     listed = read_sts(folder, tasks=tasks, sickr=sickr)
     untransformed, cells, at_random = [], [], list[DimsCell]()
     sts_tasks = list(map(sts_task, listed))
