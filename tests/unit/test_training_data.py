@@ -170,7 +170,7 @@ def test_the_fingerprint_hangs_on_the_content_alone(write):
             "triplet",
             "id\tanchor\tpositive\tnegative\n1\ta\tb\tc\n1\td\te\tf\n",
             {},
-            "1 values of id occur more than once: 1\.",
+            r"1 values of id occur more than once: 1\.",
         ),
         ("ranking", STS, {}, "It has the columns of regression"),
         (
