@@ -85,7 +85,7 @@ def test_what_cannot_be_compared_is_refused(isosent_, refuses, written, tmp_path
     refuses(isosent_("compare", "plain.json", "nowhere.json"), "nowhere.json: no such file")
     refuses(isosent_("compare", "bare.json", "white.json"), "bare.json holds scores", "-o OUT.json")
     refuses(
-        isosent_("compare", "plain.json", "white.json", "--tasks", "STS21"), "has no task 'STS21'", "nearest is STSB"
+        isosent_("compare", "plain.json", "white.json", "--tasks", "STS21"), "has no task 'STS21'", "Did you mean STSB"
     )
     refuses(isosent_("compare", "plain.json", "white.json", "--level", "95"), "level must lie between 0 and 1")
     refuses(isosent_("compare", "plain.json", "white.json", "-o", "no/c.json"), "there is no folder")

@@ -158,7 +158,7 @@ def test_a_calibration_that_cannot_be_made_is_refused_and_the_model_is_as_it_was
     same = ("same.tsv", "--columns", "a,b,grade")
     refuses(isosent_("calibrate", *same, "-m", model), "the labels of all ")
     (here / "few.txt").write_text("one\ntwo\n", "utf-8")
-    refuses(isosent_("calibrate", "few.txt", "-m", model), "at least 30 pairs")
+    refuses(isosent_("calibrate", "few.txt", "-m", model), "make 1 pairs, and at least 30 are needed")
     assert isosent.load(here / model).calibration is None
 
 
