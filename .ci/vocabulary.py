@@ -1,6 +1,7 @@
 """The vocabulary of what readers meet: pages, help texts and messages have one name for each thing.
 
-Prints each place with a word that has a better one, and exits with 1 if there is any. Pages of research and of the API,
+Prints each place with a word that has a better one, and each message on a file or folder that has the form of a wrong
+argument ("must ...; got ..."), and exits with 1 if there is any. Pages of research and of the API,
 code and tables of figures are left out.
 """
 
@@ -31,6 +32,9 @@ BETTER = {
     r"most hits": "number of results",
     r"in turns": "interleaved",
 }
+# calls that say what is wrong with a file or a folder, which is a state rather than a wrong argument
+_STATES = {"InputFileError", "FileFormatError", "ModelFolderError", "OutputError"}
+_FORM_OF_ARGUMENTS = re.compile(r"; got\b|\bmust (?:hold|exist|have|lie|not be empty|contain)\b")
 # calls whose text a reader meets
 _SAID = {"say", "show", "warn", "InputError", "InputFileError", "FileFormatError", "OutputError", "RequestError"}
 
@@ -65,6 +69,17 @@ def messages() -> Iterator[tuple[str, str]]:
                         yield f"{path.relative_to(ROOT)}:{part.lineno}", part.value
 
 
+def states() -> Iterator[str]:
+    """Messages on files and folders that read like those of wrong arguments."""
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            name = getattr(node, "func", None)
+            if isinstance(node, ast.Call) and getattr(name, "id", getattr(name, "attr", "")) in _STATES:
+                parts = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
+                if found := _FORM_OF_ARGUMENTS.search("".join(part for part in parts if isinstance(part, str))):
+                    yield f"{path.relative_to(ROOT)}:{node.lineno}: {found[0]!r}: better: say what was found"
+
+
 def main() -> int:
     """Check everything."""
     found = [
@@ -73,6 +88,7 @@ def main() -> int:
         for pattern, better in BETTER.items()
         for match in re.finditer(rf"\b(?:{pattern})\b", text, re.I)
     ]
+    found += states()
     print("\n".join(found))
     return int(bool(found))
 
