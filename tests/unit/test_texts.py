@@ -51,7 +51,8 @@ def test_rarer_line_separators_stay_inside_a_line(write, separator):
 
 @pytest.mark.parametrize("first_row", [0, 1, 2, 1499, 1500, 1501, 3998, 3999, 4000])
 @pytest.mark.parametrize(
-    ("encoding", "word", "line_end"), [("utf-8-sig", "grün", "\n"), ("cp949", "안녕", "\n"), ("utf-8", "\u2028", "\r\n")]
+    ("encoding", "word", "line_end"),
+    [("utf-8-sig", "grün", "\n"), ("cp949", "안녕", "\n"), ("utf-8", "\u2028", "\r\n")],
 )
 def test_lines_are_read_from_a_row_on(write, encoding, word, line_end, first_row):
     texts = [f"{number} {word} {'x' * 999}" for number in range(3999)]  # four blocks

@@ -204,9 +204,7 @@ def split_fields(path: Path, number: int, line: str, at_least: int) -> list[str]
 def lines_in(name: str, file: BinaryIO, encoding: str = "UTF-8", *, first_row: int = 0) -> Iterator[str]:
     """Yield the lines of a file without their ends, from a row on."""
     blocks = DecodedBlocks(name, file, encoding, first_row)
-    return chain.from_iterable(
-        islice(split_lines(block), max(0, first_row - blocks.start), None) for block in blocks
-    )
+    return chain.from_iterable(islice(split_lines(block), max(0, first_row - blocks.start), None) for block in blocks)
 
 
 def split_lines(content: str) -> list[str]:
