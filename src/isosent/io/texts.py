@@ -101,7 +101,7 @@ def _texts_in(
             )
         if ending in (".npy", ".fvecs", ".bvecs", ".safetensors"):
             raise FileFormatError(f"{name} holds vectors, not texts. Name a file of texts.")
-        yield from islice(lines_in(name, file), first_row, None)
+        yield from lines_in(name, file, first_row=first_row)
         return
     table = table_in(name, ending, file, header=True, first_row=first_row, is_streamed=is_streamed)
     column = _text_column(table, column)
