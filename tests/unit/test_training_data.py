@@ -520,9 +520,7 @@ def test_pairs_of_the_same_text_are_kept(triplets):
 
 def test_ids_that_occur_twice_are_listed(triplets):
     content = "id,anchor,positive,negative\n7,a,b,c\nx,d,e,f\n7,g,h,i\nx,,,\n8,j,k,l\n"
-    with pytest.raises(
-        FileFormatError, match=r"2 values of id occur more than once: 7, x\. Remove"
-    ):
+    with pytest.raises(FileFormatError, match=r"2 values of id occur more than once: 7, x\. Remove"):
         triplets(content)
     assert len(triplets(content, columns="id,anchor,negative")[0]) == 4
 
