@@ -217,7 +217,7 @@ def test_a_packed_file_that_grows_a_thousandfold_is_refused(write, tmp_path, mon
 def test_blank_lines_end_a_file_of_any_length_but_stand_in_none(write):
     vectors = read_vectors(write("v.txt", b"the 1 2\n" + b"\n" * (5 << 20)))
     assert list(vectors.vocabulary) == ["the"]
-    with pytest.raises(FileFormatError, match=r"line 2 .*blank"):
+    with pytest.raises(FileFormatError, match=r"line 2: .*blank"):
         read_vectors(write("v.txt", b"the 1 2\n" + b"\n" * (5 << 20) + b"a 1 2\n"))
 
 

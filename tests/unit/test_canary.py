@@ -103,7 +103,7 @@ def test_a_model_of_vectors_and_one_that_knows_none_of_the_texts_have_no_canary(
         (lambda rows: {"documents": rows[:3]}, "shape"),
         (lambda rows: {"documents": rows[0]}, "shape"),
         (lambda rows: {"documents": rows, "others": rows}, "others"),
-        (lambda rows: {"documents": np.where(rows == rows[0, 0], np.nan, rows)}, "finite"),
+        (lambda rows: {"documents": np.where(rows == rows[0, 0], np.nan, rows)}, "holds NaN"),
         (lambda rows: {"queries": rows}, "documents"),
     ],
 )

@@ -594,7 +594,7 @@ def test_only_an_older_export_is_replaced(fitted, target, tmp_path):
 @pytest.mark.parametrize("content", [b"\xff\xfe" * 500, b"{" * 500, b"[" * 100_000, b"[1]", b'{"model": {}}'])
 def test_other_content_of_a_note_is_refused_in_one_sentence(content, tmp_path):
     (tmp_path / "isosent.json").write_bytes(content)
-    with pytest.raises(InputFileError, match=r"isosent\.json.*(something else|not JSON|Expected)") as caught:
+    with pytest.raises(InputFileError, match=r"isosent\.json.*(not the note|not JSON|Expected)") as caught:
         read_space(tmp_path)
     assert len(str(caught.value)) < 200 + len(str(tmp_path))
 

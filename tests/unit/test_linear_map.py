@@ -38,7 +38,7 @@ def test_maps_of_other_widths_do_not_fold(linear_map):
 def test_nan_rows_are_refused_with_their_number(linear_map):
     rows = np.ones((4, 5), dtype=np.float32)
     rows[2] = np.nan
-    with pytest.raises(InputError, match="NaN in row 2"):
+    with pytest.raises(InputError, match=r"row 2 of .*holds NaN"):
         linear_map.apply(rows)
 
 
@@ -49,7 +49,7 @@ def test_rows_whose_sum_overflows_are_not_refused():
 
 
 def test_rows_that_overflow_behind_the_map_are_refused(linear_map):
-    with pytest.raises(InputError, match="must map to values within float32"):
+    with pytest.raises(InputError, match="rows map to values beyond float32"):
         linear_map.apply(np.full((4, 5), 3e38, dtype=np.float32))
 
 

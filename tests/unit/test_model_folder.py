@@ -549,7 +549,7 @@ def test_a_model_without_a_quantization_says_how_to_fit_one(saved, words):
     [
         ({"low": np.zeros(2, np.float32)}, "shape"),
         ({"step": np.full(3, -1, np.float32)}, "negative"),
-        ({"center": np.full(3, np.nan, np.float32)}, "finite"),
+        ({"center": np.full(3, np.nan, np.float32)}, "center holds NaN"),
         ({"rotation": np.eye(3)}, "float64"),
         ({"rotation": None}, "missing"),
         ({"low": None, "step": None, "center": None, "rotation": None}, "missing"),

@@ -286,7 +286,7 @@ def _distinct_ids(vectors: VectorSource, column: str) -> NDArray[np.int64]:
     if len(distinct) < len(ids):
         raise InputError(f"{path}: {column} holds {distinct[counts > 1][0]} twice. Give every row another id.")
     if len(ids) and distinct[0] < 0:  # FAISS returns -1 where it finds nothing
-        raise InputError(f"{path}: {column} holds {distinct[0]}. Ids start at 0.")
+        raise InputError(f"{path}: {column} holds {distinct[0]}. Ids are 0 or more.")
     return ids
 
 
