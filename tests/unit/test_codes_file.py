@@ -98,7 +98,7 @@ def test_what_does_not_fit_is_refused(tmp_path, change):
     content[place : place + len(value)] = value
     spoilt = tmp_path / path.name
     spoilt.write_bytes(content)
-    with pytest.raises(FileFormatError, match=r"codes-000001\.faiss must be"):
+    with pytest.raises(FileFormatError, match=r"codes-000001\.faiss does not hold"):
         check(spoilt, settings, n_rows, dim)
 
 

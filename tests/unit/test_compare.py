@@ -198,7 +198,7 @@ def test_results_that_were_not_measured_alike_are_refused(change, words):
     with pytest.raises(InputError) as caught:
         compare_results(first, second, names=("A.json", "B.json"), n_resamples=FEW)
     assert words in str(caught.value)
-    assert "A.json and B.json must be of the same data by the same protocol" in str(caught.value)
+    assert "A.json and B.json are not of the same data by the same protocol" in str(caught.value)
     assert "name the other tasks" in str(caught.value)
     assert list(compare_results(first, second, tasks=["MR"], n_resamples=FEW).tasks) == ["MR"]
 
@@ -232,13 +232,13 @@ def test_results_without_items_are_refused_saying_how_to_get_them():
 
 
 def test_results_without_a_common_task_are_refused():
-    with pytest.raises(InputError, match="a task in common; the first has STSB; the second has MR"):
+    with pytest.raises(InputError, match="no task in common: the first has STSB; the second has MR"):
         compare_results(result_of({"STSB": correlated(2)}), result_of({"MR": averaged([1, 0])}), n_resamples=FEW)
 
 
 def test_an_unknown_task_is_refused_with_the_nearest_name():
     result = result_of({"STSB": correlated(2), "STS12": correlated(2)})
-    with pytest.raises(InputError, match=r"the first has no 'STSb'\. Its nearest is STSB; it has: STSB, STS12"):
+    with pytest.raises(InputError, match=r"the first has no task 'STSb'\. Did you mean STSB\? It has: STSB, STS12"):
         compare_results(result, result, tasks=["STSb"])
     with pytest.raises(InputTypeError, match="one string"):
         compare_results(result, result, tasks="STSB")

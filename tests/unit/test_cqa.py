@@ -160,7 +160,7 @@ def test_a_part_in_two_places_is_refused(tmp_path, dev):
 def test_truncated_xml_is_told_by_its_line(dev):
     content = (dev / DEV).read_text("utf-8")
     (dev / DEV).write_text(content[: len(content) // 2], "utf-8")
-    with pytest.raises(FileFormatError, match=r"dev.xml: line 2\d must be XML; got: .*\. Is the file complete\?"):
+    with pytest.raises(FileFormatError, match=r"dev.xml, line 2\d: no valid XML: .*\. Is the file complete\?"):
         read_cqa(dev)
 
 

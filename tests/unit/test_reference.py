@@ -246,7 +246,7 @@ def test_layers_and_poolings_may_be_lists():
 )
 def test_a_value_of_the_wrong_type_is_refused(options):
     [(name, _)] = options.items()
-    refuses("static:d", f"{name} must", options)
+    refuses("static:d", f"{name}=.*: choose ", options)
 
 
 def test_wordllama_is_ambiguous_where_a_model_of_that_name_lies_here(tmp_path):

@@ -205,7 +205,7 @@ class Encoder(ABC):
     def on_device(self, device: str) -> Encoder:
         """Return the encoder on a device; static encoders have only the CPU."""
         if device != "cpu":
-            raise InputError(f"encode: {self.reference} runs on the CPU only, not on {device!r}. Leave the device out.")
+            raise InputError(f"encode: {self.reference} runs on the CPU. Leave device={device!r} out.")
         return self
 
     def saved_as(self) -> Encoder:
