@@ -101,7 +101,7 @@ def test_bad_rows_numbers_and_moments_are_refused():
     with pytest.raises(InputError, match="no labels"):
         chain(Erasure(), Whitening(2)).fit(rows[:7])
     numbers = Erasure(numeric=True).fit(rows[:7], np.arange(7.0))
-    with pytest.raises(InputError, match="both"):
+    with pytest.raises(InputError, match="some labels are numbers, others are not"):
         numbers.merge(Erasure().fit(rows[:7], list("aabbaab")))
 
 

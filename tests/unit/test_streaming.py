@@ -231,9 +231,7 @@ def test_moments_of_other_dimensions_or_spaces_are_not_merged(vectors_in):
 def test_a_file_without_moments_is_refused(tmp_path):
     save_file({"v": ROWS}, tmp_path / "v.safetensors")
     assert not holds_moments(tmp_path / "v.safetensors")
-    with pytest.raises(
-        FileFormatError, match=r"must be a file of moments, isosent-moments version 1; its format is None"
-    ):
+    with pytest.raises(FileFormatError, match=r"no file of moments of version 1, .*: its format is unknown"):
         read_moments(tmp_path / "v.safetensors")
 
 
@@ -307,7 +305,7 @@ def test_vectors_of_other_dimensions_are_refused(vectors_in, tmp_path, model):
 
 
 def test_a_model_that_was_not_fitted_is_refused(vectors_in, tmp_path):
-    with pytest.raises(InputError, match=r"the model must be a fitted one; vectors is not"):
+    with pytest.raises(InputError, match=r"vectors is not fitted"):
         transform_file(vectors_in(), SentenceEncoder(PrecomputedVectors(DIM)).record, tmp_path / "o.npy")
 
 

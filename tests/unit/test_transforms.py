@@ -291,7 +291,7 @@ def test_settings_out_of_range_are_refused(rows, transform, words):
 
 
 def test_moments_of_no_rows_are_refused():
-    with pytest.raises(InputError, match="at least one row"):
+    with pytest.raises(InputError, match="those of no row"):
         Whitening().fit_moments(Moments.empty(3))
 
 

@@ -195,7 +195,7 @@ def test_a_setting_of_another_weighting_is_refused(words_file, query, words):
     ],
 )
 def test_an_option_outside_the_grammar_is_refused(words_file, query):
-    with pytest.raises(ModelReferenceError, match="must be"):
+    with pytest.raises(ModelReferenceError, match="choose "):
         isosent.load(f"words:{words_file}?{query}")
 
 
@@ -303,7 +303,7 @@ def test_tokens_without_a_frequency_are_warned_of(words_file, tmp_path):
 @pytest.mark.parametrize("weighting", [USIF(2), Zipfian(), Zipfian(SIF())], ids=named)
 def test_frequencies_without_a_known_word_are_refused(words_file, weighting, tmp_path):
     (tmp_path / "counts.txt").write_text("zebra 10\nunicorn 5\n")
-    with pytest.raises(InputError, match=r"at least one (known )?word"):
+    with pytest.raises(InputError, match=r"no word (has a frequency|of the frequencies)"):
         isosent.load(f"words:{words_file}?frequencies={tmp_path / 'counts.txt'}", weighting=weighting).fitted(
             TEXTS, transform=Whitening(2)
         )

@@ -143,7 +143,7 @@ def test_types_of_columns(where, expected):
         ("lang = '" + "x" * 10_000 + "'", ["10,000"]),
         ("price < 1e999", ["1e999"]),
         ("lang = '\ud800'", ["Unicode"]),
-        ("lang = '\0'", ["zero bytes"]),
+        ("lang = '\0'", ["zero byte"]),
     ],
 )
 def test_a_wrong_filter_is_one_sentence(where, words):
