@@ -70,11 +70,11 @@ def test_a_folder_without_any_task_is_refused_with_what_it_may_hold(tmp_path):
 
 def test_settings_apply_to_their_kind_only(wordllama, data):
     for setting in ({"sickr": "test"}, {"text": "body"}, {"split": "dev"}):
-        with pytest.raises(InputError, match=r"=.* does not apply to rte"):
+        with pytest.raises(InputError, match=r"is a setting of .*, not of rte"):
             read_tasks(data, "rte", **setting)
     table = data / "pairs.tsv"
     table.write_text("sentence1\tsentence2\na\tb\nc\td\n", "utf-8")
-    with pytest.raises(InputError, match=r"split='dev' .* does not apply to a table"):
+    with pytest.raises(InputError, match=r"split is a setting of retrieval, not of a table\. Leave 'dev' out"):
         read_tasks(table, "retrieval", split="dev")
 
 
