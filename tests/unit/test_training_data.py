@@ -116,9 +116,9 @@ def test_the_fingerprint_hangs_on_the_content_alone(write):
             {"columns": {"sentence1": "premise", "sentence2": "premise"}},
             "name 3 different columns",
         ),
-        ("classification", NLI, {"class_names": ["neutral"]}, "class_names must be at least two different names"),
-        ("classification", NLI, {"class_names": "neutral"}, "class_names must be at least two different names"),
-        ("classification", NLI, {"class_names": ["A", "a"]}, "class_names must be at least two different names"),
+        ("classification", NLI, {"class_names": ["neutral"]}, "class_names must be two different names or more"),
+        ("classification", NLI, {"class_names": "neutral"}, "class_names must be two different names or more"),
+        ("classification", NLI, {"class_names": ["A", "a"]}, "class_names must be two different names or more"),
         ("classification", STS, {}, "It has the columns of regression"),
         ("classification", TWO.replace("not_", ""), {}, "examples of at least two classes, and there is one"),
         (

@@ -25,7 +25,7 @@ _PYTHON_PLACE = re.compile(  # functions and classes
     r"(?:[a-z]+_\w+|(?:[A-Z][a-z]+){2,}|L2Normalize|GEM|U?SIF|Calibration|Chance|Erasure|Examples|Glow|Moments|Postprocessing"
     r"|Quantization|Sharding|Standardize|Truncate|Whitening)(?:\.\w+)?: "
 )
-_PYTHON_NAME = re.compile(r"(?<![\w?&./'-])[a-z]+(?:_[a-z]+)+(?![\w=./'])")
+_PYTHON_NAME = re.compile(r"(?<![\w?&./'-])[a-z]+(?:_[a-z]+)+(?![\w=/']|\.\w)")
 _FOR_PYTHON = re.compile(r" \(in Python [\w.]+\)")
 _SHELL_NAMES = {"n_components": "dims", "class_names": "classes", "file_format": "format"}
 # heading -> command -> module, help in one line
@@ -181,7 +181,9 @@ def _in_shell(message: str, arguments: Sequence[str]) -> str:
         option, value = typed
         joint = " " if option.startswith("-") else "="
         message = f"{option}{joint}{value or wrong[3]}: {_choice(wrong[2])}.{wrong[4] or ''}"
-    return _PYTHON_NAME.sub(lambda name: (_typed(name[0], arguments) or name)[0], message)
+    options = {name: typed[0] for name in _PYTHON_NAME.findall(message) if (typed := _typed(name, arguments))}
+    shown = {name: option for name, option in options.items() if option.startswith("--")}
+    return _PYTHON_NAME.sub(lambda name: shown.get(name[0], name[0]), message)
 
 
 def _typed(parameter: str, arguments: Sequence[str]) -> tuple[str, str] | None:

@@ -434,7 +434,7 @@ def _check_class_names(class_names: Sequence[str] | None) -> list[str] | None:
         return None
     names = [] if isinstance(class_names, str) else [name.lower() for name in class_names]
     if len(names) < 2 or len(set(names)) < len(names):
-        raise InputError(f"train: class_names must be at least two different names; got {class_names!r}.")
+        raise InputError(f"train: class_names must be two different names or more; got {class_names!r}.")
     return names
 
 
