@@ -587,7 +587,7 @@ def test_bad_rows_are_refused(wordllama, arguments, word, tmp_path):
     [
         ({"queries": ""}, "empty"),
         ({"queries": ["fine", "  "]}, "empty"),
-        ({"queries": []}, "zero"),
+        ({"queries": []}, "no texts"),
         ({"queries": "x", "k": 0}, "0"),
         ({"queries": "x", "k": -3}, "-3"),
         ({"queries": "x", "where": "colour = 1"}, "colour"),
