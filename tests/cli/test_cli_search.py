@@ -249,7 +249,7 @@ def test_types_of_a_parquet_table_are_kept(isosent_, texts, tmp_path, monkeypatc
     ("arguments", "words"),
     [
         (["search", "index", ""], ["empty"]),
-        (["search", "index"], ["neither"]),
+        (["search", "index"], ["name queries, or rows with --like"]),
         (["search", "index", "x", "--like", "r1"], ["both"]),
         (["search", "index", "x", "-k", "0"], ["0"]),
         (["search", "index", "x", "--where", "colour = 1"], ["colour", "lang"]),

@@ -203,7 +203,7 @@ def test_other_machines_need_keys(isosent_, refuses, tmp_path, monkeypatch):
     monkeypatch.delenv("ISOSENT_API_KEYS", raising=False)
     refuses(isosent_("serve", "wordllama", "--host", "0.0.0.0"), "--api-key-file")
     keys = tmp_path / "keys.txt"
-    for content, word in (("\n# no key\n", "no key"), ("short\n", "16"), ("with a blank inside\n", "blank")):
+    for content, word in (("\n# no key\n", "no key"), ("short\n", "16"), ("with a blank inside\n", "whitespace")):
         keys.write_text(content)
         refuses(isosent_("serve", "wordllama", "--api-key-file", keys), word)
     refuses(isosent_("serve", "wordllama", "--api-key-file", tmp_path / "none"), "none")
@@ -229,7 +229,7 @@ def test_a_port_in_use_is_refused(isosent_, refuses, log_settings):
 def test_what_cannot_be_served_is_refused(isosent_, refuses, tmp_path):
     refuses(isosent_("serve", "wordllama", "wordllama"), "wordllama", "NAME=")
     refuses(isosent_("serve", tmp_path / "nothing"), "nothing")
-    refuses(isosent_("serve", "wordllama?weighting=sif"), "fitted on texts")
+    refuses(isosent_("serve", "wordllama?weighting=sif"), "not fitted")
     vectors = np.random.default_rng(0).standard_normal((200, 8)).astype(np.float32)
     np.save(tmp_path / "vectors.npy", vectors)
     assert isosent_("fit", tmp_path / "vectors.npy", "-o", tmp_path / "map", "--transform", "whitening").code == 0
