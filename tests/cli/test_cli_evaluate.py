@@ -72,7 +72,7 @@ def test_all_prints_one_table_of_every_task(isosent_, here, write_stsb):
 
 def test_transfer_names_the_nearest_task(isosent_, refuses, here, write_stsb):
     write_stsb(here / "data")
-    refuses(isosent_("evaluate", "TRECK", "--data", "data"), "The nearest is TREC")
+    refuses(isosent_("evaluate", "TRECK", "--data", "data"), "Did you mean TREC")
 
 
 @pytest.mark.parametrize("command", ["transfer", "cqa", "retrieval", "all"])

@@ -35,7 +35,7 @@ def test_the_files_of_every_kind_pass_and_no_other_kind_does(kind, store):
     check(path, settings, n_rows, dim)
     for other_kind, other_store in golden_formats.KINDS:
         if (other_kind, other_store) != (kind, store):
-            with pytest.raises(FileFormatError, match=r"codes-000001\.faiss must be .* codes"):
+            with pytest.raises(FileFormatError, match=r"codes-000001\.faiss does not hold .* codes"):
                 check(path, parts(other_kind, other_store)[1], n_rows, dim)
     for other_rows, other_dim in ((n_rows + 1, dim), (n_rows, dim + 1), (0, dim)):
         with pytest.raises(FileFormatError):
