@@ -15,7 +15,7 @@ from pathlib import Path
 DOCS = Path(__file__).parents[1] / "docs"
 LIMIT = 5.0
 EXEMPT = ("research", "api")
-REFERENCE = ("limits.md",)
+REFERENCE = ("formats.md", "limits.md")
 LEFT_OUT = (
     r"^ *(```|~~~).*?^ *\1 *$",  # fenced code, also inside a list
     r"<!--.*?-->",
