@@ -213,7 +213,7 @@ def find_duplicates(
     first text to its second and third nearest text, s that of the other, and neither less than 0.85 times the median.
     Texts are duplicates if
 
-    .. math:: x > x_{50} + 1.3 (x_{90} - x_{50}) \left(\frac{\ln(0.5 / R)}{\ln 5}\right)^{1.3}
+    :math:`x > x_{50} + 1.3 (x_{90} - x_{50}) \left(\frac{\ln(0.5 / R)}{\ln 5}\right)^{1.3}`
 
     for the rate of false positives R and percentiles of the closeness of nearest neighbours in random eighths of the
     corpus. Of more than 20,000 distinct texts, each is compared with the lists of k-means that are nearest to it, as
