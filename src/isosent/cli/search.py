@@ -343,9 +343,8 @@ def search(
     rows that are near to everything.
 
     A QUERY is a text, or a file of texts, or of vectors of the encoder (.npy, .parquet and others). With --against, the
-    file holds the original vectors of the texts of INDEX in their order, and a parquet file may have their ids: up to
-    500 of them are queries, and the neighbors that INDEX finds are compared with those that an exact search of the file
-    finds.
+    file holds the original vectors of the texts of INDEX, in their order; a parquet file may have their ids. Up to 500
+    of them are queries. The neighbors that INDEX finds are compared with those of an exact search of the file.
 
     \b
     isosent search INDEX "a query" --where 'lang = "en"'

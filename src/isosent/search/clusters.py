@@ -122,7 +122,7 @@ def cluster(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Clusters:
-    r"""Group texts by topic, and describe each group by words.
+    r"""Cluster texts by topic, and describe each cluster by words.
 
     Parameters
     ----------
