@@ -854,9 +854,9 @@ class SentenceEncoder:
         Raises
         ------
         InputError
-            If the numbers of queries and documents differ, pairs form fewer than 30 groups that share no text (with
-            `groups`, those of each group with the reference), vectors are NaN or infinite, or vectors of this model end
-            with length 1 or a flow.
+            If the numbers of queries and documents differ; if pairs form fewer than 30 sets that share no text (with
+            `groups`, those of each group with the reference); if vectors are NaN or infinite; or if vectors of this
+            model end with length 1 or a flow.
 
         Notes
         -----

@@ -216,8 +216,8 @@ def find_duplicates(
     :math:`x > x_{50} + 1.3 (x_{90} - x_{50}) \left(\frac{\ln(0.5 / R)}{\ln 5}\right)^{1.3}`
 
     for the rate of false positives R and percentiles of the closeness of nearest neighbors in random eighths of the
-    corpus. Of more than 20,000 distinct texts, each is compared with the lists of k-means that are nearest to it, as
-    many as hold 90% of the three nearest others of a sample, 8 to 64. The number of threads changes no group.
+    corpus. With more than 20,000 distinct texts, each is compared with the nearest lists of k-means: as many, from 8 to
+    64, as hold 90% of the three nearest others of a sample. The number of threads changes no group.
 
     Examples
     --------
