@@ -87,7 +87,7 @@ def main():
                 until(lambda: "%" in browser.find_element(By.ID, "translated").text)
                 browser.find_element(By.ID, "erase").click()
                 take(browser, output / f"page_{theme}.png")
-                look(browser, theme, 1160, 620)
+                look(browser, theme, 1160, 780)
                 browser.get(f"{address}#search")
                 browser.refresh()
                 until(lambda: browser.find_element(By.ID, "search-query").is_displayed())
