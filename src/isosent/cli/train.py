@@ -26,7 +26,7 @@ from isosent.evaluation.tables import overlap_table, x100
 from isosent.io.atomic import check_parent
 from isosent.io.texts import read_texts
 from isosent.jobs.shards import Engine
-from isosent.pages.progress import make_console, progress_bar
+from isosent.pages.progress import make_console
 from isosent.pages.tables import make_table
 from isosent.training.data import Examples, read_dev_set, read_examples
 from isosent.training.development import count_seen_texts, warn_if_seen
@@ -309,7 +309,6 @@ def distill(
         column=column,
         transform=resolve_transform(transform or (AUTO if settings else None), settings),
         engine=engine,
-        bars=progress_bar,
         say=say,
     )
     for line in result.lines():
