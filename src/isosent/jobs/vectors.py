@@ -49,7 +49,7 @@ from isosent.model import SentenceEncoder
 from isosent.numeric.drift import Drift, UnusualRow, drift, excess_kurtosis, fourth_powers, shared_axes
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows, unit_rows
-from isosent.pages.progress import Progress, counted, part_of, progress_bar
+from isosent.pages.progress import Progress, counted, progress_bar
 from isosent.persistence import CODES_NAME, ModelRecord, check_encoder_space, encoder_space, read_model
 from isosent.postprocessing import GroupMaps
 from isosent.transforms.quantization import INT8, UBINARY
@@ -220,10 +220,13 @@ def moments_of(
     if resumed and n_rows_before:
         resumed(n_rows_before)
     n_rows_total = sum(source.n_rows for source in sources)
-    rest, part = _states_by_block(sources, state), part_of(progress, n_rows_before, n_rows_total)
-    for state, _ in counted(rest, part, n_rows_total, lambda each: each[1]):
+    done = n_rows_before
+    for next_state, n_rows in _states_by_block(sources, state):
+        state, done = next_state, done + n_rows
         if file:
             file.write(state)
+        if progress:
+            progress(done, n_rows_total)
     if file:
         file.write(state._replace(source=len(sources), row=0))
     return state.measured
