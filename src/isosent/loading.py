@@ -64,7 +64,7 @@ def load(
         For word vectors: the name of a splitter, a ``tokenizer.json``, or a function from a text to its words, for
         languages written without spaces. A function is not saved: pass it again to load a saved model.
     progress : callable, optional
-        Called with the bytes of files of word vectors; returns what is called with the bytes read.
+        Called as ``progress(done, total)``, counted in bytes of word vectors.
     **options
         Options by name, as in ``load("wordllama", weighting="sif", n_components=1)``; they win over those in
         `reference`. Values may be strings, as in a reference, or numbers, bools, lists and paths.

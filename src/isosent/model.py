@@ -274,7 +274,7 @@ class SentenceEncoder:
         device : str or torch.device, optional
             Where a transformer computes this time, such as ``"cuda:0"``.
         progress : callable, optional
-            Called as ``progress(done, total)``, counted in texts. No bar is shown then.
+            Called as ``progress(done, total)``, counted in texts, in place of a bar.
         role : {"text", "query", "document"}, default "text"
             What the texts are, for encoders with prompts and models with a query map.
         precision : {"float32", "int8", "ubinary"}, default "float32"

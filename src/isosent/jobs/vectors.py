@@ -216,11 +216,12 @@ def moments_of(
         settings = {**_SETTINGS, "block_rows": [source.block_rows for source in sources]}
         file = _Checkpoint(checkpoint, settings, [{"name": str(source.path)} | source.identity for source in sources])
         state = file.read() or state
-    n_rows_before = sum(source.n_rows for source in sources[: state.source]) + state.row
-    if resumed and n_rows_before:
-        resumed(n_rows_before)
-    n_rows_total = sum(source.n_rows for source in sources)
-    done = n_rows_before
+    done, n_rows_total = (sum(each.n_rows for each in some) for some in (sources[: state.source], sources))
+    done += state.row
+    if resumed and done:
+        resumed(done)
+    if progress:
+        progress(done, n_rows_total)
     for next_state, n_rows in _states_by_block(sources, state):
         state, done = next_state, done + n_rows
         if file:
