@@ -602,8 +602,8 @@ def _recalls(
 
 
 def _likelihood_to(say: Say) -> Callable[[FitProgress], None]:
-    def report(progress: FitProgress) -> None:
-        bits = f"{progress.held_out_bits:.4f} bits per dimension, held-out rows"
-        say(f"{progress.n_rows:,} of {progress.n_total:,} rows: {bits}")
+    def report(point: FitProgress) -> None:
+        bits = f"{point.held_out_bits:.4f} bits per dimension, held-out rows"
+        say(f"{point.n_rows:,} of {point.n_total:,} rows: {bits}")
 
     return report
