@@ -38,6 +38,7 @@ from isosent.jobs.shards import Engine, Here, Job, Outcome, Run, Task, Worker
 from isosent.loading import load
 from isosent.model import Role, SentenceEncoder
 from isosent.numeric.threads import n_workers
+from isosent.pages import progress
 from isosent.pages.progress import Progress
 
 _RAY: Final = "ray"
@@ -143,6 +144,7 @@ def _interrupts_blocked() -> Iterator[None]:
 
 def _start_process(job: Job, n_threads: int, is_over: Connection) -> None:
     global _worker
+    progress.bars_by_encoders = False
     Thread(target=_end_with_parent, args=(is_over,), daemon=True).start()
     os.environ["OMP_NUM_THREADS"] = str(n_threads)  # what is loaded later reads it
     threadpool_limits(n_threads)

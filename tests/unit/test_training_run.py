@@ -162,12 +162,13 @@ def test_the_same_seed_gives_the_same_weights_and_another_one_others(finished, t
         ({"n_epochs": 2.0, "checkpoint_every": 7}, 8),  # the checkpoint is that of the end of an epoch
     ],
 )
-def test_a_resumed_run_ends_with_the_weights_of_an_unbroken_one(tmp_path, settings, step):
+def test_a_resumed_run_ends_with_the_weights_of_an_unbroken_one(tmp_path, settings, step, progress):
     unbroken = replace(job(tmp_path / "unbroken", **settings), dev=development())
     interrupted = replace(unbroken, output=tmp_path / "interrupted")
     stop_at(step, interrupted)
     resumed = train(interrupted, resume=True)
-    assert resumed.scores == train(unbroken).scores
+    assert resumed.scores == train(unbroken, progress=progress).scores
+    assert progress.complete() == [resumed.n_steps]
     np.testing.assert_array_equal(weights(tmp_path / "interrupted"), weights(tmp_path / "unbroken"))
 
 

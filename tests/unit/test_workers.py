@@ -382,7 +382,7 @@ def test_an_error_in_the_middle_of_a_shard_moves_no_row(wordllama, texts, tmp_pa
     assert len(parts) == 4
 
 
-def _encode_five_by_five(texts, encode, dim):
+def _encode_five_by_five(texts, encode, shape, progress):
     for block in isosent.io.texts.text_blocks(texts, 5):
         yield encode(block)
 
