@@ -1,8 +1,8 @@
 """The vocabulary of what readers meet: pages, help texts and messages have one name for each thing.
 
 Prints each place with a word that has a better one, and each message on a file or folder that has the form of a wrong
-argument ("must ...; got ..."), and exits with 1 if there is any. Pages of research and of the API,
-code and tables of figures are left out.
+argument ("must ...; got ..."), and exits with 1 if there is any. Pages of research and of the API and code are not
+checked.
 """
 
 import ast
@@ -31,6 +31,23 @@ BETTER = {
     r"whitening was rejected": "a recommendation",
     r"most hits": "number of results",
     r"in turns": "interleaved",
+}
+# of pages and help texts alone
+PLAINER = {
+    r"told (from|by|apart)": "detected, or distinguished",
+    r"at hand": "available",
+    r"for want of": "without",
+    r"stands? (behind|beside)": "follows, or is next to",
+    r"beside": "next to",
+    r"likewise|thereby": "also, or so",
+    r"of (its|their|your|our) own": "separate, or its",
+    r"as (they are|it is)(?=[.,;:)|]| and )": "unchanged, or original",
+    r"that (is|are) there": "existing",
+    r"asked for": "requested",
+    r"(one|each) a (line|row)": "one per line",
+    r"(texts|rows|queries|requests|vectors|bytes) a (second|vector|request|text)": "per",
+    r"(answer|answers)( is)? [45]\d\d": "responds with",
+    r"neighbours?|colours?|labelled|behaviours?|centred|(normal|standard)ised": "US spelling",
 }
 # calls that say what is wrong with a file or a folder, which is a state rather than a wrong argument
 _STATES = {"InputFileError", "FileFormatError", "ModelFolderError", "OutputError"}
@@ -84,8 +101,9 @@ def main() -> int:
     """Check everything."""
     found = [
         f"{place}: {match[0]!r}: better: {better}"
-        for place, text in [*pages(), *helps(app, "isosent"), *messages()]
-        for pattern, better in BETTER.items()
+        for texts, words in (([*pages(), *helps(app, "isosent")], BETTER | PLAINER), (messages(), BETTER))
+        for place, text in texts
+        for pattern, better in words.items()
         for match in re.finditer(rf"\b(?:{pattern})\b", text, re.I)
     ]
     found += states()

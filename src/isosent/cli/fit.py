@@ -54,7 +54,6 @@ from isosent.errors import InputError
 from isosent.jobs.fit import FitResult, Goal, fit_files, fit_pairs
 from isosent.jobs.inspect import groups_warning
 from isosent.jobs.shards import Engine
-from isosent.pages.progress import progress_bar
 from isosent.persistence import check_model_folder
 from isosent.report.inspect_page import sizes_table
 from isosent.transforms.base import Auto, resolve_transform
@@ -195,7 +194,7 @@ def fit(
     The default, --transform auto, chooses a strength of whitening or no transform; with --dims, the strength for that
     width. It needs texts: name those of vectors with --texts, or it keeps the principal components. A weighting that
     learns from texts (sif, usif, p_mean, gem) is fitted first. A model of vectors is used with "isosent transform".
-    With --transform none, it leaves vectors as they are: for int8 codes and bits, and to see drift.
+    With --transform none, it leaves vectors unchanged: for int8 codes and bits, and to see drift.
 
     With --pairs, the transform is fitted on matching texts, such as questions and answers. For vectors, --pairs holds
     the query of each vector of INPUTS. A fifth of the pairs is held out; unless these are ranked better beyond chance,
@@ -240,7 +239,6 @@ def fit(
             queries_only=queries is not None,
             column=column,
             space=space,
-            bars=progress_bar,
         )
     else:
         result = fit_files(
@@ -258,7 +256,6 @@ def fit(
             shard_size=shard_size,
             goal=None if n_bytes is loss is None else Goal(n_bytes, loss),
             codecs=details,
-            bars=progress_bar,
             say=say,
         )
     _show_fit(result, output, details=details)

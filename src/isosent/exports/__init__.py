@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from isosent.encoders.base import Progress
 from isosent.errors import InputError
 from isosent.evaluation.result import EvaluationResult
 from isosent.exports import faiss, numpy, onnx, sentence_transformers, sql
@@ -12,6 +11,7 @@ from isosent.exports.check import Export
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
 from isosent.model import SentenceEncoder
+from isosent.pages.progress import Progress
 
 TARGETS = (sentence_transformers.TARGET, onnx.TARGET, faiss.TARGET, numpy.TARGET, sql.TARGET)
 
@@ -42,7 +42,7 @@ def export(
 
         - ``"sentence-transformers"``: a folder for ``SentenceTransformer(FOLDER)``;
         - ``"onnx"``: a folder with ``model.onnx`` and ``tokenizer.json``. If queries have their own prompt or map, it
-          also holds ``query_tokenizer.json`` or ``query_model.onnx``, and likewise for documents; ``isosent.json``
+          also holds ``query_tokenizer.json`` or ``query_model.onnx``, and the same for documents; ``isosent.json``
           says which belong together;
         - ``"faiss"``: an index that applies the fitted map to what is added and searched, so it takes vectors of the
           encoder and returns cosines after the map. It is empty unless there are `vectors`;
@@ -53,7 +53,7 @@ def export(
           column to unit vectors of the model, so that wide columns can be indexed by expression.
     output : path-like
         The folder (sentence-transformers, onnx) or file (faiss, numpy, sql) to write. Only an older export is replaced.
-        The note on a file is written beside it, as ``OUTPUT.isosent.json`` (faiss).
+        The note on a file is written next to it, as ``OUTPUT.isosent.json`` (faiss).
     tei : bool, default False
         sentence-transformers: also make the folder work with Text Embeddings Inference, which reads the module names
         and settings of releases before 6.
@@ -71,7 +71,7 @@ def export(
     with_map : bool, default True
         faiss: whether a filled index applies the map. Without it, it takes vectors of the model.
     progress : callable, optional
-        Called with the number of vectors added since the last call.
+        Called as ``progress(done, total)``, counted in vectors.
 
     Returns
     -------

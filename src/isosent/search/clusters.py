@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check, _extras
-from isosent.encoders.base import Progress
 from isosent.errors import InputError
 from isosent.loading import check_model
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows, unit_rows
+from isosent.pages.progress import Progress
 from isosent.transforms.auto import words_of
 
 NO_VECTOR: Final = 0  # number of the cluster of texts without a vector
@@ -122,7 +122,7 @@ def cluster(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Clusters:
-    r"""Group texts by topic, and describe each group by words.
+    r"""Cluster texts by topic, and describe each cluster by words.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def cluster(
     seed : int, default 0
         Seed of the first centers.
     progress : callable, optional
-        Called with the number of texts encoded since the last call.
+        Called as ``progress(done, total)``, counted in texts.
 
     Returns
     -------
@@ -154,7 +154,7 @@ def cluster(
     A word describes a cluster if at least 0.2% of all texts have it, two at least, and if it is three times as
     frequent in the cluster as outside. Words are ranked by
 
-    .. math:: G^2_{w,c} \, (\bar{s}_w - \bar{s})
+    :math:`G^2_{w,c} \, (\bar{s}_w - \bar{s})`
 
     where :math:`G^2_{w,c}` is the log-likelihood ratio of the texts with the word w in cluster c against chance
     (Dunning 1993), :math:`\bar{s}_w` is the mean cosine of two texts with the word, and :math:`\bar{s}` that of any
