@@ -248,7 +248,7 @@ def test_pooling_of_words_is_refused():
 
 def test_a_saved_model_brings_its_own_pooling_and_length(glove, tmp_path):
     isosent.load(f"words:{glove}").save(tmp_path / "model")
-    with pytest.raises(InputError, match="pooling and max_length cannot be changed for a model saved by isosent"):
+    with pytest.raises(InputError, match="pooling and max_length of a model saved by isosent cannot be changed"):
         open_base(tmp_path / "model", pooling="cls", max_length=20)
 
 

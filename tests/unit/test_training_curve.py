@@ -179,7 +179,7 @@ def test_the_name_says_what_is_written(tmp_path, name, first):
 
 
 def test_another_name_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"curve\.gif must end in \.html"):
+    with pytest.raises(InputError, match=r"curve\.gif: the extension must be \.html"):
         check_curve_output(tmp_path / "curve.gif")
     with pytest.raises(OutputError, match="there is no folder"):
         check_curve_output(tmp_path / "none" / "curve.html")

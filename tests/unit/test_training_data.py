@@ -329,7 +329,7 @@ def test_unknown_labels_are_all_listed(jsonl):
     assert "'hidden' (2 rows, the first: line 2), 'entailmnet' (1 rows, the first: line 3), 'True' (1 rows" in str(
         caught.value
     )
-    assert "label must be contradiction, entailment, neutral or entailment, not_entailment, or - for none" in str(
+    assert "Expected contradiction, entailment, neutral or entailment, not_entailment, or - for none" in str(
         caught.value
     )
 
@@ -442,7 +442,7 @@ def test_the_benchmark_is_read_as_it_is(tmp_path):
 
 def test_another_scale_must_be_named(tmp_path):
     path = write_scores(tmp_path, "plain.csv", "-1", "0.5", "1")
-    with pytest.raises(InputError, match=r"range of the scores is unknown; they lie in -1 \.\.\. 1\."):
+    with pytest.raises(InputError, match=r"range of the scores is unknown; they lie between -1 and 1\."):
         scaled(path)
     assert scaled(path, (-1, 1)) == [0, 0.75, 1]
 
