@@ -87,7 +87,9 @@ def test_what_cannot_be_compared_is_refused(isosent_, refuses, written, tmp_path
     refuses(
         isosent_("compare", "plain.json", "white.json", "--tasks", "STS21"), "has no task 'STS21'", "Did you mean STSB"
     )
-    refuses(isosent_("compare", "plain.json", "white.json", "--level", "95"), "level must lie between 0 and 1")
+    refuses(
+        isosent_("compare", "plain.json", "white.json", "--level", "95"), "--level 95: choose a number between 0 and 1"
+    )
     refuses(isosent_("compare", "plain.json", "white.json", "-o", "no/c.json"), "there is no folder")
     document = json.loads((written / "plain.json").read_text("utf-8"))
     document["tasks"]["STSB"]["protocol"]["similarity"] = "dot"

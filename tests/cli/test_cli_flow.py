@@ -62,7 +62,7 @@ def test_a_flow_is_evaluated(isosent_, write_stsb, here, fit):
             "a flow, which is not linear and cannot be part of a chain",
         ),
         (("texts.txt", "--transform", "whitening?depth=2"), "whitening has no option depth"),
-        (("texts.txt", "--transform", "glow_flow", "--dims", "8"), "glow_flow has no setting n_components"),
+        (("texts.txt", "--transform", "glow_flow", "--dims", "8"), "glow_flow has no setting --dims"),
         (("texts.txt", "--transform", "glow_flow?depth"), "name=value"),
         (("texts.txt", "--transform", "glow_flow?depth=0"), "depth=0: choose a whole number >= 1"),
         (("texts.txt", "--queries", "texts.txt", *FLOW), "queries"),

@@ -108,7 +108,7 @@ def test_queries_get_a_mean_of_their_own(isosent_, here, texts):
     ("flags", "words"),
     [
         (("--transform", "auto", "--strength", "1"), "auto has no option strength"),
-        (("--transform", "mean_projection", "--dims", "8"), "mean_projection has no setting n_components"),
+        (("--transform", "mean_projection", "--dims", "8"), "mean_projection has no setting --dims"),
         (("--transform", "l2_normalize,whitening"), "l2_normalize is step"),
         (("--strength", "strong"), "'--strength': 'strong'"),
         (("--dims", "1000"), "--dims 1000: choose 1 to 256"),

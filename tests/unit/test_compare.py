@@ -240,7 +240,7 @@ def test_an_unknown_task_is_refused_with_the_nearest_name():
 
 def test_what_is_no_setting_is_refused():
     result = result_of({"STSB": correlated(2)})
-    with pytest.raises(InputError, match="level must lie between 0 and 1"):
+    with pytest.raises(InputError, match="level must be between 0 and 1"):
         compare_results(result, result, level=95.0)
     with pytest.raises(InputError, match="correlation must be one of spearman, pearson; got 'kendall'"):
         compare_results(result, result, correlation="kendall")

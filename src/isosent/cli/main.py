@@ -203,7 +203,9 @@ def _typed(parameter: str, arguments: Sequence[str]) -> tuple[str, str] | None:
 
 def _choice(rule: str) -> str:
     """What to choose, for "must <rule>"."""
-    number = re.sub(r"^be (?=above|below|at most|at least)", "choose a number ", re.sub(r"^be from ", "choose ", rule))
+    number = re.sub(
+        r"^be (?=above|below|between|at most|at least)", "choose a number ", re.sub(r"^be from ", "choose ", rule)
+    )
     return re.sub(r"^be ", "choose ", number) if number.startswith(("be ", "choose ")) else f"must {rule}"
 
 

@@ -190,7 +190,7 @@ def compare_results(
     if correlation is not None:
         _check.one_of("compare_results", "correlation", correlation, CORRELATIONS)
     if isinstance(level, bool) or not isinstance(level, float) or not 0 < level < 1:
-        raise InputError(f"compare_results: level must lie between 0 and 1, as 0.95; got {level!r}.")
+        raise InputError(f"compare_results: level must be between 0 and 1, as 0.95; got {level!r}.")
     _check.whole_number("compare_results", "seed", seed, 0)
     _check.whole_number("compare_results", "n_resamples", n_resamples, 1)
     results = first, second

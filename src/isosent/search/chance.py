@@ -281,7 +281,7 @@ class Chance:
         """
         where = "Chance.threshold"
         if not 0 < _check.fraction(where, "false_positives", false_positives) < 1:
-            raise InputError(f"{where}: false_positives must lie between 0 and 1; got {false_positives!r}.")
+            raise InputError(f"{where}: false_positives must be between 0 and 1; got {false_positives!r}.")
         n_pairs = self.n_rows if n_rows is None else n_rows
         _check.whole_number(where, "n_rows", n_pairs, 0)
         # ln of the chance that a pair among n_sample rows is below, which the isolated texts are with 5%

@@ -347,7 +347,7 @@ class Snapshot:
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Keep the hits that beat chance, in their order."""
         if not 0 < false_positives < 1:
-            raise InputError(f"search: false_positives must lie between 0 and 1; got {false_positives:g}.")
+            raise InputError(f"search: false_positives must be between 0 and 1; got {false_positives:g}.")
         if self.chance is None:
             raise InputError(
                 "search: the index has too few texts to say how high unrelated texts score. Leave false_positives out."
