@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import unicodedata
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,14 @@ from vector_makers import write_vectors
 
 import isosent
 from isosent.encoders.precomputed import PrecomputedVectors
-from isosent.errors import FileFormatError, InputError, InputFileError, MissingExtraError, OutputError
+from isosent.errors import (
+    FileFormatError,
+    InputError,
+    InputFileError,
+    MissingExtraError,
+    OutputError,
+    UnknownWordsWarning,
+)
 from isosent.exports import export
 from isosent.exports import faiss as faiss_export
 from isosent.exports import numpy as numpy_export
@@ -28,7 +36,7 @@ from isosent.exports import onnx as onnx_folder
 from isosent.exports import onnx as onnx_static
 from isosent.exports import sql as sql_export
 from isosent.exports import tokenizer as tokenizer_files
-from isosent.exports.check import EXPORT, compare, read_space, sample_texts, shortened, space_of
+from isosent.exports.check import EXPORT, compare, compare_on_texts, read_space, sample_texts, shortened, space_of
 from isosent.exports.tokenizer import static_tokenizer, without_literal
 from isosent.io import atomic
 from isosent.io.atomic import replacing_folder
@@ -254,10 +262,9 @@ def spaces(model):
 @pytest.mark.parametrize("with_map", [True, False])
 @pytest.mark.parametrize("are_mapped", [True, False])
 @pytest.mark.parametrize("factory", ["Flat", "IVF4,SQ8", "HNSW8"])
-def test_a_filled_index_finds_the_rows_of_a_file(quantized, encoded, tmp_path, with_map, are_mapped, factory):
+def test_a_filled_index_finds_the_rows_of_a_file(quantized, encoded, tmp_path, with_map, are_mapped, factory, progress):
     vectors = quantized.transform(encoded) if are_mapped else encoded
     write_vectors(tmp_path / "v.npy", vectors, [], spaces(quantized)[are_mapped])
-    n_added = []
     written = export(
         quantized,
         "faiss",
@@ -265,11 +272,11 @@ def test_a_filled_index_finds_the_rows_of_a_file(quantized, encoded, tmp_path, w
         index=factory,
         vectors=tmp_path / "v.npy",
         with_map=with_map,
-        progress=n_added.append,
+        progress=progress,
     )
     assert "400 vectors" in written.contents
     assert "zero rows left out: 1" in written.contents
-    assert sum(n_added) == 401
+    assert progress.complete() == [401]
     index = faiss_export.read_index(tmp_path / "a.faiss", quantized)
     queries = encoded[:50] if with_map else quantized.transform(encoded[:50])
     scores, ids = index.search(queries, 3)
@@ -724,3 +731,13 @@ def test_the_arrays_are_sealed(fitted, tmp_path):
         seal = file.metadata()["isosent.checksum"]
     assert is_intact(content, seal)
     assert not is_intact(content[:-1] + bytes([content[-1] ^ 1]), seal)
+
+
+def test_the_texts_of_a_check_cause_no_warning(wordllama):
+    def encode(texts):
+        warnings.warn("many words are unknown to a temporary folder", UnknownWordsWarning, stacklevel=1)
+        return wordllama.encode(texts)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert compare_on_texts(wordllama, encode, has_zero_rows=True).holds
