@@ -22,17 +22,11 @@ FAULTS = Path(__file__).parents[2] / "bench" / "faults.py"
 
 
 @pytest.fixture(scope="module")
-def in_memory():
-    """An environment in which files are made in memory: campaigns wait for disks more than they compute."""
-    memory = Path("/dev/shm")
-    return os.environ | ({"TMPDIR": str(memory)} if os.access(memory, os.W_OK) else {})
-
-
-@pytest.fixture(scope="module")
-def lines(in_memory):
+def lines():
     """What the campaigns print, all of them run by one process, which imports once."""
-    command = [sys.executable, FAULTS, "all", "--quick"]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=400, env=in_memory, check=False)
+    finished = subprocess.run(
+        [sys.executable, FAULTS, "all", "--quick"], capture_output=True, text=True, timeout=400, check=False
+    )
     assert finished.returncode in (0, 1), finished.stderr
     return [json.loads(line) for line in finished.stdout.splitlines()]
 
@@ -94,15 +88,17 @@ def test_files_that_name_what_to_run_are_read_or_refused():
     assert summary["faults"] >= 40
 
 
-def test_random_operations_leave_an_index_as_they_would_a_dictionary(in_memory, record_property):
+def test_random_operations_leave_an_index_as_they_would_a_dictionary(record_property):
     seed = secrets.randbelow(1 << 30)
     record_property("seed", seed)  # printed at the end of the run
+    memory = Path("/dev/shm")  # the operations wait for disks more than they compute
+    environment = os.environ | ({"TMPDIR": str(memory)} if os.access(memory, os.W_OK) else {})
     process = subprocess.Popen(
         [sys.executable, FAULTS, "model", "--operations", str(N_OPERATIONS), "--seed", str(seed)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=in_memory,
+        env=environment,
         start_new_session=True,
     )
     try:
