@@ -216,7 +216,7 @@ research study layers --data folder -m model
 # snake_case, CamelCase and built-in names, unless they belong to the name of a file
 PYTHON = re.compile(
     r"(?<![\w./-])(?:[A-Za-z]+\d?(?:_\w+)+|[A-Z]+[a-z]+[A-Z]\w+|None|True|False|str|tuple|ndarray|Path|np\.\w+|\w+Error"
-    r"|Errno|kwargs|dtype\(|[a-z]+=[\"'(\[])(?![\w/]|-[0-9a-f]{8}|\.(?:txt|csv|tsv|json|xml|safetensors|label)\b)"
+    r"|(?:Whitening|Truncate|Calibration|Moments|Quantization|Chance|SIF|GEM):|Errno|kwargs|dtype\(|[a-z]+=[\"'(\[])(?![\w/]|-[0-9a-f]{8}|\.(?:txt|csv|tsv|json|xml|safetensors|label)\b)"
 )
 # what is typed in the shell (transforms, options and their values, settings) or stands in files, and a few proper names
 SHELL = {*TRANSFORMS, *OPTIONS, *["p_mean", "pca_cor", "zca_cor", "l2_normalize", "not_entailment", "LanceDB"]}
@@ -275,7 +275,10 @@ def test_no_message_names_anything_of_python(isosent_, folder, monkeypatch):
     for line in WRONG:
         done = isosent_(*line.split(" "))
         message = done.err.rpartition("error: ")[2]
-        names = [name for name in PYTHON.findall(message) if name not in SHELL and name.strip("\"'([") not in line]
+        options = {word[2:].replace("-", "_") for word in line.split() if word.startswith("--")}
+        typed = options | {f"n_{name}" for name in options} | ({"n_components"} if "dims" in options else set())
+        shell = SHELL - typed  # the option is named instead
+        names = [name for name in PYTHON.findall(message) if name not in shell and name.strip("\"'([") not in line]
         if done.code != 2 or names:
             wrong.append(f"{line}: exit {done.code}, {names}: {message}")
     assert not wrong, "\n".join(wrong)
