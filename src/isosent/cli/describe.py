@@ -15,7 +15,10 @@ from isosent.cli.options import json_option, model_option, open_model
 from isosent.cli.printing import likelihood_change, show, show_json
 from isosent.cli.search import show_stats
 from isosent.encoders.precomputed import PRECOMPUTED
+from isosent.errors import InputError
+from isosent.io.system import open_to_read
 from isosent.io.tensors import safetensors_header
+from isosent.io.texts import is_table
 from isosent.io.vectors import holds_vectors, open_vectors
 from isosent.jobs.vectors import holds_moments, read_moments
 from isosent.loading import read_record
@@ -29,6 +32,7 @@ from isosent.words.formats import format_of
 from isosent.words.word_vectors import FORMAT, read_word_vectors, size_of_files
 
 _FIRST_WORDS = 8
+_LONGEST_START = 1 << 20  # bytes of a line
 _MOST_PAIRS = 12
 
 
@@ -64,6 +68,7 @@ def info(source: str, as_json: bool) -> None:
 
 def _facts_of_file(source: str) -> dict[str, Any]:
     if _is_word_vectors(source):
+        _refuse_texts(source)
         with progress_bar("reading", "bytes") as bar:
             vectors = read_word_vectors([source], progress=bar(size_of_files([source])))
         return {
@@ -91,6 +96,28 @@ def _is_word_vectors(source: str) -> bool:
     if source.lower().endswith(".safetensors"):
         return safetensors_header(Path(source))[1].get("format") == FORMAT
     return not holds_vectors(source)
+
+
+def _refuse_texts(source: str) -> None:
+    """Say which command describes texts, instead of what is wrong with them as word vectors."""
+    if is_table(source):
+        raise InputError(
+            f"info: {source} is a table. Its texts are described by isosent inspect {source} --column NAME; vectors "
+            "must be saved as .npy or .parquet."
+        )
+    if source.lower().endswith(".txt"):
+        with open_to_read(Path(source)) as file:
+            lines = file.readline(_LONGEST_START), file.readline(_LONGEST_START)
+        if not all(_is_number(field) for line in lines for field in line.split()[-1:]):
+            raise InputError(f"info: {source} holds texts. Describe them with a model: isosent inspect {source}")
+
+
+def _is_number(field: bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
 
 
 def _facts_of_vectors(source: str) -> dict[str, Any]:
