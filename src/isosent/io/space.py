@@ -103,7 +103,7 @@ def refuse_codes(name: str, space: Space | None) -> None:
     if space and space.reference.endswith(CODES_NAME):
         raise InputError(
             f"{name} holds codes ({space.reference.removesuffix(CODES_NAME)}), not vectors. Name the vectors that they "
-            "were made of; isosent index -m MODEL stores them as codes. Python decodes codes: model.quantization.decode."
+            "were made of; isosent index -m MODEL stores them as codes. In Python: model.quantization.decode."
         )
 
 
