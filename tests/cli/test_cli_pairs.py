@@ -172,7 +172,11 @@ def test_an_index_and_files_take_the_group_from_the_column_that_the_pairs_had(
         scores[group] = result["hits"][0]["score"]
     assert scores["back"] == pytest.approx(1, abs=1e-5)
     assert scores["en"] < 0.99
-    assert json.loads(isosent_(*query).out)["results"][0]["hits"][0]["score"] == scores["en"]
+    without = isosent_(*query)
+    assert json.loads(without.out)["results"][0]["hits"][0]["score"] == scores["en"]
+    assert "without --group count as en, not back" in without.err
+    for command in ("similarity", "explain"):
+        assert "group='back'" in isosent_(command, *texts[0], "-m", mapped / "m").err
     assert isosent_("index", "verify", "i").code == 0
     assert isosent_("index", "compact", "i").code == 0
     for name in ("v.npy", "v.parquet", "v/"):

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from isosent.cli.options import json_option, model_option, open_model
-from isosent.cli.printing import likelihood_change, show, show_json
+from isosent.cli.printing import likelihood_change, say, show, show_json
 from isosent.cli.search import show_stats
 from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.errors import InputError
@@ -22,6 +22,7 @@ from isosent.io.texts import is_table
 from isosent.io.vectors import holds_vectors, open_vectors
 from isosent.jobs.vectors import holds_moments, read_moments
 from isosent.loading import read_record
+from isosent.model import SentenceEncoder
 from isosent.pages.progress import progress_bar
 from isosent.pages.tables import make_table
 from isosent.persistence import MIGRATION
@@ -192,6 +193,7 @@ def similarity(first: str, second: str, model: str | None, as_json: bool) -> Non
     isosent similarity "A man rides a bike." "Someone is on a bicycle."
     """  # noqa: D301
     loaded = open_model(model)
+    _say_reference(loaded)
     figures = {"cosine": float(loaded.similarity(first, second)[0, 0])}
     if loaded.calibration is not None:
         meaning = "percentile" if loaded.calibration.kind == RANDOM_PAIRS else "expected score"
@@ -203,6 +205,11 @@ def similarity(first: str, second: str, model: str | None, as_json: bool) -> Non
         show(f"{name} {value:.4f}")
     if loaded.calibration is None:
         show("What this cosine means depends on the model and the texts: isosent calibrate TEXTS -m MODEL -o FOLDER")
+
+
+def _say_reference(model: SentenceEncoder) -> None:
+    if model.groups is not None:
+        say(f"{model.groups.note('both texts')} In Python: model.encode(TEXT, group={next(iter(model.groups.maps))!r})")
 
 
 @click.command()
@@ -218,7 +225,9 @@ def explain(first: str, second: str, model: str | None, as_json: bool) -> None:
     \b
     isosent explain "A man rides a bike." "Someone is on a bicycle."
     """  # noqa: D301
-    explanation = open_model(model).explain(first, second)
+    loaded = open_model(model)
+    _say_reference(loaded)
+    explanation = loaded.explain(first, second)
     pairs, cosine = explanation.top(), explanation.cosine
     if as_json:
         show_json({"cosine": cosine, "pairs": [pair._asdict() for pair in pairs]})

@@ -388,6 +388,8 @@ def search(
     opened = Index.open(folder)
     if explain and TEXT not in opened.schema.names:
         raise InputError("search: --explain needs the texts of the rows; this index has none.")
+    if not likes and opened.groups is not None and group is None:
+        say(opened.groups.note("queries without --group"))
     if likes:
         _refuse(chosen - {"like"}, "a query; got --like")
         result = opened.more_like(_parsed_ids(likes, opened), k, where=where)
@@ -398,7 +400,7 @@ def search(
         query = row.pop("query")
         hits[query].append(row)
         if explain:
-            groups = opened.model.groups
+            groups = opened.groups
             of_both = (group, None if groups is None else row.get(groups.column))
             words = opened.model.explain(
                 asked[query], row.get("text") or "", roles=("query", "document"), groups=of_both

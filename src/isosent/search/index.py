@@ -39,6 +39,7 @@ from isosent.model import SentenceEncoder
 from isosent.numeric.canary import CHANGED, Canary, CanaryCheck
 from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import MIGRATION, ModelRecord, read_model, write_model
+from isosent.postprocessing import GroupMaps
 from isosent.search.build import (
     APPEND_ONLY,
     RERANKED,
@@ -404,6 +405,11 @@ class Index:
     def canary(self) -> Canary | None:
         """Vectors of fixed texts by the bare encoder of the model, when it was saved; None if it encoded none."""
         return self._record.canary
+
+    @property
+    def groups(self) -> GroupMaps | None:
+        """The maps of groups of the model, which is not loaded for it; None without any."""
+        return self._record.postprocessing.groups
 
     @property
     def dim(self) -> int:
