@@ -112,7 +112,10 @@ def test_a_fit_on_top_says_that_the_size_is_not_kept(isosent_, here, texts):
 def test_a_loss_may_be_a_percentage(isosent_, here, vectors):
     np.save(here / "v.npy", vectors[:300])
     for place, loss in enumerate(("5%", "0.05")):
-        assert isosent_("fit", "v.npy", "--loss", loss, "-o", f"model{place}").code == 0
+        finished = isosent_("fit", "v.npy", "--loss", loss, "-o", f"model{place}")
+        saved = f"Saved model{place}: vectors of an unnamed model"
+        assert saved in finished.out
+        assert f"isosent index -m model{place} stores" in finished.out.splitlines()[-1]
     first, second = (isosent.load(here / f"model{place}").record.storage for place in range(2))
     assert first == second
 
