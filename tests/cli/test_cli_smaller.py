@@ -68,7 +68,10 @@ def test_where_whitening_wins_the_two_goals_are_told_apart(isosent_, here, vecto
     assert finished.code == 0
     assert "Two goals differ here" in finished.out
     assert "of those of the original vectors, among" in finished.out
-    assert isosent.load(here / "model").record.storage.neighbors_of == "the transformed vectors"
+    storage = isosent.load(here / "model").record.storage
+    assert storage.neighbors_of == "the transformed vectors"
+    exported = isosent_("export", "model", "--to", "numpy", "-o", "map.safetensors")
+    assert f"stores them as {storage.dtype}" in exported.err
 
 
 @pytest.mark.parametrize("transform", ["truncate?n_components=16", "principal_components", "mean_centering"])
@@ -143,6 +146,7 @@ def test_a_size_may_follow_a_flow(here, texts):
         (("--bytes", "20", "--loss", "0.1"), "both set the size"),
         (("--bytes", "20", "--dims", "4"), "--bytes and --dims both set the size"),
         (("--loss", "0.1", "--transform", "none"), "--loss does not go with"),
+        (("--loss", "0.1", "--queries", "v.npy"), "Fit twice: leave --loss out"),
         (("--loss", "nan"), "--loss must be a finite number"),
         (("--bytes", "inf"), "--bytes must be a finite number"),
     ],

@@ -232,7 +232,10 @@ def fit(
             "--workers": engine or shard_size,
         }
         if named := [option for option, value in others.items() if value is not None and value != ""]:
-            raise InputError(f"fit: --pairs does not go with {' and '.join(named)}. Leave one out.")
+            raise InputError(
+                f"fit: --pairs chooses the transform itself, so it does not go with {' and '.join(named)}. Leave that "
+                "out, or do it in a fit of its own, and name its model: -m FOLDER."
+            )
         result = fit_pairs(
             pairs,
             output,
