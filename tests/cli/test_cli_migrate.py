@@ -231,7 +231,9 @@ def test_rows_of_an_index_are_mapped_and_replaced_one_by_one(
 ):
     folder, model = tmp_path / "index", isosent.load(short)
     Index.create([*texts, ""], model, metadata={"year": [2000] * 481}, folder=folder, store=store)
-    assert "mapped to wordllama" in isosent_("index", "migrate", folder, "--map", mapping).out
+    printed = isosent_("index", "migrate", folder, "--map", mapping).out
+    assert "mapped to wordllama" in printed
+    assert f"recommended: {isosent.load(mapping).fits[-1].choice['reason']}" in printed
     opened, mapped = Index.open(folder), isosent.load(mapping)
     assert opened.space.fingerprint == wordllama.fingerprint
     assert opened.recall.n_rows == 481

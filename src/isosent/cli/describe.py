@@ -16,6 +16,7 @@ from isosent.cli.printing import likelihood_change, say, show, show_json
 from isosent.cli.search import show_stats
 from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.errors import InputError
+from isosent.io.space import NOTE_FILE, read_export_note
 from isosent.io.system import open_to_read
 from isosent.io.tensors import safetensors_header
 from isosent.io.texts import is_table
@@ -60,11 +61,31 @@ def info(source: str, as_json: bool) -> None:
         return
     facts = _facts_of_file(source) if path.is_file() else _facts_of_vectors(source) if holds_vectors(path) else None
     if facts is None:
-        facts = read_record(source).facts()
+        facts = read_record(source).facts() | _distilled(path)
     if as_json:
         show_json(facts)
     else:
         _show_lines(_model_lines(facts) if "fits" in facts else list(facts.items()))
+
+
+def _distilled(folder: Path) -> dict[str, Any]:
+    """How a static model was made and what is lost, if it was distilled."""
+    document = read_export_note(folder) if (folder / NOTE_FILE).is_file() else {}
+    if not document.get("distilled"):
+        return {}
+    return {"distilled": document["distilled"], "shares": document.get("shares")}
+
+
+def _distilled_lines(report: Mapping[str, Any], shares: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """The model and texts of a distillation, and what it keeps."""
+    model = report.get("model") or (shares or {}).get("reference") or "a transformer"
+    space = "whose embedding space it shares" if shares else "with an embedding space of its own"
+    prior = f", prior of {report['prior']}" if "prior" in report else ""
+    kept = f"mean cosine to the model {report['cosine']:.3f}, ten nearest kept {report['nearest']['static']:.1%}"
+    return [
+        ("distilled", f"from {model}, {space}, on {report['n_texts']:,} texts{prior}"),
+        ("", f"{kept}, on {report['n_held_out']:,} held-out texts"),
+    ]
 
 
 def _facts_of_file(source: str) -> dict[str, Any]:
@@ -141,9 +162,12 @@ def _show_lines(lines: Sequence[tuple[str, object]]) -> None:
 
 def _model_lines(facts: Mapping[str, Any]) -> list[tuple[str, object]]:
     """What a model is, and what each fit gave it."""
+    others = ("fits", "distilled", "shares")
     lines: list[tuple[str, object]] = [
-        (name.replace("_", " "), _plain(value)) for name, value in facts.items() if name != "fits"
+        (name.replace("_", " "), _plain(value)) for name, value in facts.items() if name not in others
     ]
+    if "distilled" in facts:
+        lines += _distilled_lines(facts["distilled"], facts["shares"])
     unit = "vectors" if facts["reference"] == PRECOMPUTED else "texts"
     for step, record in enumerate(facts["fits"], start=1):
         steps = record["parameters"].get("steps") if record["transform"] == "chain" else None

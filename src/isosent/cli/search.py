@@ -275,7 +275,8 @@ def migrate(folder: Path, mapping: str) -> None:
     isosent index migrate INDEX --map map
     """  # noqa: D301
     opened, loaded = Index.open(folder), open_model(mapping)
-    target = next((fit.parameters for fit in loaded.fits if fit.transform == MIGRATION), {})
+    record = next((fit for fit in loaded.fits if fit.transform == MIGRATION), None)
+    target = {} if record is None else record.parameters
     if target.get("reference"):
         model = open_model(without_permissions(target["reference"], {}, file=Path(mapping))[0])
     else:  # of an API
@@ -288,6 +289,8 @@ def migrate(folder: Path, mapping: str) -> None:
         show(f"{folder} was mapped to {model.record.name} before: nothing was changed; {left} mapped rows are left.")
     else:
         show(f"{folder}: mapped to {model.record.name}, which encodes queries from now on.")
+        if record is not None and record.choice:
+            show(f"isosent migrate recommended: {record.choice['reason']}")
     show_stats(folder, opened.stats())
 
 
