@@ -343,3 +343,18 @@ def test_verify_leaves_out_rows_without_a_text(isosent_, table):
     assert isosent_("index", "add", "few", "u.npy").code == 0
     found = json.loads(isosent_("index", "verify", "few", "--json").out)
     assert (found["n_rows"], found["has_changed"]) == (3, False)
+
+
+def test_ids_that_do_not_fit_an_index_are_told_apart(isosent_, refuses, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files = {"named": "id,text\na,a cat\nb,a dog\n", "plain": "text\na cow\n", "twice": "id,text\na,1\na,2\n"}
+    for name, table in (files | {"blank": "id,text\na,1\n,2\n", "numbers": "id,text\n1,a cat\n"}).items():
+        (tmp_path / f"{name}.csv").write_text(table)
+    (tmp_path / "numbers.jsonl").write_text('{"id": 1, "text": "a cat"}\n')
+    for name in ("named", "plain"):
+        assert isosent_("index", f"{name}.csv", "-o", name).code == 0
+    refuses(isosent_("index", "add", "named", "plain.csv"), "ids of named are strings", "missing", "--id-column")
+    refuses(isosent_("index", "add", "named", "numbers.jsonl"), "ids of named are strings", "whole numbers")
+    refuses(isosent_("index", "add", "plain", "named.csv"), "plain was made without ids", "column id")
+    refuses(isosent_("index", "add", "named", "twice.csv"), "'a'", "Keep one row")
+    refuses(isosent_("index", "add", "named", "blank.csv"), "row 1, counted from 0")

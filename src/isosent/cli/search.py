@@ -621,9 +621,10 @@ def show_stats(folder: Path, stats: IndexStats) -> None:
     else:
         measured = stats.recall
         counted = f"{measured.n_queries} of {measured.n_rows} texts as queries"
-        show(f"recall@10: {measured.recall:.4f} against exact search of its own vectors; {counted}")
-        if measured.original_recall is not None:
-            show(f"recall@10: {measured.original_recall:.4f} against exact search of the original vectors; {counted}")
+        after, before = (", after the transform", ", before it") if stats.has_map else ("", "")
+        show(f"recall@10: {measured.recall:.4f} against exact search of its own vectors{after}; {counted}")
+        if (share := measured.original_recall) is not None:
+            show(f"recall@10: {share:.4f} against exact search of the original vectors{before}; {counted}")
         elif stats.has_map:
             show(f"recall@10 of the original vectors: not known; isosent search {folder} --against VECTORS measures it")
         if stats.recall.recall < stats.recall.min_recall:

@@ -75,12 +75,19 @@ def _id_column(ids: Any) -> Any:
 
     column = id_array(ids)
     if column.null_count:
-        raise InputError(f"index: every row must have an id; {column.null_count} have none.")
+        row = pc.index(pc.is_null(column), True).as_py()
+        raise InputError(
+            f"index: every row must have an id; {column.null_count} have none, such as row {row}, counted from 0. Fill "
+            "it in, or remove the row."
+        )
     counts = pc.value_counts(column)
     if len(counts) < len(column):
         twice = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
         listed = ", ".join(repr(value.as_py()) for value in twice[:_MOST_LISTED])
-        raise InputError(f"index: ids must differ; {len(twice)} occur twice or more, such as {brief(listed)}.")
+        raise InputError(
+            f"index: ids must differ; {len(twice)} occur twice or more, such as {brief(listed)}. Keep one row of each "
+            "id."
+        )
     return column
 
 
