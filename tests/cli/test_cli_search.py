@@ -358,3 +358,21 @@ def test_ids_that_do_not_fit_an_index_are_told_apart(isosent_, refuses, tmp_path
     refuses(isosent_("index", "add", "plain", "named.csv"), "plain was made without ids", "column id")
     refuses(isosent_("index", "add", "named", "twice.csv"), "'a'", "Keep one row")
     refuses(isosent_("index", "add", "named", "blank.csv"), "row 1, counted from 0")
+
+
+def test_a_model_that_has_moved_is_named_and_another_is_refused(isosent_, refuses, texts, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    words = sorted({word.lower() for text in texts for word in text.split()})
+    for name in ("glove.txt", "other.txt"):
+        lines = (f"{word} {' '.join(map(str, rng.normal(size=8)))}" for word in words)
+        (tmp_path / name).write_text("\n".join(lines) + "\n", "utf-8")
+    (tmp_path / "texts.txt").write_text("\n".join(texts), "utf-8")
+    assert isosent_("fit", "texts.txt", "-m", "words:glove.txt", "--transform", "whitening", "-o", "model").code == 0
+    assert isosent_("index", "texts.txt", "-m", "model", "-o", "index").code == 0
+    (tmp_path / "glove.txt").rename("new.txt")
+    query = ("search", "index", texts[3], "-k", 1, "--json")
+    missing = isosent_(*query)
+    assert "isosent search index QUERY -m REFERENCE" in missing.err
+    assert hits(isosent_(*query, "-m", "words:new.txt")) == [[3]]
+    refuses(isosent_(*query, "-m", "words:other.txt"), "cannot be compared")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
@@ -25,8 +26,8 @@ from isosent._check import brief
 from isosent.cli.options import PATH, Share, json_option, model_options, open_model, worker_options
 from isosent.cli.printing import say, shortened, show, show_json
 from isosent.encoders.precomputed import PrecomputedVectors
-from isosent.encoders.reference import DEFAULT_REFERENCE, without_permissions
-from isosent.errors import InputError, InputFileError
+from isosent.encoders.reference import DEFAULT_REFERENCE, MODEL_FILE, without_permissions
+from isosent.errors import InputError, InputFileError, ModelFolderError
 from isosent.io.atomic import check_folder
 from isosent.io.parquet import table_schema, vector_columns
 from isosent.io.remote import local_copies
@@ -50,7 +51,7 @@ from isosent.search.engine import K_MEASURED, KINDS, STORES, bytes_per_vector
 from isosent.search.index import Index
 from isosent.search.result import IndexStats
 from isosent.search.rows import TEXT, read_rows
-from isosent.search.storage import INDEX, is_index
+from isosent.search.storage import INDEX, MODEL_FOLDER, QUERY_FOLDER, is_index
 
 _DEFAULT = "create"
 _VECTOR_NAMES = ("vector", "vectors", "embedding", "embeddings")
@@ -297,7 +298,7 @@ def migrate(folder: Path, mapping: str) -> None:
 @click.command()
 @click.argument("folder", metavar="INDEX|URL")
 @click.argument("queries", nargs=-1, metavar="[QUERY]...")
-@click.option("--model", "-m", metavar="REFERENCE", help="Model of the table, if the first argument is a URL.")
+@click.option("--model", "-m", metavar="REFERENCE", help="Model of the table of a URL; of INDEX, if it moved.")
 @click.option("-k", "k", type=click.IntRange(1), default=_MOST_HITS, metavar="N", help="Number of results per query.")
 @click.option("--like", "likes", multiple=True, metavar="ID", help="Search rows like this one; may be repeated.")
 @click.option(
@@ -381,14 +382,12 @@ def search(
         hits = [[{"rank": n, **row} for n, row in enumerate(table.to_pylist(), start=1)] for table in tables]
         _show_hits(queries, hits, as_json=as_json)
         return
-    if model is not None:
-        raise InputError("search: -m belongs to a database; an index holds its model.")
     vectors = None if likes else _query_vectors(queries)
     asked = [f"like {name}" for name in likes] or list(queries)
     if vectors is not None:
         _refuse(chosen & {"hybrid", "explain", "rerank"}, f"texts; {queries[0]} holds vectors")
         asked = [f"row {row} of {queries[0]}" for row in range(vectors.n_rows)]
-    opened = Index.open(folder)
+    opened = _opened(folder, model)
     if explain and TEXT not in opened.schema.names:
         raise InputError("search: --explain needs the texts of the rows; this index has none.")
     if not likes and opened.groups is not None and group is None:
@@ -410,6 +409,18 @@ def search(
             )
             row["words"] = words.line()
     _show_hits(asked, hits, as_json=as_json)
+
+
+def _opened(folder: str, moved: str | None) -> Index:
+    """Open an index; if its model or that of its queries has moved, with what is there now."""
+    if moved is None or not is_index(folder):
+        return Index.open(folder)
+    # each is refused unless it has the fingerprint that is saved in the index, or the vectors of its canary
+    if (Path(folder) / QUERY_FOLDER).is_dir():
+        with suppress(ModelFolderError):  # the model itself is meant
+            return Index.open(folder, query_model=load(Path(folder) / QUERY_FOLDER, encoder=moved))
+    is_saved = (Path(moved) / MODEL_FILE).is_file()
+    return Index.open(folder, load(moved) if is_saved else load(Path(folder) / MODEL_FOLDER, encoder=moved))
 
 
 def _refuse(options: Collection[str], needed: str) -> None:

@@ -29,7 +29,7 @@ from isosent import _check
 from isosent._locks import Lock
 from isosent.encoders.base import Progress
 from isosent.encoders.precomputed import PrecomputedVectors
-from isosent.errors import InputError, IsosentWarning, OutputError
+from isosent.errors import InputError, IsosentWarning, ModelFolderError, OutputError
 from isosent.io.atomic import sweep
 from isosent.io.space import Space, same_space
 from isosent.io.system import disk_error
@@ -323,7 +323,13 @@ class Index:
         return index
 
     @classmethod
-    def open(cls, folder: str | os.PathLike[str], model: SentenceEncoder | None = None) -> Index:
+    def open(
+        cls,
+        folder: str | os.PathLike[str],
+        model: SentenceEncoder | None = None,
+        *,
+        query_model: SentenceEncoder | None = None,
+    ) -> Index:
         """Open an index.
 
         Parameters
@@ -332,7 +338,11 @@ class Index:
             What `create` or `save` wrote.
         model : SentenceEncoder, optional
             What encodes queries, if it is loaded already or was wrapped. By default the model that is saved in the
-            index is loaded when a text must be encoded.
+            index is loaded when a text must be encoded. ``load(folder / "model", encoder=REFERENCE)`` loads it from
+            another place, and refuses another model.
+        query_model : SentenceEncoder, optional
+            The static model of queries, if the index was made with one and it has moved: in the same way
+            ``load(folder / "queries", encoder=REFERENCE)``.
 
         Returns
         -------
@@ -348,7 +358,9 @@ class Index:
         InputError
             If the model belongs to another space; the message names both.
         """
-        return cls(folder, model)
+        index = cls(folder, model)
+        index._static = query_model
+        return index
 
     def _last_commit(self, before: Snapshot | None = None) -> Snapshot:
         """Open the last commit; it must be of the model's space, if the model is loaded, or have its vectors."""
@@ -373,7 +385,7 @@ class Index:
         """What encodes queries; loaded when it is first needed."""
         with self._loading:  # a model may be large, and threads may ask for it at once
             if self._model is None:
-                self._model = load_saved(self._record, self.folder / MODEL_FOLDER)
+                self._model = self._loaded(MODEL_FOLDER, self._record)
         return self._model
 
     @property
@@ -389,8 +401,22 @@ class Index:
             return self._text_model
         with self._loading:
             if self._static is None:
-                self._static = load_saved(read_model(self.folder / QUERY_FOLDER), self.folder / QUERY_FOLDER)
+                self._static = self._loaded(QUERY_FOLDER, read_model(self.folder / QUERY_FOLDER))
         return self._static
+
+    def _loaded(self, name: str, record: ModelRecord) -> SentenceEncoder:
+        """Load a model of this folder, whose encoder may lie elsewhere."""
+        try:
+            return load_saved(record, self.folder / name)
+        except ModelFolderError as error:
+            reason, could_not_load, _ = str(error).partition("\n")
+            if not could_not_load:
+                raise
+            keyword = "query_model" if name == QUERY_FOLDER else "model"
+            raise ModelFolderError(
+                f"{reason}\nIf it was moved, put it back, or name it: isosent search {self.folder} QUERY -m REFERENCE. "
+                f"In Python: Index.open(folder, {keyword}=load(folder / {name!r}, encoder=REFERENCE))."
+            ) from error
 
     @property
     def _record(self) -> ModelRecord:
