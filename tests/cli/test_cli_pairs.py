@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import isosent
+from isosent.cli.printing import pairs_table
 from isosent.io.vectors import open_vectors
 from isosent.jobs.fit import fit_pairs
 from isosent.numeric.similarity import unit_rows
@@ -38,6 +39,7 @@ def test_fit_from_pairs_says_what_held_out_pairs_gain_and_info_names_it(
     assert finished.code == 0, finished.err
     assert "unchanged" in finished.out
     assert "held-out queries" in finished.out
+    assert "for among the second texts." in " ".join(finished.out.split())
     [fit] = json.loads(isosent_("info", "m", "--json").out)["fits"]
     in_memory = isosent.load("wordllama").fitted_on_pairs(*zip(*rows, strict=True), queries_only=bool(queries))
     assert fit["transform"] == in_memory.fits[0].transform
@@ -156,6 +158,7 @@ def test_an_index_and_files_take_the_group_from_the_column_that_the_pairs_had(
 ):
     monkeypatch.chdir(tmp_path)
     described = isosent_("info", mapped / "m").out
+    assert "texts of both sides" in pairs_table(isosent.load(mapped / "m").fits[-1].choice).caption
     assert "back, mapped to en" in described
     assert isosent_("index", mapped / "pool.csv", "-m", mapped / "m", "-o", "i").code == 0
     write_pairs(tmp_path / "new.csv", pool_of(backwards[1][40:50]), ("text", "lang"))

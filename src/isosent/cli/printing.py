@@ -118,7 +118,14 @@ def erasure_table(record: Any) -> "Table":
 
 def pairs_table(choice: Mapping[str, Any]) -> "Table":
     """Maps on pairs that were held out; `choice` is ``PairsChoice.to_json()``."""
-    caption = f"{choice['n_held_out']:,} held-out queries; pairs form {choice['n_groups']:,} groups that share no text"
+    pool = "Matches are searched for among the second texts."
+    if any(each["candidate"].startswith("group maps") for each in choice["folds"]):
+        pool = (
+            "Matches are searched for among the texts of both sides and of all groups, which is harder than among the "
+            "second texts alone, as without the columns of groups: compare rows of one table only."
+        )
+    held_out, n_groups = f"{choice['n_held_out']:,} held-out queries", f"{choice['n_groups']:,}"
+    caption = f"{held_out}; pairs form {n_groups} groups that share no text. {pool}"
     table = make_table("held-out pairs", "MRR", "gain, 95% interval", "nDCG@10", "gain, 95% interval", caption=caption)
     for each in choice["tested"]:
         gains = [
