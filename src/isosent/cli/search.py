@@ -683,6 +683,8 @@ def _show_hits(asked: Sequence[str], hits: list[list[dict[str, Any]]], *, as_jso
     if as_json:
         show_json({"results": [{"query": query, "hits": rows} for query, rows in zip(asked, hits, strict=True)]})
         return
+    if any(_share(row) for rows in hits for row in rows):
+        say("cosine, percentile (corrected for hubs: its order may differ), id, text")
     for number, (query, rows) in enumerate(zip(asked, hits, strict=True)):
         if len(asked) > 1:
             show(("\n" if number else "") + query)
@@ -694,9 +696,12 @@ def _show_hits(asked: Sequence[str], hits: list[list[dict[str, Any]]], *, as_jso
 
 def _show_hit(row: dict[str, Any]) -> None:
     text = shortened(row.get("text") or "")
-    share = "" if row.get("share") is None or row["share"] != row["share"] else f"  {100 * row['share']:7.3f}%"
     known = ("rank", "id", "score", "share", "text", "words")
     others = ", ".join(f"{name} {value}" for name, value in row.items() if name not in known and value is not None)
-    show(f"{row['score']:.4f}{share}  {row['id']}  {text}" + (f"  [{others}]" if others else ""))
+    show(f"{row['score']:.4f}{_share(row)}  {row['id']}  {text}" + (f"  [{others}]" if others else ""))
     if "words" in row:
         show(f"        {row['words']}")
+
+
+def _share(row: dict[str, Any]) -> str:
+    return "" if row.get("share") is None or row["share"] != row["share"] else f"  {100 * row['share']:7.3f}%"
