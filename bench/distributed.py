@@ -119,7 +119,7 @@ class Instant:
     """Workers that are done at once. The outcome of each shard is a record of the usual size."""
 
     @contextmanager
-    def workers(self, job, advance):
+    def workers(self, job, progress):
         def run(tasks):
             for number, task in enumerate(tasks):
                 if task.name == "describe":

@@ -78,6 +78,30 @@ def wordllama_is_read_once():
         yield
 
 
+class Progress:
+    """A progress that remembers the total of each stage; a stage increases, and ends at its total, if that is known."""
+
+    def __init__(self):
+        self.totals, self.done = [], 0
+
+    def __call__(self, done, total):
+        if not self.totals or total != self.totals[-1] or done < self.done:
+            self.complete()
+            self.totals.append(total)
+        self.done = done
+
+    def complete(self):
+        """The totals, after the last stage is checked too."""
+        assert not self.totals or self.totals[-1] in (None, self.done)
+        return self.totals
+
+
+@pytest.fixture
+def progress():
+    """A progress that remembers the total of each stage."""
+    return Progress()
+
+
 @pytest.fixture(scope="session")
 def wordllama():
     return isosent.load("wordllama")

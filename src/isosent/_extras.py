@@ -16,7 +16,6 @@ _EXTRA_OF = {
     "onnxruntime": "onnx",
     "onnxscript": "onnx",
     "faiss": "search",
-    "bm25s": "search",
     "psycopg": "postgres",
     "pgvector": "postgres",
     "lancedb": "lance",

@@ -31,6 +31,7 @@ from isosent.io.atomic import locked, replacing
 from isosent.io.json import check_schema, parse_json, read_record, write_document
 from isosent.io.schemas import Document, Sha256
 from isosent.io.system import open_to_read, read_bytes, system_error
+from isosent.pages.progress import Progress, counted
 
 LOCK_NAME = "isosent-data.json"
 FORMAT = "isosent-data"
@@ -329,19 +330,17 @@ def get_data(
     folder: str | os.PathLike[str],
     *,
     hub: Hub | None = None,
-    progress: Callable[[int], Callable[[int], None]] | None = None,
+    progress: Progress | None = None,
 ) -> list[FetchedFile]:
     """Get sets of files from the hub; what is there and unchanged is not fetched again."""
     manifest, folder = read_manifest(), Path(folder)
     wanted = [(each, file) for each in manifest.chosen(names) for file in each.files]
     _make_folder(folder)
-    advance = progress(len(wanted)) if progress else lambda _: None
     files = []
     with locked(folder):
         getter = _Getter(folder, hub or HuggingFaceHub(), manifest)
-        for data_set, file in wanted:
+        for data_set, file in counted(wanted, progress, len(wanted), lambda _: 1):
             files.append(getter.get(data_set, file))
-            advance(1)
     return files
 
 

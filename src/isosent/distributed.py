@@ -32,13 +32,14 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from isosent import _check, _extras
-from isosent.encoders.base import Progress
 from isosent.errors import InputError, WorkerError
 from isosent.io.texts import is_missing
 from isosent.jobs.shards import Engine, Here, Job, Outcome, Run, Task, Worker
 from isosent.loading import load
 from isosent.model import Role, SentenceEncoder
 from isosent.numeric.threads import n_workers
+from isosent.pages import progress
+from isosent.pages.progress import Progress
 
 _RAY: Final = "ray"
 _IN_FLIGHT: Final = 2  # tasks of a worker, so that it never waits for the next one
@@ -72,11 +73,11 @@ class Processes:
         self._pool: ProcessPoolExecutor | None = None
 
     @contextmanager
-    def workers(self, job: Job, advance: Progress) -> Iterator[Run]:
+    def workers(self, job: Job, progress: Progress | None) -> Iterator[Run]:
         """Start processes; those that die are replaced. All end at once if this process is interrupted."""
         is_over, ends_them = multiprocessing.Pipe(duplex=False)
         try:
-            yield lambda tasks: self._run(partial(self._start, job, is_over), deque(tasks), advance)
+            yield lambda tasks: self._run(partial(self._start, job, is_over), deque(tasks))
         except KeyboardInterrupt:
             ends_them.close()
             raise
@@ -95,9 +96,7 @@ class Processes:
             (job, max(1, n_workers() // self._n_processes), is_over),
         )
 
-    def _run(
-        self, start: Callable[[], ProcessPoolExecutor], queue: deque[Task], advance: Progress
-    ) -> Iterator[tuple[Task, Outcome]]:
+    def _run(self, start: Callable[[], ProcessPoolExecutor], queue: deque[Task]) -> Iterator[tuple[Task, Outcome]]:
         deaths: Counter[Task] = Counter()
         running: dict[Future[Outcome], Task] = {}
         while queue or running:
@@ -117,9 +116,7 @@ class Processes:
             for future in done:
                 task, error = running.pop(future), future.exception()
                 if not isinstance(error, BrokenProcessPool):
-                    outcome = _worker_error(error) if error else future.result()
-                    _count_rows(task, outcome, advance)
-                    yield task, outcome
+                    yield task, _worker_error(error) if error else future.result()
                     continue
                 self._pool = None
                 deaths[task] += 1
@@ -147,6 +144,7 @@ def _interrupts_blocked() -> Iterator[None]:
 
 def _start_process(job: Job, n_threads: int, is_over: Connection) -> None:
     global _worker
+    progress.bars_by_encoders = False
     Thread(target=_end_with_parent, args=(is_over,), daemon=True).start()
     os.environ["OMP_NUM_THREADS"] = str(n_threads)  # what is loaded later reads it
     threadpool_limits(n_threads)
@@ -174,11 +172,6 @@ def _worker_error(error: BaseException) -> WorkerError:
     return WorkerError(f"{type(error).__name__}: {_check.brief(error)}")
 
 
-def _count_rows(task: Task, outcome: Outcome, advance: Progress) -> None:
-    if task.name == "make" and not isinstance(outcome, Exception):
-        advance(task.arguments[0].n_rows)
-
-
 class Ray:
     """Actors on a Ray cluster. Tasks hold paths, never vectors."""
 
@@ -186,7 +179,7 @@ class Ray:
         self._address, self._n_actors, self._gpus = address, n_actors, gpus_per_actor
 
     @contextmanager
-    def workers(self, job: Job, advance: Progress) -> Iterator[Run]:
+    def workers(self, job: Job, progress: Progress | None) -> Iterator[Run]:
         """Connect to the cluster, or start one on this machine."""
         ray = _extras.require("ray")
         was_connected = ray.is_initialized()
@@ -200,7 +193,7 @@ class Ray:
         actors = _Actors(ray, job, self._n_actors, self._gpus)
         try:
             with redirect_stdout(sys.stderr):  # Ray prints there, from a thread, that a worker died
-                yield lambda tasks: actors.run(deque(tasks), advance)
+                yield lambda tasks: actors.run(deque(tasks))
         finally:
             actors.stop()
             if not was_connected:
@@ -229,7 +222,7 @@ class _Actors:
         self._running: dict[Any, tuple[Any, Task]] = {}
         self._alone_since_s = time.monotonic()
 
-    def run(self, queue: deque[Task], advance: Progress) -> Iterator[tuple[Task, Outcome]]:
+    def run(self, queue: deque[Task]) -> Iterator[tuple[Task, Outcome]]:
         """Run tasks; those of an actor that died run on another one."""
         deaths: Counter[Task] = Counter()
         while queue or self._running:
@@ -241,9 +234,7 @@ class _Actors:
                 elif reference in self._running:
                     actor, task = self._running.pop(reference)
                     try:
-                        outcome = self._ray.get(reference)
-                        _count_rows(task, outcome, advance)
-                        yield task, outcome
+                        yield task, self._ray.get(reference)
                     except self._ray.exceptions.RayActorError:
                         deaths[task] += 1
                         if deaths[task] >= _MOST_DEATHS:

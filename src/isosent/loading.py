@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from isosent.encoders.base import Encoder, Progress
+from isosent.encoders.base import Encoder
 from isosent.encoders.load import load_encoder
 from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
 from isosent.encoders.reference import (
@@ -33,6 +33,7 @@ from isosent.io.checksum import verify_folder
 from isosent.io.json import read_json
 from isosent.io.schemas import FileList
 from isosent.model import SentenceEncoder
+from isosent.pages.progress import Progress
 from isosent.persistence import RECORD_FILE, ModelRecord, read_model
 
 
@@ -41,7 +42,7 @@ def load(
     *,
     weighting: Weighting | str | None = None,
     tokenizer: SplitFunction | str | os.PathLike[str] | None = None,
-    progress: Callable[[int], Progress] | None = None,
+    progress: Progress | None = None,
     **options: Any,
 ) -> SentenceEncoder:
     """Load a model.
@@ -63,7 +64,7 @@ def load(
         For word vectors: the name of a splitter, a ``tokenizer.json``, or a function from a text to its words, for
         languages written without spaces. A function is not saved: pass it again to load a saved model.
     progress : callable, optional
-        Called with the bytes of files of word vectors; returns what is called with the bytes read.
+        Called as ``progress(done, total)``, counted in bytes of word vectors.
     **options
         Options by name, as in ``load("wordllama", weighting="sif", n_components=1)``; they win over those in
         `reference`. Values may be strings, as in a reference, or numbers, bools, lists and paths.
@@ -184,9 +185,7 @@ def _folder(parsed: Reference) -> Path:
     return path_of(parsed.location)
 
 
-def _load_folder(
-    parsed: Reference, split: SplitFunction | None, progress: Callable[[int], Progress] | None
-) -> SentenceEncoder:
+def _load_folder(parsed: Reference, split: SplitFunction | None, progress: Progress | None) -> SentenceEncoder:
     folder = _folder(parsed)
     return load_saved(read_model(folder), folder, parsed, split, progress)
 
@@ -196,7 +195,7 @@ def load_saved(
     folder: Path,
     parsed: Reference | None = None,
     split: SplitFunction | None = None,
-    progress: Callable[[int], Progress] | None = None,
+    progress: Progress | None = None,
 ) -> SentenceEncoder:
     """Load the encoder of a saved model that has been read; `parsed` is how the caller named it, with options."""
     parsed = parsed or _parsed(folder)

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check, _extras
-from isosent.encoders.base import Encoder, Progress
+from isosent.encoders.base import Encoder
 from isosent.encoders.load import encoder_for, named_prompts, prompt_named, with_prompt
 from isosent.errors import InputError, IsosentWarning
 from isosent.explanation import Explanation, UnitSum, explain_cosine, unit_sum
@@ -32,7 +32,7 @@ from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import cosine_matrix, unit_rows
-from isosent.pages.progress import encoding_bar
+from isosent.pages.progress import Progress, encoding_bar, part_of
 from isosent.persistence import FitRecord, ModelRecord, Storage, write_model
 from isosent.postprocessing import NO_POSTPROCESSING, GroupMaps, Postprocessing, rows_with_vector
 from isosent.transforms.auto import AutoChoice, choose_from_texts, choose_without_texts, distinct_rows
@@ -274,7 +274,7 @@ class SentenceEncoder:
         device : str or torch.device, optional
             Where a transformer computes this time, such as ``"cuda:0"``.
         progress : callable, optional
-            Called with the number of texts finished since the last call, in place of a bar.
+            Called as ``progress(done, total)``, counted in texts, in place of a bar.
         role : {"text", "query", "document"}, default "text"
             What the texts are, for encoders with prompts and models with a query map.
         precision : {"float32", "int8", "ubinary"}, default "float32"
@@ -328,7 +328,7 @@ class SentenceEncoder:
             prompt = prompt_named(named_prompts(self._encoder), prompt_name)
         if prompt is not None:
             encoder, listed = with_prompt(encoder, listed, prompt)
-        with encoding_bar(len(listed), progress, is_wanted=show_progress_bar) as report:
+        with encoding_bar(progress, is_wanted=show_progress_bar) as report:
             encoded = encoder.encode(listed, progress=report)
         vectors: NDArray[Any] = self.transform(encoded, queries=role == "query", group=group)[:, :truncate_dim]
         if normalize_embeddings or quantization is not None:
@@ -625,7 +625,7 @@ class SentenceEncoder:
         source : str, optional
             Where the texts come from, for the record.
         progress : callable, optional
-            Called with the number of texts finished since the last call.
+            Called as ``progress(done, total)``, counted in texts.
         report : callable, optional
             Called with the `FitProgress` of a flow.
 
@@ -666,8 +666,8 @@ class SentenceEncoder:
             return self
         encoder = self._encoder if queries is None else self._encoder.for_documents()
         if encoded is None:
-            with encoding_bar(len(texts), progress) as advance:
-                encoded = encoder.encode(texts, progress=advance)
+            with encoding_bar(progress) as bar:
+                encoded = encoder.encode(texts, progress=bar)
         _check.same_count("fit", "encoded", len(encoded), len(texts))
         query_vectors = None if queries is None else self._encoder.for_queries().encode(queries)
         model, groups = self, None
@@ -843,7 +843,7 @@ class SentenceEncoder:
         source : str, optional
             Where the pairs come from, for the record.
         progress : callable, optional
-            Called with the number of texts finished since the last call.
+            Called as ``progress(done, total)``, counted in texts.
 
         Returns
         -------
@@ -882,11 +882,14 @@ class SentenceEncoder:
         if labels is not None and (queries_only or self.query_map is not None):
             raise InputError("fit: maps of groups do not go with a separate map of queries. Leave one out.")
         vectors, keys = [], []
+        done, n_texts = 0, sum(len(side) for side in sides if isinstance(side, list))
         # a map of a group is of its documents and queries
         for role, side in zip(("query" if labels is None else "document", "document"), sides, strict=True):
-            encoded = (
-                encoder_for(self._encoder, role).encode(side, progress=progress) if isinstance(side, list) else side
-            )
+            if isinstance(side, list):
+                encoded = encoder_for(self._encoder, role).encode(side, progress=part_of(progress, done, n_texts))
+                done += len(side)
+            else:
+                encoded = side
             _check.same_dim("fitted_on_pairs", "pairs", encoded.shape[1], self._encoder.dim)
             vectors.append(self._postprocessing.apply(encoded, queries=role == "query"))
             keys.append(side if isinstance(side, list) else [row.tobytes() for row in side])

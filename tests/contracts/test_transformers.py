@@ -51,17 +51,17 @@ def test_order_and_duplicates_are_invisible(folder):
     np.testing.assert_allclose(model.encode([TEXTS[i] for i in order]), vectors[order], atol=ATOL)
 
 
-def test_identical_texts_are_computed_once(bert, monkeypatch):
+def test_identical_texts_are_computed_once(bert, monkeypatch, progress):
     encoder = isosent.load(f"hf:{bert}?backend=torch").encoder
-    rows, done = [], []
+    rows = []
     monkeypatch.setattr(
         TorchNetwork,
         "__call__",
         lambda self, ids, *masks, real=TorchNetwork.__call__: rows.append(len(ids)) or real(self, ids, *masks),
     )
-    vectors = encoder.encode([*TEXTS * 3, ""], progress=done.append)
+    vectors = encoder.encode([*TEXTS * 3, ""], progress=progress)
     assert sum(rows) == len(TEXTS)
-    assert sum(done) == 3 * len(TEXTS) + 1
+    assert progress.complete() == [3 * len(TEXTS) + 1]
     np.testing.assert_array_equal(vectors[:6], vectors[6:12])
 
 

@@ -58,14 +58,13 @@ def test_a_long_text_is_the_mean_of_its_windows(tiny_model, name, n_leading, n_c
     np.testing.assert_allclose(found[1], plain_long(folder, texts, [3], "cls", **rule), atol=2e-6)
 
 
-def test_texts_of_one_window_are_as_they_were_and_nothing_is_cut(tiny_model):
+def test_texts_of_one_window_are_as_they_were_and_nothing_is_cut(tiny_model, progress):
     windows = isosent.load(f"hf:{tiny_model('bert')}?max_length=12&long=windows")
     whole = isosent.load(f"hf:{tiny_model('bert')}")
     short = [text for text in TEXTS if len(text.split()) <= 10]
     np.testing.assert_allclose(windows.encode(short), whole.encode(short), atol=2e-6)
-    done = []
-    vectors = windows.encode(LONG * 2, progress=done.append)  # a TruncationWarning would be an error here
-    assert sum(done) == 2 * len(LONG)
+    vectors = windows.encode(LONG * 2, progress=progress)  # a TruncationWarning would be an error here
+    assert progress.complete() == [2 * len(LONG)]
     np.testing.assert_array_equal(vectors[: len(LONG)], vectors[len(LONG) :])
     assert np.flatnonzero(~vectors.any(axis=1)).tolist() == [8, 18]
     with pytest.warns(TruncationWarning, match="3 of 10 texts were cut"):

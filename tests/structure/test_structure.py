@@ -222,6 +222,12 @@ def test_functions_take_few_arguments_by_position():
     assert too_many == []
 
 
+def test_a_progress_has_one_type():
+    arguments = (node for path, _ in modules() for node in nodes_of(path) if isinstance(node, ast.arg))
+    types = {ast.unparse(each.annotation) for each in arguments if each.arg == "progress" and each.annotation}
+    assert types == {"Progress", "Progress | None"}
+
+
 def test_commands_and_options_stay_few():
     by_command = load_bench("shape").options()
     assert len(by_command) >= 20

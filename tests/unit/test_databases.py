@@ -329,9 +329,9 @@ import os, signal, sys
 from isosent.search import Index, database
 database._PART_ROWS = 16
 parts = []
-def killed(n_rows):
-    parts.append(n_rows)
-    if len(parts) == 2:
+def killed(done, total):
+    parts.append(done)
+    if len(parts) == 3:
         os.kill(os.getpid(), signal.SIGKILL)
 database.push(Index.open(sys.argv[1]), sys.argv[2], progress=killed)
 """

@@ -157,19 +157,19 @@ def test_a_token_in_context_has_the_mean_of_its_states(reference, texts, options
             sums[number] += state
             counts[number] += 1
     expected = sums[3:] / counts[3:, None]
-    rows = module.contextual_rows(model, texts, alone, lambda _: None)
+    rows = module.contextual_rows(model, texts, alone, None)
     np.testing.assert_allclose(rows[3:], expected - expected.mean(axis=0), atol=1e-5)
     assert not rows[:3].any()
     both = isosent.load(f"{reference}?pooling=mean,cls")
     wide = np.ones((len(alone), both.dim))
-    assert module.contextual_rows(both, texts, wide, lambda _: None) is wide  # no token has such a vector
+    assert module.contextual_rows(both, texts, wide, None) is wide  # no token has such a vector
 
 
 def test_the_prior_that_predicts_other_texts_better_is_taken(model, texts, tmp_path):
     tokenizer = module._static_tokenizer(model, tmp_path / "tokenizer.json")
-    corpus, vectors = module.Corpus(texts, tokenizer, lambda _: None), model.encode(texts)
+    corpus, vectors = module.Corpus([texts], tokenizer), model.encode(texts)
     corpus.split(vectors.any(axis=1))
-    alone = module.prior_rows(model, tokenizer, lambda _: None)
+    alone = module.prior_rows(model, tokenizer, None)
     noise = np.random.default_rng(0).standard_normal(alone.shape)
     chosen, good, bad = (
         module.Fit(corpus, lambda: iter([vectors]), priors).prior for priors in ([noise, alone], [alone], [noise])
@@ -205,8 +205,10 @@ def test_an_evaluation_says_which_of_its_texts_a_model_was_distilled_from(distil
     hashes.write_bytes(content)
 
 
-def test_a_transform_is_folded_into_the_rows_and_leaves_the_space(model, texts, tmp_path):
-    result = distill(model, texts, tmp_path / "short", transform=isosent.Whitening(n_components=5))
+def test_a_transform_is_folded_into_the_rows_and_leaves_the_space(model, texts, tmp_path, progress):
+    result = distill(model, texts, tmp_path / "short", transform=isosent.Whitening(n_components=5), progress=progress)
+    n_texts, n_read, _, n_systems = progress.complete()
+    assert (n_texts, n_read, n_systems) == (500, 500, 8)
     static = isosent.load(result.path)
     assert static.dim == 5
     assert result.shares is None
@@ -245,7 +247,8 @@ def test_a_killed_run_resumes_and_gives_the_same_files(reference, model, texts, 
             run("killed")
     assert not (tmp_path / "killed").exists()
     assert model_files(run("killed").path) == model_files(run("whole").path)
-    assert "2 of" in said[0]
+    assert "2 of" in "".join(said)
+    assert [line.partition(":")[0] for line in said[-4:]] == ["encoding", "reading tokens", "encoding", "solving"]
 
 
 def test_given_vectors_must_be_those_of_the_model(model, texts, tmp_path):

@@ -59,9 +59,8 @@ def source(lines):
         yield source
 
 
-def encode_folder(model, source, folder, progress=None, **settings):
+def encode_folder(model, source, folder, **settings):
     """As `encode_file`; gives what it gives."""
-    settings["progress"] = None if progress is None else lambda n_texts: progress
     index = shards.encode_folder(model, [source.name], folder, **settings)
     return index.dim, EncodingStats(**index.counts)
 
@@ -91,14 +90,13 @@ class Encoding:
 
 
 @pytest.mark.parametrize("name", ["v.npy", "v.fvecs", "v.parquet"])
-def test_a_file_holds_what_one_call_gives_to_the_last_bit(source, wordllama, listed, tmp_path, name):
-    done = []
-    dim, stats = encode_file(wordllama, source, tmp_path / name, progress=done.append)
+def test_a_file_holds_what_one_call_gives_to_the_last_bit(source, wordllama, listed, tmp_path, name, progress):
+    dim, stats = encode_file(wordllama, source, tmp_path / name, progress=progress)
     expected = wordllama.encode(listed)
     np.testing.assert_array_equal(np.concatenate(list(open_vectors(tmp_path / name).blocks())), expected)
     assert open_vectors(tmp_path / name).space == Space(wordllama.fingerprint, "wordllama")
     assert (dim, stats.n_texts, stats.n_zero_rows) == (256, N_TEXTS, 2)
-    assert sum(done) == N_TEXTS
+    assert progress.complete() == [N_TEXTS]
 
 
 def test_an_array_has_the_bytes_that_writing_all_at_once_gives(source, wordllama, listed, tmp_path):
@@ -268,7 +266,7 @@ def test_a_fit_on_a_folder_is_one_on_its_vectors(source, wordllama, listed, tmp_
 @pytest.mark.parametrize("file_format", ["npy", "parquet"])
 @pytest.mark.parametrize("stop_after", range(1, 9))
 def test_a_stopped_run_goes_on_to_the_same_bytes_without_a_finished_shard_twice(
-    source, wordllama, tmp_path, stop_after, file_format
+    source, wordllama, tmp_path, stop_after, file_format, progress
 ):
     sharding = Sharding(20, file_format)
     encode_folder(wordllama, source, tmp_path / "whole", sharding=sharding)
@@ -276,13 +274,11 @@ def test_a_stopped_run_goes_on_to_the_same_bytes_without_a_finished_shard_twice(
         encode_folder(Encoding(wordllama, stop_after), source, tmp_path / "out", sharding=sharding)
     n_before = (stop_after - 1) // 3
     assert n_written(read_index(tmp_path / "out")) == n_before == len(list((tmp_path / "out").glob(f"*.{file_format}")))
-    again, seen, done = Encoding(wordllama), [], []
-    encoded = encode_folder(
-        again, source, tmp_path / "out", sharding=sharding, resumed=seen.append, progress=done.append
-    )
+    again, seen = Encoding(wordllama), []
+    encoded = encode_folder(again, source, tmp_path / "out", sharding=sharding, resumed=seen.append, progress=progress)
     assert again.n_encoded == N_TEXTS - 20 * n_before
     assert [n_written(index) for index in seen] == [n_before] * bool(n_before)
-    assert sum(done) == N_TEXTS
+    assert progress.complete() == [N_TEXTS]
     assert encoded[1] == encode_file(wordllama, source, tmp_path / "v.npy")[1]
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
@@ -469,7 +465,7 @@ def test_a_full_disk_keeps_whole_shards(begun, source, wordllama, monkeypatch):
 
 
 def test_a_file_that_is_changed_meanwhile_ends_the_run_before_the_shard(lines, wordllama, tmp_path):
-    def progress(n_texts):
+    def progress(done, total):
         with lines.open("a") as file:
             file.write("more\n")
 

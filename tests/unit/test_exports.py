@@ -255,10 +255,9 @@ def spaces(model):
 @pytest.mark.parametrize("with_map", [True, False])
 @pytest.mark.parametrize("are_mapped", [True, False])
 @pytest.mark.parametrize("factory", ["Flat", "IVF4,SQ8", "HNSW8"])
-def test_a_filled_index_finds_the_rows_of_a_file(quantized, encoded, tmp_path, with_map, are_mapped, factory):
+def test_a_filled_index_finds_the_rows_of_a_file(quantized, encoded, tmp_path, with_map, are_mapped, factory, progress):
     vectors = quantized.transform(encoded) if are_mapped else encoded
     write_vectors(tmp_path / "v.npy", vectors, [], spaces(quantized)[are_mapped])
-    n_added = []
     written = export(
         quantized,
         "faiss",
@@ -266,11 +265,11 @@ def test_a_filled_index_finds_the_rows_of_a_file(quantized, encoded, tmp_path, w
         index=factory,
         vectors=tmp_path / "v.npy",
         with_map=with_map,
-        progress=n_added.append,
+        progress=progress,
     )
     assert "400 vectors" in written.contents
     assert "zero rows left out: 1" in written.contents
-    assert sum(n_added) == 401
+    assert progress.complete() == [401]
     index = faiss_export.read_index(tmp_path / "a.faiss", quantized)
     queries = encoded[:50] if with_map else quantized.transform(encoded[:50])
     scores, ids = index.search(queries, 3)

@@ -9,8 +9,6 @@ from isosent.io.tensors import tensors_bytes
 from isosent.search.keywords import Keywords, fuse
 from isosent.transforms.auto import words_of
 
-pytest.importorskip("bm25s")
-
 
 def bm25(texts, query, k1=1.5, b=0.75):
     """The formula of Lucene, for each text."""

@@ -154,15 +154,9 @@ def test_the_greedy_search_follows_the_best(random_layers):
     assert len(sets_of(cells, AUTO)) == 7 + 21 + 5 + 4 + 3 + 2 + 1
 
 
-def test_the_progress_counts_every_measurement(random_layers):
-    totals, done = [], []
-
-    def progress(total):
-        totals.append(total)
-        return done.append
-
+def test_the_progress_counts_every_measurement(random_layers, progress):
     cells = search_layers(*random_layers, progress=progress)
-    assert totals == [sum(done)] == [len(cells)]
+    assert progress.complete() == [len(cells)]
 
 
 def test_every_text_goes_through_the_network_once(reference, data, monkeypatch):

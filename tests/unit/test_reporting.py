@@ -385,12 +385,11 @@ def test_without_items_nothing_is_tested_and_it_is_said():
     assert any(note.startswith("MR: a result was written without items") for note in board.notes)
 
 
-def test_tests_are_counted():
+def test_tests_are_counted(progress):
     files = [ResultFile(name, made_result(name, MR=right_and_wrong(n))) for name, n in (("a", 40), ("b", 0))]
-    totals, seen = [], []
-    board = make_leaderboard(files, progress=lambda total: totals.append(total) or seen.append)
+    board = make_leaderboard(files, progress=progress)
     assert column_of(board, "MR").best == "a"
-    assert (totals, seen) == ([1], [1])
+    assert progress.complete() == [1]
 
 
 def test_texts_that_the_corpus_had_seen_are_told_of():

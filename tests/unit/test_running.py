@@ -98,19 +98,13 @@ def test_a_result_holds_what_the_task_said(wordllama, tmp_path, texts):
     assert 0 < result.encode_s < result.elapsed_s
 
 
-def test_a_text_of_several_tasks_is_encoded_once(wordllama, texts):
-    totals, advanced = [], []
-
-    def progress(total):
-        totals.append(total)
-        return advanced.append
-
+def test_a_text_of_several_tasks_is_encoded_once(wordllama, texts, progress):
     scorer = Scorer()
     first, second = (*texts[:6], texts[0]), texts[4:9]
     result = run(
         wordllama, task_of(first, scorer=scorer, name="1"), task_of(second, scorer=scorer, name="2"), progress=progress
     )
-    assert totals == [9] == [sum(advanced)]
+    assert progress.complete() == [9]
     assert result.n_texts == 9
     for (encode, _), each in zip(scorer.calls, (first, second), strict=True):
         assert np.array_equal(encode(each), wordllama.encode(each))

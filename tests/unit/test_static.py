@@ -308,10 +308,9 @@ def test_a_vector_does_not_depend_on_the_size_of_the_batches(wordllama, texts, m
     np.testing.assert_array_equal(wordllama.encode(texts), expected)
 
 
-def test_progress_counts_every_text_once(wordllama, texts):
-    counted = []
-    wordllama.encode([*texts[:50], "", ""], progress=counted.append)
-    assert sum(counted) == 52
+def test_progress_counts_every_text_once(wordllama, texts, progress):
+    wordllama.encode([*texts[:50], "", ""], progress=progress)
+    assert progress.complete() == [52]
 
 
 def test_a_bare_string_is_refused_by_an_encoder(wordllama):

@@ -451,18 +451,12 @@ def test_the_pairs_of_sick_are_in_the_protocol(wordllama, tmp_path, write_sick):
     assert (result.tasks["SICKR"].protocol["sickr"], result.tasks["SICKR"].n_items) == ("test", 7)
 
 
-def test_every_distinct_sentence_is_encoded_once(wordllama, tmp_path, write_stsb):
-    totals, done = [], []
-
-    def progress(total):
-        totals.append(total)
-        return done.append
-
+def test_every_distinct_sentence_is_encoded_once(wordllama, tmp_path, write_stsb, progress):
     folder = write_stsb(tmp_path)
     evaluate(wordllama, folder, progress=progress)
     (subset,) = read_sts(folder)[0].subsets
     n_distinct = len({*subset.first, *subset.second})
-    assert (totals, sum(done)) == ([n_distinct], n_distinct)
+    assert progress.complete() == [n_distinct]
 
 
 def test_two_years_in_one_folder_are_refused(write_year, tmp_path):

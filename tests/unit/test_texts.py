@@ -8,6 +8,7 @@ import pytest
 
 from isosent import read_texts
 from isosent.errors import FileFormatError, InputError, InputFileError
+from isosent.io.texts import open_texts
 
 
 @pytest.fixture
@@ -46,6 +47,17 @@ def test_a_file_of_one_blank_line_is_one_empty_text(write):
 @pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c"])
 def test_rarer_line_separators_stay_inside_a_line(write, separator):
     assert read_texts(write("t.txt", f"one{separator}half\ntwo\n")) == [f"one{separator}half", "two"]
+
+
+@pytest.mark.parametrize("first_row", [0, 1, 2, 1499, 1500, 1501, 3998, 3999, 4000])
+@pytest.mark.parametrize(
+    ("encoding", "word", "line_end"),
+    [("utf-8-sig", "grün", "\n"), ("cp949", "안녕", "\n"), ("utf-8", "\u2028", "\r\n")],
+)
+def test_lines_are_read_from_a_row_on(write, encoding, word, line_end, first_row):
+    texts = [f"{number} {word} {'x' * 999}" for number in range(3999)]  # four blocks
+    with open_texts(write("texts.txt", line_end.join(texts).encode(encoding))) as source:
+        assert list(source.read(first_row)) == texts[first_row:]
 
 
 def test_spaces_around_a_line_are_kept(write):

@@ -72,25 +72,19 @@ class StoppedError(Exception):
     """Stands for a kill."""
 
 
-class StopAt:
+def stopping_at(step):
     """A progress that stops the run behind a step."""
 
-    def __init__(self, step):
-        self.step = step
-
-    def stepped(self, step, *_):
-        if step == self.step:
+    def progress(done, total):
+        if done == step:
             raise StoppedError
 
-    def started(self, *_):
-        pass
-
-    evaluated = message = finished = started
+    return progress
 
 
 def stop_at(step, stopped):
     with pytest.raises(StoppedError):
-        train(stopped, progress=StopAt(step))
+        train(stopped, progress=stopping_at(step))
 
 
 def names(folder):
@@ -168,12 +162,13 @@ def test_the_same_seed_gives_the_same_weights_and_another_one_others(finished, t
         ({"n_epochs": 2.0, "checkpoint_every": 7}, 8),  # the checkpoint is that of the end of an epoch
     ],
 )
-def test_a_resumed_run_ends_with_the_weights_of_an_unbroken_one(tmp_path, settings, step):
+def test_a_resumed_run_ends_with_the_weights_of_an_unbroken_one(tmp_path, settings, step, progress):
     unbroken = replace(job(tmp_path / "unbroken", **settings), dev=development())
     interrupted = replace(unbroken, output=tmp_path / "interrupted")
     stop_at(step, interrupted)
     resumed = train(interrupted, resume=True)
-    assert resumed.scores == train(unbroken).scores
+    assert resumed.scores == train(unbroken, progress=progress).scores
+    assert progress.complete() == [resumed.n_steps]
     np.testing.assert_array_equal(weights(tmp_path / "interrupted"), weights(tmp_path / "unbroken"))
 
 
@@ -232,7 +227,7 @@ def test_what_killed_processes_left_is_removed_and_what_others_write_is_not(resu
     others = tmp_path / f".a.isosent-{_host()}-{os.getppid()}-0123abcd.tmp"
     others.mkdir()
     with pytest.raises(StoppedError):
-        train(resumable, resume=True, progress=StopAt(5))
+        train(resumable, resume=True, progress=stopping_at(5))
     assert names(tmp_path) == [others.name, "a.training"]
     assert names(tmp_path / "a.training") == ["checkpoint-3", "metrics.jsonl", "run.json"]
 
@@ -488,14 +483,13 @@ def test_an_undefined_score_is_null_in_the_record(scored, tmp_path):
 
 
 def test_a_running_training_is_not_disturbed_by_another(resumable):
-    class Again(StopAt):
-        def stepped(self, step, *_):
-            with pytest.raises(OutputError, match="another process"):
-                RunFolder(resumable.output).begin({})
-            super().stepped(step)
+    def begin_again(step, n_steps):
+        with pytest.raises(OutputError, match="another process"):
+            RunFolder(resumable.output).begin({})
+        stopping_at(5)(step, n_steps)
 
     with pytest.raises(StoppedError):
-        train(resumable, resume=True, progress=Again(5))
+        train(resumable, resume=True, progress=begin_again)
 
 
 def test_a_running_training_is_not_resumed_by_another(resumable):

@@ -409,10 +409,10 @@ def test_a_truncated_zip_archive_is_refused(read):
         read(zipped(vectors=long_text())[:5000])
 
 
-def test_progress_is_told_all_bytes_of_the_file(read):
-    told, content = [], long_text()
-    read(content, progress=told.append)
-    assert sum(told) == len(content)
+def test_progress_is_told_all_bytes_of_the_file(read, progress):
+    content = long_text()
+    read(content, progress=progress)
+    assert progress.complete() == [len(content)]
 
 
 def test_a_binary_header_beyond_the_file_is_refused_before_it_is_read(read):

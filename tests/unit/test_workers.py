@@ -93,12 +93,12 @@ def after_rows(n_rows, act):
     """A progress that acts once, when so many rows are finished."""
     seen = [0]
 
-    def advance(n_more):
-        before, seen[0] = seen[0], seen[0] + n_more
-        if before < n_rows <= seen[0]:
+    def progress(done, total):
+        before, seen[0] = seen[0], done
+        if before < n_rows <= done:
             act()
 
-    return lambda total: advance
+    return progress
 
 
 def processes(pattern):
@@ -141,10 +141,10 @@ def test_processes_make_the_bytes_of_one_process_though_one_is_killed(inputs, wh
 
 @pytest.mark.slow
 def test_a_worker_that_dies_while_it_waits_is_replaced(inputs, whole, wordllama, tmp_path):
-    def killed(total):
-        kill_one(children("spawn_main"))  # all inputs are described, and no shard is begun
-        time.sleep(0.5)
-        return lambda n_rows: None
+    def killed(done, total):
+        if not done:
+            kill_one(children("spawn_main"))  # all inputs are described, and no shard is begun
+            time.sleep(0.5)
 
     encode(inputs, tmp_path / "out", Processes(1), wordllama, progress=killed)
     assert contents(tmp_path / "out") == contents(whole)
@@ -382,7 +382,7 @@ def test_an_error_in_the_middle_of_a_shard_moves_no_row(wordllama, texts, tmp_pa
     assert len(parts) == 4
 
 
-def _encode_five_by_five(texts, encode, dim):
+def _encode_five_by_five(texts, encode, shape, progress):
     for block in isosent.io.texts.text_blocks(texts, 5):
         yield encode(block)
 
@@ -439,7 +439,7 @@ class Unshared:
         self._folder = folder
 
     @contextmanager
-    def workers(self, job, advance):
+    def workers(self, job, progress):
         worker = Worker(job)
 
         def run(tasks):

@@ -1,8 +1,7 @@
 """The commands ``data ...`` and ``words ...``."""
 
 import warnings
-from collections.abc import Iterator
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 
 import click
@@ -11,15 +10,14 @@ from isosent import _check
 from isosent.cli.options import column_option, data_option, json_option, tasks_option
 from isosent.cli.printing import show, show_json
 from isosent.datasets import LOCK_NAME, FetchedFile, Mirror, get_data, read_manifest
-from isosent.encoders.base import Progress
 from isosent.errors import EvaluationWarning, InputError
 from isosent.evaluation.overlap import count_hashed, count_overlap
 from isosent.evaluation.run import read_tasks
 from isosent.evaluation.tables import overlap_table
 from isosent.io.space import fitted_texts
-from isosent.io.texts import TextSource, open_texts, text_blocks
-from isosent.pages.progress import progress_bar
-from isosent.words.word_vectors import convert_word_vectors, size_of_files
+from isosent.io.texts import open_texts, text_blocks
+from isosent.pages.progress import counted, progress_bar
+from isosent.words.word_vectors import convert_word_vectors
 
 _SHOWN_OF_COMMIT = 12
 _BLOCK_TEXTS = 8192
@@ -114,18 +112,13 @@ def overlap(corpus: str, data: Path, column: str | None, tasks: str | None, as_j
         name, n_texts, counts = corpus, len(hashes), count_hashed(hashes, items)
     else:
         with open_texts(corpus, column=column) as source, progress_bar("comparing") as bar:
-            counts = count_overlap(_texts(source, bar(source.n_texts)), items)
+            blocks = counted(text_blocks(source.read(), _BLOCK_TEXTS), bar, source.n_texts)
+            counts = count_overlap(chain.from_iterable(blocks), items)
         name, n_texts = source.name, source.n_texts
     if as_json:
         show_json({"corpus": name, "n_texts": n_texts, "tasks": counts})
     else:
         show(overlap_table(counts, f"{name}: {n_texts:,} texts" + ", of which hashes are kept" * (hashes is not None)))
-
-
-def _texts(source: TextSource, advance: Progress) -> Iterator[str]:
-    for block in text_blocks(source.read(), _BLOCK_TEXTS):
-        yield from block
-        advance(len(block))
 
 
 @click.group(no_args_is_help=False)
@@ -151,7 +144,7 @@ def convert(files: tuple[str, ...], output: Path, vocabulary: Path | None) -> No
     if any(output.exists() and _check.input_file(file).samefile(output) for file in files):
         raise InputError(f"{output} is one of the files that are read. Name another file.")
     with progress_bar("converting", "bytes") as bar:
-        vectors = convert_word_vectors(files, output, vocabulary=vocabulary, progress=bar(size_of_files(files)))
+        vectors = convert_word_vectors(files, output, vocabulary=vocabulary, progress=bar)
     show(
         f"{output}: {len(vectors.vocabulary)} x {vectors.dim} {vectors.vectors.dtype}; sub-words: "
         f"{'yes' if vectors.tables else 'none'}"

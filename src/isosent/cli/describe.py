@@ -31,7 +31,7 @@ from isosent.search.index import Index
 from isosent.search.storage import is_index
 from isosent.transforms.calibration import RANDOM_PAIRS
 from isosent.words.formats import format_of
-from isosent.words.word_vectors import FORMAT, read_word_vectors, size_of_files
+from isosent.words.word_vectors import FORMAT, read_word_vectors
 
 _FIRST_WORDS = 8
 _LONGEST_START = 1 << 20  # bytes of a line
@@ -92,7 +92,7 @@ def _facts_of_file(source: str) -> dict[str, Any]:
     if _is_word_vectors(source):
         _refuse_texts(source)
         with progress_bar("reading", "bytes") as bar:
-            vectors = read_word_vectors([source], progress=bar(size_of_files([source])))
+            vectors = read_word_vectors([source], progress=bar)
         return {
             "format": format_of(Path(source)),
             "rows": len(vectors.vocabulary),

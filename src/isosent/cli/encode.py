@@ -125,7 +125,7 @@ def _encode_file(model: str | None, path: str, output: str, column: str | None, 
         loaded = open_model(model)
         _say_reference(path, loaded.groups)
         with progress_bar("encoding") as bar:
-            dim, stats = encode_file(loaded, source, output, dtype=dtype, role=role, progress=bar(source.n_texts))
+            dim, stats = encode_file(loaded, source, output, dtype=dtype, role=role, progress=bar)
     _show_encoded(output, loaded, stats, f"{dim} {dtype}")
 
 
@@ -230,7 +230,7 @@ def transform(
         show(f"{output}: {index.counts['n_texts']} x {shape}; zero rows: {index.counts['n_zero_rows']}")
         return
     with progress_bar("transforming", "vectors") as bar:
-        n_zero_rows = transform_file(source, record, output, dtype=dtype, queries=queries, progress=bar(source.n_rows))
+        n_zero_rows = transform_file(source, record, output, dtype=dtype, queries=queries, progress=bar)
     show(f"{output}: {source.n_rows} x {record.dim} {dtype}; zero rows: {n_zero_rows}")
     code = "" if record.storage is None else record.storage.dtype.replace("binary", "ubinary")
     if code in CODES and dtype not in CODES:

@@ -435,7 +435,6 @@ def migrate(old: str, new: str, texts: str | None, queries: str | None, output: 
         _require_same_ids(texts, old, new)
     sides = [first, _opened(new)]
     with progress_bar("encoding", "texts") as bar:
-        n_models = sum(isinstance(side, SentenceEncoder) for side in sides)
         result = migrate_models(
             sides[0],
             sides[1],
@@ -444,7 +443,7 @@ def migrate(old: str, new: str, texts: str | None, queries: str | None, output: 
             stored=stored,
             reference=_absolute(new),
             source=texts or old,
-            progress=bar(n_models * len(listed)),
+            progress=bar,
         )
     if output is not None:
         result.model.save(output)

@@ -80,7 +80,7 @@ def export(
             vectors=source,
             ids=ids,
             **options,
-            progress=None if source is None else bar(source.n_rows),
+            progress=bar,
         )
     agreement = note.agreement
     show(

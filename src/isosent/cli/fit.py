@@ -55,7 +55,6 @@ from isosent.errors import InputError
 from isosent.jobs.fit import FitResult, Goal, fit_files, fit_pairs
 from isosent.jobs.inspect import groups_warning
 from isosent.jobs.shards import Engine
-from isosent.pages.progress import progress_bar
 from isosent.persistence import check_model_folder
 from isosent.report.inspect_page import sizes_table
 from isosent.transforms.base import Auto, resolve_transform
@@ -244,7 +243,6 @@ def fit(
             queries_only=queries is not None,
             column=column,
             space=space,
-            bars=progress_bar,
         )
     else:
         result = fit_files(
@@ -262,7 +260,6 @@ def fit(
             shard_size=shard_size,
             goal=None if n_bytes is loss is None else Goal(n_bytes, loss),
             codecs=details,
-            bars=progress_bar,
             say=say,
         )
     _show_fit(result, output, details=details)

@@ -60,7 +60,7 @@ def duplicates(
     listed = read_texts(texts, column=column)
     loaded = open_model(model)
     with progress_bar("encoding") as bar:
-        found = find_duplicates(listed, loaded, false_positives=false_positives, progress=bar(len(set(listed))))
+        found = find_duplicates(listed, loaded, false_positives=false_positives, progress=bar)
     if found.false_positives is None and len(listed) > 1:
         say(f"fewer than {FEWEST_TEXTS} distinct texts: only equal texts are grouped")
     if found.recall is not None:
@@ -119,7 +119,7 @@ def cluster(
             listed,
             loaded,
             n_clusters="auto" if clusters == AUTO else int(clusters),
-            progress=bar(len(listed)),
+            progress=bar,
         )
     rows = [(f"{number}", f"{row}", text, _share(score)) for number, row, text, score in found.rows()]
     contents = {

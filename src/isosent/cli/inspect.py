@@ -37,7 +37,6 @@ from isosent.io.tables import read_numbers
 from isosent.io.texts import read_texts
 from isosent.io.vectors import holds_vectors, open_vectors
 from isosent.jobs.calibrate import (
-    MOST_TEXTS,
     calibrated,
     calibrated_on_pairs,
     quantized,
@@ -273,7 +272,7 @@ def calibrate(
         first, second = (read_texts(source, column=name) for name in names[:2])
         loaded = open_model(model)
         with progress_bar("encoding") as bar:
-            loaded = calibrated_on_pairs(loaded, first, second, scores, progress=bar(2 * len(first)))
+            loaded = calibrated_on_pairs(loaded, first, second, scores, progress=bar)
     else:
         loaded = calibrated(*_model_and_sample(model, source, column))
     loaded.save(folder)
@@ -323,4 +322,4 @@ def _model_and_sample(
     texts = read_texts(source, column=column)
     loaded = open_model(model)
     with progress_bar("encoding") as bar:
-        return loaded, sample_of_texts(loaded, texts, progress=bar(min(len(texts), MOST_TEXTS)))
+        return loaded, sample_of_texts(loaded, texts, progress=bar)

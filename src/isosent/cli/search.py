@@ -165,7 +165,7 @@ def create(
                 budget_mb=budget_mb,
                 min_recall=min_recall,
                 query_model=None if query_model is None else load(query_model),
-                progress=bar(n_rows),
+                progress=bar,
             )
         if engine is not None:
             remove_shards(f"{output}.shards")
@@ -492,7 +492,7 @@ def push(folder: Path, url: str) -> None:
     """  # noqa: D301
     opened = Index.open(folder)
     with progress_bar("pushing", "rows") as bar:
-        n_written, n_deleted = push_index(opened, url, progress=bar(len(opened)), say=say)
+        n_written, n_deleted = push_index(opened, url, progress=bar, say=say)
     show(f"{n_written} rows written, {n_deleted} deleted; {len(opened)} now")
 
 
@@ -509,7 +509,7 @@ def pull(url: str, output: Path, model: str | None) -> None:
     check_folder(output, INDEX)
     loaded = None if model is None else load(model)
     with progress_bar("pulling", "rows") as bar:
-        made = pull_index(url, output, model=loaded, progress=bar(0))
+        made = pull_index(url, output, model=loaded, progress=bar)
     show_stats(output, made.stats())
     if loaded is None:
         say(

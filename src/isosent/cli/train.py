@@ -2,7 +2,7 @@
 
 `train` reads options, settings and data into a job, or two for nli-stsb. It shows the data and the texts that are
 in the scored sets too, trains by one call of `train_all`, and prints the scores, with a warning where one went down.
-`training_progress` shows a run while it trains: a bar in a terminal (`TrainingBar`), else lines (`TrainingLines`).
+`training_display` shows runs while they train: a bar in a terminal, and lines (`TrainingLines`).
 Under torchrun every process runs this command; only the first one prints.
 """
 
@@ -26,12 +26,12 @@ from isosent.evaluation.tables import overlap_table, x100
 from isosent.io.atomic import check_parent
 from isosent.io.texts import read_texts
 from isosent.jobs.shards import Engine
-from isosent.pages.progress import make_console, progress_bar
+from isosent.pages.progress import Progress, make_console
 from isosent.pages.tables import make_table
 from isosent.training.data import Examples, read_dev_set, read_examples
 from isosent.training.development import count_seen_texts, warn_if_seen
 from isosent.training.distill import distill_files
-from isosent.training.metrics import TrainingProgress
+from isosent.training.metrics import DevPoint, Report, StepPoint
 from isosent.training.record import TRAINING_TEXTS, TrainingJob, TrainingResult
 from isosent.training.run import (
     NLI_STSB,
@@ -47,7 +47,6 @@ from isosent.transforms.base import AUTO, parse_option, resolve_transform
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress
     from rich.table import Table
 
 _EXIT_INTERRUPTED = 130
@@ -163,7 +162,8 @@ def train(
     if is_first_process():
         _show_data(stages, overlap)
     try:
-        results = train_all(jobs, resume=resume, progress=training_progress)
+        with training_display() as (progress, report):
+            results = train_all(jobs, resume=resume, progress=progress, report=report)
     except KeyboardInterrupt:
         say("interrupted; the run is saved, and the same command with --resume continues it")
         sys.exit(_EXIT_INTERRUPTED)
@@ -315,7 +315,6 @@ def distill(
         column=column,
         transform=resolve_transform(transform or (AUTO if settings else None), settings),
         engine=engine,
-        bars=progress_bar,
         say=say,
     )
     for line in result.lines():
@@ -324,13 +323,14 @@ def distill(
 
 
 @contextmanager
-def training_progress(console: "Console | None" = None) -> Iterator[TrainingProgress]:
-    """Show a training run while the block runs: a bar in a terminal, else lines."""
+def training_display(console: "Console | None" = None) -> Iterator[tuple[Progress | None, Report]]:
+    """Show training runs while the block runs: a bar in a terminal, else lines."""
     console = console or make_console(sys.stderr)
     if not console.is_terminal:
-        yield TrainingLines(console.print)
+        yield None, TrainingLines(console.print)
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
+    from rich.progress import Progress as Bars
 
     columns = (
         TextColumn("training"),
@@ -338,74 +338,57 @@ def training_progress(console: "Console | None" = None) -> Iterator[TrainingProg
         MofNCompleteColumn(),
         TextColumn("{task.fields[state]}"),
     )
-    with Progress(*columns, console=console, transient=True, expand=True) as bar:
-        yield TrainingBar(bar)
+    with Bars(*columns, console=console, transient=True, expand=True) as bars:
+        bar = bars.add_task("", visible=False, state="")
+
+        def show(done: int, total: int | None) -> None:
+            bars.update(bar, completed=done, total=total, visible=True)
+
+        yield show, TrainingLines(bars.console.print, lambda state: bars.update(bar, state=state))
 
 
 class TrainingLines:
-    """Lines: the first step, then at most one a minute, the last step, and every score of the development set."""
+    """Prints messages, scores, and the state of the first step, then at most once a minute, and of the last one.
 
-    def __init__(self, write: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
-        self._write, self._clock = write, clock
-        self._n_steps = 0
+    With `show`, what shows the state beside a bar, the state is a line at the last step only.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[str], object],
+        show: Callable[[str], object] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._write, self._show, self._clock = write, show, clock
         self._next_s = -math.inf
-        self._waiting = ""
         self._first = math.nan
 
-    def started(self, n_steps: int, done: int) -> None:
-        """Begin."""
-        self._n_steps = n_steps
+    def __call__(self, event: StepPoint | DevPoint | str) -> None:
+        """Print what is due."""
+        if isinstance(event, StepPoint):
+            self._step(event)
+        elif isinstance(event, DevPoint):
+            self._score(event)
+        else:
+            self._write(event)
+            self._next_s, self._first = -math.inf, math.nan  # a run begins with a message
 
-    def stepped(self, step: int, loss: float, learning_rate: float, examples_per_s: float, remaining_s: float) -> None:
-        """Write a line, unless the last one is less than a minute old."""
-        state = _state(loss, learning_rate, examples_per_s, remaining_s)
-        self._waiting = f"step {step:,} of {self._n_steps:,}: {', '.join(state)}"
-        if self._clock() >= self._next_s:
-            self._write_waiting()
+    def _step(self, point: StepPoint) -> None:
+        remaining = "" if math.isnan(point.remaining_s) else f"{timedelta(seconds=round(point.remaining_s))} left"
+        state = f"loss {point.loss:.4f}", f"lr {point.learning_rate:.2g}", f"{point.examples_per_s:,.0f} examples/s"
+        if self._show:
+            self._show("  ".join((*state, remaining)))
+            if point.step == point.n_steps:
+                self._write(f"{point.step:,} steps: {', '.join(state)}")
+        elif point.step == point.n_steps or self._clock() >= self._next_s:
+            self._write(f"step {point.step:,} of {point.n_steps:,}: {', '.join((*state, remaining))}")
+            self._next_s = self._clock() + _PAUSE_S
 
-    def evaluated(self, step: int, spearman: float) -> None:
-        """Write a score."""
-        if math.isnan(spearman):
-            self._write(f"step {step:,}: development Spearman undefined")
+    def _score(self, point: DevPoint) -> None:
+        if math.isnan(point.spearman):
+            self._write(f"step {point.step:,}: development Spearman undefined")
             return
-        gain = 100 * (spearman - self._first)
+        gain = 100 * (point.spearman - self._first)
         change = "" if math.isnan(gain) else f" ({gain:+.2f} since the first)"
-        self._first = spearman if math.isnan(self._first) else self._first
-        self._write(f"step {step:,}: development Spearman {100 * spearman:.2f}{change}")
-
-    def message(self, text: str) -> None:
-        """Write a message."""
-        self._write(text)
-
-    def finished(self) -> None:
-        """Write the line of the last step, if it is not yet written."""
-        self._write_waiting()
-
-    def _write_waiting(self) -> None:
-        if self._waiting:
-            self._write(self._waiting)
-            self._waiting, self._next_s = "", self._clock() + _PAUSE_S
-
-
-class TrainingBar(TrainingLines):
-    """A bar with loss, learning rate, speed and remaining time; scores and messages are printed above it."""
-
-    def __init__(self, bar: "Progress") -> None:
-        super().__init__(bar.console.print)
-        self._bar = bar
-
-    def started(self, n_steps: int, done: int) -> None:
-        """Begin."""
-        super().started(n_steps, done)
-        self._task = self._bar.add_task("", total=n_steps, completed=done, state="")
-
-    def stepped(self, step: int, loss: float, learning_rate: float, examples_per_s: float, remaining_s: float) -> None:
-        """Advance the bar."""
-        state = _state(loss, learning_rate, examples_per_s, remaining_s)
-        self._bar.update(self._task, completed=step, state="  ".join(state))
-        self._waiting = f"{step:,} steps: {', '.join(state[:-1])}"
-
-
-def _state(loss: float, learning_rate: float, examples_per_s: float, remaining_s: float) -> tuple[str, ...]:
-    remaining = "" if math.isnan(remaining_s) else f"{timedelta(seconds=round(remaining_s))} left"
-    return f"loss {loss:.4f}", f"lr {learning_rate:.2g}", f"{examples_per_s:,.0f} examples/s", remaining
+        self._first = point.spearman if math.isnan(gain) else self._first
+        self._write(f"step {point.step:,}: development Spearman {100 * point.spearman:.2f}{change}")

@@ -30,6 +30,7 @@ from isosent.encoders.reference import LANGUAGES
 from isosent.errors import InputError, TruncationWarning, UnknownWordsWarning
 from isosent.io.texts import text_blocks
 from isosent.numeric.canary import FIXED_TEXTS, LEAST_COSINE, N_SHORT, Canary
+from isosent.pages.progress import Progress, counted, part_of
 from isosent.transforms.base import LinearTransform
 from isosent.words.tokens import TokenIds, offsets_of
 
@@ -37,8 +38,6 @@ WINDOW = 8192
 _MANY_UNKNOWN, _ENOUGH_TOKENS = 0.3, 100
 _PROBES = ("The quick brown fox, it's 3.5 km away!", "ÉCOLE Straße naïve", "你好 мир 안녕 🙂", "  \tnew\nline  ")
 _SEND_TEXTS = "Send texts; with LangChain, set check_embedding_ctx_length=False."
-
-Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,17 +278,17 @@ class Encoder(ABC):
     def encode(self, texts: Sequence[str], *, progress: Progress | None = None) -> NDArray[np.float32]:
         """Encode texts, shape (n_texts, dim); row i does not depend on the other texts.
 
-        `progress` is called with the number of texts finished since the last call. Warns once per call of texts that
-        were cut (`TruncationWarning`), and if more than 30% of at least 100 tokens are unknown (`UnknownWordsWarning`).
+        Warns once per call of texts that were cut (`TruncationWarning`), and if more than 30% of at least 100 tokens
+        are unknown (`UnknownWordsWarning`).
         """
         texts = _check.text_list("encode", texts)
         self.require_fitted("encode")
-        return self.over_windows(texts, lambda tokens: [self.embed(tokens, progress)], [self.dim], progress)[0]
+        return self.over_windows(texts, lambda *window: [self.embed(*window)], [self.dim], progress)[0]
 
     def over_windows(
         self,
         texts: list[str],
-        embed: Callable[[TokenIds], Sequence[NDArray[np.float32]]],
+        embed: Callable[[TokenIds, Progress | None], Sequence[NDArray[np.float32]]],
         dims: Sequence[int],
         progress: Progress | None = None,
     ) -> list[NDArray[np.float32]]:
@@ -298,18 +297,20 @@ class Encoder(ABC):
         distinct = texts if repeats is None else list(repeats)
         outputs = [np.zeros((len(distinct), dim), dtype=np.float32) for dim in dims]
         n_cut = n_tokens = n_unknown = 0
-        for start, tokens in self._tokenized(distinct):
+        windows = counted(self._tokenized(distinct), progress, len(texts), lambda window: len(window[1].lengths))
+        for start, tokens in windows:
             n_cut += tokens.n_cut if repeats is None else sum(repeats[distinct[start + row]] for row in tokens.cut)
             n_tokens += tokens.n_tokens
             n_unknown += tokens.n_unknown
-            for output, vectors in zip(outputs, embed(tokens), strict=True):
+            embedded = embed(tokens, part_of(progress, start, len(texts)))
+            for output, vectors in zip(outputs, embedded, strict=True):
                 output[start : start + len(vectors)] = vectors
         if len(distinct) < len(texts):
             row_of = {text: row for row, text in enumerate(distinct)}
             rows = [row_of[text] for text in texts]
             outputs = [output[rows] for output in outputs]
             if progress:
-                progress(len(texts) - len(distinct))
+                progress(len(texts), len(texts))
         encoding_stats = EncodingStats(len(texts), n_cut, n_tokens, n_unknown)
         report(encoding_stats, self.reference, self.options.get("max_length"), stacklevel=3)
         return outputs

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from isosent.encoders.base import Encoder, Progress
+from isosent.encoders.base import Encoder
 from isosent.encoders.hub import download
 from isosent.encoders.reference import PERMISSIONS, SCHEMES, WEIGHTING_OPTIONS, Reference, folder_kind
 from isosent.encoders.static import SplitFunction, load_static, load_token_embeddings, load_wordllama, load_words
 from isosent.encoders.transformer import PROMPT_OF, load_transformer
 from isosent.encoders.word_average import Corpus
 from isosent.errors import InputError, InputFileError
+from isosent.pages.progress import Progress
 
 DEFAULT_PROMPT = "default"
 
@@ -22,7 +23,7 @@ def load_encoder(
     *,
     split: SplitFunction | None = None,
     corpus: Corpus | None = None,
-    progress: Callable[[int], Progress] | None = None,
+    progress: Progress | None = None,
 ) -> Encoder:
     """Load the encoder that a reference names.
 

@@ -15,6 +15,7 @@ from isosent.errors import InputError
 from isosent.io.space import Space
 from isosent.numeric.canary import Canary
 from isosent.numeric.moments import Moments
+from isosent.pages.progress import Progress
 
 PRECOMPUTED = "vectors"
 _STATISTICS = "statistics."  # begins the names of these tensors
@@ -85,7 +86,7 @@ class PrecomputedVectors(Encoder):
         """Space of the vectors."""
         return Space(self.fingerprint, self.options.get("space", f"unnamed vectors of {self.dim} dimensions"))
 
-    def encode(self, texts: Any, progress: Any = None) -> NoReturn:
+    def encode(self, texts: Any, progress: Progress | None = None) -> NoReturn:
         """Refuse: what made the vectors is not here."""
         raise InputError(
             f"encode: this model was fitted on vectors ({self.space.reference}) and cannot encode texts. Encode them "
@@ -97,7 +98,7 @@ class PrecomputedVectors(Encoder):
         """Refuse, as `encode` does."""
         self.encode(texts)
 
-    def embed(self, tokens: Any, progress: Any = None) -> NoReturn:
+    def embed(self, tokens: Any, progress: Progress | None = None) -> NoReturn:
         """Refuse, as `encode` does."""
         self.encode(tokens)
 

@@ -22,7 +22,7 @@ from safetensors import SafetensorError
 
 from isosent import _check
 from isosent._locks import Lock
-from isosent.encoders.base import WINDOW, Encoder, Progress, Summands, TokenSpan, check_range, check_same
+from isosent.encoders.base import WINDOW, Encoder, Summands, TokenSpan, check_range, check_same
 from isosent.encoders.hub import EMBEDDING_FILES, download, local_folder
 from isosent.encoders.reference import (
     FILE_OPTIONS,
@@ -49,6 +49,7 @@ from isosent.numeric.gem import PrincipalVectors
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
+from isosent.pages.progress import Progress, counted
 from isosent.transforms.base import LinearTransform, make_linear
 from isosent.words.embedding_matrix import read_embedding_matrix
 from isosent.words.frequencies import (
@@ -71,7 +72,7 @@ from isosent.words.tokens import (
     read_stop_words,
 )
 from isosent.words.vocabulary import Vocabulary
-from isosent.words.word_vectors import WordVectors, read_word_vectors, size_of_files
+from isosent.words.word_vectors import WordVectors, read_word_vectors
 
 SplitFunction = Callable[[str], Sequence[str]]
 
@@ -150,7 +151,8 @@ class StaticEncoder(Encoder):
         fitted = self._with(self._corpus(frequencies, n_texts, mean_length))
         if not self.weighting.has_principal:
             return fitted
-        return fitted.on_moments(fitted._coarse_moments(windows, progress))
+        counted_windows = counted(windows, progress, len(texts), lambda window: len(window.lengths))
+        return fitted.on_moments(fitted._coarse_moments(counted_windows))
 
     def corpus_moments(self, texts: Sequence[str]) -> Moments:
         """Moments of the coarse vectors of texts, from which GEM takes its principal vectors; they may be added."""
@@ -192,8 +194,6 @@ class StaticEncoder(Encoder):
         """Return the vectors of texts, shape (n_texts, dim); zero for a text without a known word."""
         with self._table.lock:
             vectors = self.weighting.combine(self._words(tokens), self.corpus or Corpus())
-        if progress:
-            progress(len(tokens.lengths))
         return unit_rows(vectors).astype(np.float32, copy=False) if self.normalize else vectors
 
     def spans(self, text: str) -> list[TokenSpan]:
@@ -302,7 +302,7 @@ class StaticEncoder(Encoder):
         token_weights = None if weights is None else weights[np.minimum(tokens.ids, len(weights) - 1)]
         return Words(rows, products, ids, tokens.offsets, token_weights)
 
-    def _coarse_moments(self, windows: Iterable[TokenIds], progress: Progress | None = None) -> Moments:
+    def _coarse_moments(self, windows: Iterable[TokenIds]) -> Moments:
         # several windows at a time: the threads of coarse vectors and of moments would get in each other's way
         moments, collected = Moments.empty(self._table.dim), []
         for tokens in windows:
@@ -312,8 +312,6 @@ class StaticEncoder(Encoder):
             collected.append(vectors if has_words.all() else vectors[has_words])
             if len(collected) == _WINDOWS_AT_ONCE:
                 moments, collected = moments + Moments.from_rows(np.concatenate(collected)), []
-            if progress:
-                progress(len(tokens.lengths))
         return moments + Moments.from_rows(np.concatenate(collected)) if collected else moments
 
     def _require_principal(self, where: str) -> None:
@@ -454,15 +452,14 @@ def load_words(
     *,
     split: SplitFunction | None = None,
     corpus: Corpus | None = None,
-    progress: Callable[[int], Progress] | None = None,
+    progress: Progress | None = None,
 ) -> StaticEncoder:
     """Load word vectors."""
     paths = [path_of(part).resolve() for part in location.split(",")]
     defaults = {"lowercase": True, "tokenizer": "wordpunct", "punctuation": "keep", "stop_words": "keep"}
     options = with_absolute_paths(defaults | dict(options))
     vocabulary = unescape(options["vocabulary"]) if "vocabulary" in options else None
-    report = None if progress is None else progress(size_of_files(paths))
-    words = read_word_vectors(paths, vocabulary=vocabulary, progress=report)
+    words = read_word_vectors(paths, vocabulary=vocabulary, progress=progress)
     options.setdefault("unknown", "subwords" if words.tables else "skip")
     if options["unknown"] == "subwords" and not words.tables:
         raise InputError(f"{location}: unknown=subwords needs vectors of sub-words; the file has none.")

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check, _extras
-from isosent.encoders.base import WINDOW, Encoder, Progress, TokenSpan, check_range, check_same
+from isosent.encoders.base import WINDOW, Encoder, TokenSpan, check_range, check_same
 from isosent.encoders.hub import download, local_folder
 from isosent.encoders.reference import PERMISSIONS, RUNTIME_OPTIONS, escape, parse_reference, write_options
 from isosent.encoders.st_modules import LoadedModule, ModuleFolder, load_modules, read_module_folder
@@ -36,6 +36,7 @@ from isosent.networks.layer_pooling import (
 )
 from isosent.networks.load import Network, Runtime, batch_runner, load_network
 from isosent.networks.torch_backend import traceable
+from isosent.pages.progress import Progress, part_of
 from isosent.words.tokens import LONGEST_PIECE, TokenIds, offsets_of
 
 UNBOUNDED = 1 << 20
@@ -226,7 +227,8 @@ class TransformerEncoder(Encoder):
         vectors = np.zeros((len(ids), self.dim), dtype=np.float32)
         for start in range(0, len(ids), WINDOW):
             window = [[*before, number, *after] for number in ids[start : start + WINDOW]]
-            vectors[start : start + WINDOW] = self.embed(TokenIds.from_lists(window), progress)
+            part = part_of(progress, start, len(ids))
+            vectors[start : start + WINDOW] = self.embed(TokenIds.from_lists(window), part)
         return vectors
 
     def embed_in_context(self, texts: Sequence[str]) -> Iterator[tuple[NDArray[np.int32], NDArray[np.float32]]]:
@@ -252,7 +254,7 @@ class TransformerEncoder(Encoder):
         widths = [each.width(self.network.dim) for each in layer_poolings]
         runner = self._batch_runner(tuple(layer_poolings))
 
-        def embed(tokens: TokenIds) -> list[NDArray[np.float32]]:
+        def embed(tokens: TokenIds, progress: Progress | None) -> list[NDArray[np.float32]]:
             known, pooled = self._pooled(tokens, runner, progress)
             outputs = [np.zeros((len(tokens.lengths), width), dtype=np.float32) for width in widths]
             for output, vectors in zip(outputs, pooled, strict=True):
@@ -266,15 +268,11 @@ class TransformerEncoder(Encoder):
     ) -> tuple[NDArray[np.intp], list[NDArray[np.float32]]]:
         """Numbers of the texts that have a vector, and their vectors, one array per layer pooling."""
         known = np.flatnonzero(tokens.lengths > self.n_special_tokens)
-        if progress:
-            progress(len(tokens.lengths) - len(known))
         tokens = tokens.take(known)
         if not self.has_windows:
             return known, self._run(runner, tokens, progress)
         windows = windows_of(tokens, self._frame)
         vectors = self._run(runner, windows.tokens)
-        if progress:
-            progress(len(known))
         return known, [windows.joined(each) for each in vectors]
 
     def _run(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.encoders.base import Encoder, Progress, Summands
+from isosent.encoders.base import Encoder, Summands
 from isosent.encoders.load import DEFAULT_PROMPT, load_encoder
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.encoders.reference import escape, parse_reference
@@ -22,6 +22,7 @@ from isosent.errors import InputError, InputTypeError, IsosentError, IsosentWarn
 from isosent.io.space import Space
 from isosent.io.texts import text_blocks
 from isosent.numeric.similarity import pairwise_cosine
+from isosent.pages.progress import Progress, counted
 from isosent.words.tokens import TokenIds
 
 _PROBES = (
@@ -95,15 +96,13 @@ class WrappedEncoder(Encoder):
         row_of = {text: row for row, text in enumerate(dict.fromkeys(text for text in texts if text.strip()))}
         distinct = np.zeros((len(row_of) + 1, self.dim), dtype=np.float32)  # the last row is that of blank texts
         start = 0
-        for block in text_blocks(list(row_of), _BLOCK):
+        for block in counted(text_blocks(list(row_of), _BLOCK), progress, len(texts)):
             distinct[start : start + len(block)] = _called(
                 self.model, self._role, block, self.reference, dim=self.dim, prompt=self._prompt
             )
             start += len(block)
-            if progress:
-                progress(len(block))
         if progress:
-            progress(len(texts) - len(row_of))
+            progress(len(texts), len(texts))
         vectors: NDArray[np.float32] = distinct[[row_of.get(text, -1) for text in texts]]
         return vectors.reshape(len(texts), self.dim)
 

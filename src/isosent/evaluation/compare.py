@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from typing import Any
@@ -20,7 +20,6 @@ import scipy
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.encoders.base import Progress
 from isosent.errors import InputError, InputTypeError
 from isosent.evaluation.result import N_RESAMPLES, EvaluationResult, TaskResult
 from isosent.io.json import without_nan
@@ -34,6 +33,7 @@ from isosent.numeric.statistics import (
     mcnemar_exact,
     williams_test,
 )
+from isosent.pages.progress import Progress, counted
 from isosent.pages.tables import csv_table, latex_table
 
 Pair = tuple[EvaluationResult, EvaluationResult]
@@ -141,7 +141,7 @@ def compare_results(
     level: float = LEVEL,
     seed: int = 0,
     n_resamples: int = N_RESAMPLES,
-    progress: Callable[[int], Progress] | None = None,
+    progress: Progress | None = None,
 ) -> Comparison:
     """Compare two results item by item, on the tasks that both have.
 
@@ -162,7 +162,7 @@ def compare_results(
     n_resamples : int, default 2000
         Draws of the bootstrap.
     progress : callable, optional
-        Called with the number of items to compare; returns what is called with the number of items finished.
+        Called as ``progress(done, total)``, counted in items.
 
     Returns
     -------
@@ -196,9 +196,9 @@ def compare_results(
     results = first, second
     shared = shared_tasks(results, names, tasks)
     check_comparable(results, names, shared)
-    advance = None if progress is None else progress(sum(first.tasks[task].n_items for task in shared))
+    n_items = {task: first.tasks[task].n_items for task in shared}
     differences, draws = {}, {}
-    for task in shared:
+    for task in counted(shared, progress, sum(n_items.values()), n_items.__getitem__):
         differences[task], draws[task] = _compare(
             task,
             first.tasks[task],
@@ -208,8 +208,6 @@ def compare_results(
             seed=seed,
             n_resamples=n_resamples,
         )
-        if advance is not None:
-            advance(differences[task].n_items)
     corrected = holm([each.p_value for each in differences.values()])
     differences = {
         task: replace(each, p_corrected=p_value, verdict=_verdict(each.difference, each.interval, p_value, level))

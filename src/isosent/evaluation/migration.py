@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.encoders.base import Progress
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
 from isosent.evaluation.unlabelled import (
@@ -35,6 +34,7 @@ from isosent.numeric.moments import JointFolds, JointMoments
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.numeric.statistics import central_interval
 from isosent.numeric.threads import one_thread_products
+from isosent.pages.progress import Progress, part_of
 from isosent.persistence import MIGRATION, FitRecord
 from isosent.postprocessing import Postprocessing
 from isosent.transforms.auto import distinct_rows
@@ -123,7 +123,7 @@ def migrate(
     seed : int, default 0
         Seed of the sample, the folds and the intervals.
     progress : callable, optional
-        Called with the number of texts encoded since the last call.
+        Called as ``progress(done, total)``, counted in texts.
 
     Returns
     -------
@@ -164,9 +164,9 @@ def migrate(
     rows = np.random.default_rng(seed).permutation(rows)
     n_held_out = min(_MOST_HELD_OUT, int(_HELD_OUT_SHARE * len(rows)))
     held_out, fitted = np.sort(rows[:n_held_out]), np.sort(rows[n_held_out:][:_MOST_FITTED])
-    encode = partial(_vectors, texts=texts, rows=fitted, progress=progress)
     known = old if stored is None else stored
-    x, y = (unit_rows(encode(side).astype(np.float64)) for side in (known, new))
+    encoded = _vectors((known, new), texts, fitted, progress=progress)
+    x, y = (unit_rows(vectors.astype(np.float64)) for vectors in encoded)
     used = nonzero_rows(x) & nonzero_rows(y)
     x, y = x[used], y[used]
     if len(x) < FEWEST_TEXTS // 2:
@@ -191,22 +191,25 @@ def migrate(
 
 
 def _vectors(
-    side: SentenceEncoder | VectorSource | Vectors,
+    sides: Sequence[SentenceEncoder | VectorSource | Vectors],
     texts: Sequence[str],
     rows: NDArray[np.intp],
     *,
     role: Role = "document",
     progress: Progress | None = None,
-) -> Vectors:
-    """Vectors of some of the texts, encoded or read."""
-    if isinstance(side, SentenceEncoder):
-        encoded: Vectors = side.encode(
-            [texts[row] for row in rows], role=role, show_progress_bar=False, progress=progress
-        )
-        return encoded
-    array: Vectors = picked_rows(side.blocks(), rows) if isinstance(side, VectorSource) else side[rows]
-    _check.finite_rows("migrate", "vectors", array)
-    return array
+) -> list[Vectors]:
+    """Vectors of some of the texts, encoded or read, of each side."""
+    n_texts, done, vectors = sum(isinstance(side, SentenceEncoder) for side in sides) * len(rows), 0, []
+    for side in sides:
+        if isinstance(side, SentenceEncoder):
+            part, picked = part_of(progress, done, n_texts), [texts[row] for row in rows]
+            vectors.append(side.encode(picked, role=role, show_progress_bar=False, progress=part))
+            done += len(rows)
+            continue
+        array: Vectors = picked_rows(side.blocks(), rows) if isinstance(side, VectorSource) else side[rows]
+        _check.finite_rows("migrate", "vectors", array)
+        vectors.append(array)
+    return vectors
 
 
 @one_thread_products()  # the same maps on every machine, and no threads that wait for each other
@@ -261,14 +264,14 @@ def _measured(
             of_query = np.split(own[np.argsort(query_of, kind="stable")], np.cumsum(np.bincount(query_of))[:-1])
             right = [of_query[query] for query in query_of]
             measure = "mean reciprocal rank of the text that answers a query"
-        old_queries, new_queries = (
-            _vectors(side, queries, np.arange(len(queries)), role="query", progress=progress) for side in (old, new)
+        old_queries, new_queries = _vectors(
+            (old, new), queries, np.arange(len(queries)), role="query", progress=progress
         )
         old_documents = _document_vectors(old, documents, texts, stored, progress)
         new_documents = _document_vectors(new, documents, texts, None, progress)
     else:
         known = old if stored is None else stored
-        old_queries, new_queries = (_vectors(side, texts, rows) for side in (known, new))
+        old_queries, new_queries = _vectors((known, new), texts, rows)
         old_documents, new_documents = old_queries, new_queries
         measure = "agreement of cosines with word overlap"
     pairs = [
@@ -315,12 +318,12 @@ def _document_vectors(
     """Vectors of documents: those that are stored of the texts, and of the others encoded."""
     row_of = {} if stored is None else {text: row for row, text in enumerate(texts)}
     rows = np.array([row_of.get(document, -1) for document in documents], np.intp)
-    encoded = _vectors(model, documents, np.flatnonzero(rows < 0), progress=progress)
+    [encoded] = _vectors([model], documents, np.flatnonzero(rows < 0), progress=progress)
     vectors = np.empty((len(documents), model.dim), encoded.dtype)
     vectors[rows < 0] = encoded
     if stored is not None and (rows >= 0).any():
         listed, place = np.unique(rows[rows >= 0], return_inverse=True)
-        vectors[rows >= 0] = _vectors(stored, texts, listed)[place]
+        vectors[rows >= 0] = _vectors([stored], texts, listed)[0][place]
     return vectors
 
 

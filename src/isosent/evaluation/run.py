@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.encoders.base import Encoder, EncodingStats, Progress, collecting_stats
+from isosent.encoders.base import Encoder, EncodingStats, collecting_stats
 from isosent.encoders.load import encoder_for
 from isosent.errors import EvaluationWarning, InputError, InputTypeError, TaskNotFoundError
 from isosent.evaluation.cqa import TEXT_PARTS, cqa_tasks
@@ -43,6 +43,7 @@ from isosent.loading import check_model
 from isosent.model import Role, SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
 from isosent.numeric.statistics import bootstrap_interval
+from isosent.pages.progress import Progress, part_of
 from isosent.search.index import Index
 from isosent.transforms.base import Auto, Transform, resolve_transform, settings_of, transform_name
 
@@ -64,7 +65,7 @@ def evaluate(
     columns: str | Sequence[str] | None = None,
     seed: int = 0,
     n_resamples: int = N_RESAMPLES,
-    progress: Callable[[int], Progress] | None = None,
+    progress: Progress | None = None,
 ) -> EvaluationResult:
     r"""Score a model on tasks with human judgements.
 
@@ -109,7 +110,7 @@ def evaluate(
     n_resamples : int, default 2000
         Draws of the bootstrap.
     progress : callable, optional
-        Called with the number of texts to encode; returns what is called with the number of texts finished.
+        Called as ``progress(done, total)``, counted in texts.
 
     Returns
     -------
@@ -306,18 +307,15 @@ def _named(tasks: Sequence[Task], names: Sequence[str] | None) -> list[Task]:
 class TextVectors:
     """Vectors of texts by one encoder, each distinct text encoded once in each of its roles."""
 
-    def __init__(
-        self, encoder: Encoder, texts: Mapping[Role, Iterable[str]], progress: Callable[[int], Progress] | None
-    ) -> None:
+    def __init__(self, encoder: Encoder, texts: Mapping[Role, Iterable[str]], progress: Progress | None) -> None:
         started = perf_counter()
         self._rows = {role: {text: row for row, text in enumerate(dict.fromkeys(each))} for role, each in texts.items()}
         self.n_texts = sum(map(len, self._rows.values()))
-        advance = None if progress is None else progress(self.n_texts)
         with collecting_stats() as collected:
-            self._vectors = {
-                role: encoder_for(encoder, role).encode(list(rows), progress=advance)
-                for role, rows in self._rows.items()
-            }
+            self._vectors: dict[Role, NDArray[np.float32]] = {}
+            for role, rows in self._rows.items():
+                part = part_of(progress, sum(map(len, self._vectors.values())), self.n_texts)
+                self._vectors[role] = encoder_for(encoder, role).encode(list(rows), progress=part)
         self.encoding_stats = collected.total
         self.elapsed_s = perf_counter() - started
 
@@ -328,7 +326,7 @@ class TextVectors:
 
 
 def encode_tasks(
-    model: SentenceEncoder, tasks: Sequence[Task], *, with_targets: bool, progress: Callable[[int], Progress] | None
+    model: SentenceEncoder, tasks: Sequence[Task], *, with_targets: bool, progress: Progress | None
 ) -> Iterator[tuple[SentenceEncoder, TextVectors]]:
     """Encode every distinct text of some tasks once; task by task where the encoder is fitted on each."""
     if model.encoder.needs_corpus:
@@ -357,7 +355,7 @@ def fit_tasks(
     *,
     transforms: Sequence[Transform | Auto | None],
     fit_on: str | os.PathLike[str],
-    progress: Callable[[int], Progress] | None,
+    progress: Progress | None,
     corpus: Sequence[str] | None = None,
 ) -> Iterator[tuple[SentenceEncoder, TextVectors, Iterator[SentenceEncoder]]]:
     """Encode some tasks, each distinct text once, and fit each transform.
@@ -399,7 +397,7 @@ def run_tasks(
     fit_on: str | os.PathLike[str] = TARGET,
     seed: int = 0,
     n_resamples: int = N_RESAMPLES,
-    progress: Callable[[int], Progress] | None = None,
+    progress: Progress | None = None,
 ) -> EvaluationResult:
     """Score a model on tasks; a text that occurs in several of them is encoded once, whatever is fitted."""
     _check.whole_number("evaluate", "seed", seed, 0)

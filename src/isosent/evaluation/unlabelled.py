@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.encoders.base import Progress
 from isosent.errors import InputError
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import JointFolds, JointMoments
 from isosent.numeric.similarity import mean_ranks, unit_rows
 from isosent.numeric.statistics import central_interval, resampled_counts, weighted_pearson
 from isosent.numeric.threads import one_thread_products
+from isosent.pages.progress import Progress, part_of
 from isosent.transforms.auto import distinct_rows, sample_pairs, separate_groups
 
 FEWEST_TEXTS = 30
@@ -89,7 +89,7 @@ def compare_models(
     texts: Sequence[str],
     *,
     seed: int = 0,
-    progress: Callable[[int], Progress] | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Compare models in pairs on texts, without labels; say what each costs and how much of it the others contain.
 
@@ -102,8 +102,7 @@ def compare_models(
     seed : int, default 0
         Seed of the sample, the folds and the intervals.
     progress : callable, optional
-        Called with the number of texts to encode; what it returns is called with the number encoded since the last
-        call.
+        Called as ``progress(done, total)``, counted in texts.
 
     Returns
     -------
@@ -124,14 +123,15 @@ def compare_models(
         raise InputError(f"compare: {len(models)} model. Give two different models or more: -m MODEL -m MODEL.")
     halves = halves_of(_check.text_list("compare", texts), seed=seed)
     n_texts = len(halves) // 2
-    advance = None if progress is None else progress(len(models) * len(halves))
     vectors: list[NDArray[np.float32]] = []
     facts: dict[str, dict[str, Any]] = {}
     for name, model in models.items():
-        parts, times_s = [], []
+        parts: list[NDArray[np.float32]] = []
+        times_s = []
         for part in (halves[:n_texts], halves[n_texts:]):
+            counting = part_of(progress, (2 * len(facts) + len(parts)) * n_texts, len(models) * len(halves))
             start_s = time.perf_counter()
-            parts.append(model.encode(part, show_progress_bar=False, progress=advance))
+            parts.append(model.encode(part, show_progress_bar=False, progress=counting))
             times_s.append(time.perf_counter() - start_s)
         vectors.append(np.concatenate(parts))
         ms = 2 * 1000 * min(times_s) / n_texts  # the first call also pays for what is made once

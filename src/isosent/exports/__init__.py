@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from isosent.encoders.base import Progress
 from isosent.errors import InputError
 from isosent.evaluation.result import EvaluationResult
 from isosent.exports import faiss, numpy, onnx, sentence_transformers, sql
@@ -12,6 +11,7 @@ from isosent.exports.check import Export
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
 from isosent.model import SentenceEncoder
+from isosent.pages.progress import Progress
 
 TARGETS = (sentence_transformers.TARGET, onnx.TARGET, faiss.TARGET, numpy.TARGET, sql.TARGET)
 
@@ -71,7 +71,7 @@ def export(
     with_map : bool, default True
         faiss: whether a filled index applies the map. Without it, it takes vectors of the model.
     progress : callable, optional
-        Called with the number of vectors added since the last call.
+        Called as ``progress(done, total)``, counted in vectors.
 
     Returns
     -------

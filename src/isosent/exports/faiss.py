@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check, _extras
-from isosent.encoders.base import Progress
 from isosent.errors import InputError, InputFileError, OutputError
 from isosent.exports.check import (
     Agreement,
@@ -33,6 +32,7 @@ from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import nonzero_rows, unit_rows
+from isosent.pages.progress import Progress, counted
 from isosent.persistence import encoder_space
 from isosent.search.codes_file import read_codes, write_codes
 from isosent.search.engine import behind_map
@@ -248,12 +248,11 @@ def _fill(made: Any, index: str, source: _Source, progress: Progress | None) -> 
                 f"{_reason(error)}"
             ) from None
     numbers, searched = source.spread(_SEARCHED_ROWS), []
-    for first_row, block in source.blocks():
+    blocks = counted(source.blocks(), progress, source.vectors.n_rows, lambda block: len(block[1]))
+    for first_row, block in blocks:
         rows = source.pick(first_row, block)
         filled.add_with_ids(np.ascontiguousarray(rows.units), rows.ids)
         searched.append(source.pick(first_row, block, numbers))
-        if progress:
-            progress(len(block))
     return filled, _Rows(*map(np.concatenate, zip(*searched, strict=True)))
 
 

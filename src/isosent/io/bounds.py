@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any, BinaryIO, Final, cast
@@ -201,9 +201,10 @@ def split_fields(path: Path, number: int, line: str, at_least: int) -> list[str]
     return fields
 
 
-def lines_in(name: str, file: BinaryIO, encoding: str = "UTF-8") -> Iterator[str]:
-    """Yield the lines of a file without their ends."""
-    return chain.from_iterable(map(split_lines, DecodedBlocks(name, file, encoding)))
+def lines_in(name: str, file: BinaryIO, encoding: str = "UTF-8", *, first_row: int = 0) -> Iterator[str]:
+    """Yield the lines of a file without their ends, from a row on."""
+    blocks = DecodedBlocks(name, file, encoding, first_row)
+    return chain.from_iterable(islice(split_lines(block), max(0, first_row - blocks.start), None) for block in blocks)
 
 
 def split_lines(content: str) -> list[str]:
@@ -215,11 +216,12 @@ def split_lines(content: str) -> list[str]:
 
 
 class DecodedBlocks:
-    """The content of a file, decoded, in blocks of whole lines."""
+    """The content of a file, decoded, in blocks of whole lines; blocks before a row are only counted."""
 
-    def __init__(self, name: str, file: BinaryIO, encoding: str = "UTF-8") -> None:
+    def __init__(self, name: str, file: BinaryIO, encoding: str = "UTF-8", first_row: int = 0) -> None:
         self.encoding = encoding  # becomes cp949 where the first line that is not ASCII is Korean in that encoding
-        self._name, self._file = name, file
+        self.start = 0  # row of the first line of the block
+        self._name, self._file, self._first_row = name, file, first_row
 
     def __iter__(self) -> Iterator[str]:
         is_ascii = True
@@ -227,8 +229,11 @@ class DecodedBlocks:
             if self.encoding == "UTF-8" and is_ascii and _is_korean(block):
                 self.encoding = KOREAN
             is_ascii = is_ascii and block.isascii()
+            self.start = numbers.start - 1
+            if numbers.stop - 1 <= self._first_row:
+                continue
             if self.encoding == "UTF-8":
-                yield decode_utf8(self._name, block, numbers.start - 1)
+                yield decode_utf8(self._name, block, self.start)
                 continue
             try:
                 yield block.decode(self.encoding)

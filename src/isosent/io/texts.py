@@ -99,7 +99,7 @@ def _texts_in(
                 f"{name} is a JSON document, but no list of vectors, [[0.1, 0.2], ...], and no texts. Of an answer of "
                 "an API, save the vectors as one array, a row each, with numpy.save; save texts as .txt or .jsonl."
             )
-        yield from islice(lines_in(name, file), first_row, None)
+        yield from lines_in(name, file, first_row=first_row)
         return
     table = table_in(name, ending, file, header=True, first_row=first_row, is_streamed=is_streamed)
     column = _text_column(table, column)

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.encoders.base import Progress
 from isosent.errors import InputError
 from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import pairwise_cosine, unit_rows
+from isosent.pages.progress import Progress
 from isosent.persistence import check_encoder_space
 from isosent.postprocessing import rows_with_vector
 from isosent.transforms.calibration import Calibration

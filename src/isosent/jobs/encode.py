@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.encoders.base import WINDOW, EncodingStats, Progress, collecting_stats
+from isosent.encoders.base import WINDOW, EncodingStats, collecting_stats
 from isosent.errors import InputError
 from isosent.io.bounds import STANDARD_INPUT
 from isosent.io.parquet import VECTOR_COLUMN, ColumnsBeside
@@ -27,7 +28,7 @@ from isosent.io.vectors import check_vector_file, holds_vectors, writing_vectors
 from isosent.jobs.vectors import groups_of_rows, is_url, narrowed
 from isosent.model import Role, SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
-from isosent.pages.progress import Start
+from isosent.pages.progress import Progress, part_of
 
 _BLOCK_BYTES = 64 << 20
 _MOST_WINDOWS = 4
@@ -47,11 +48,12 @@ def encode_file(
 ) -> tuple[int, EncodingStats]:
     """Encode texts into one file; the dimensions of the vectors, and what was counted over all texts."""
     check_vector_file(output, dtype)
-    encode, dim = encoding(model, role, progress)  # refuses a model that cannot encode, before anything is written
+    encode, dim = encoding(model, role)  # refuses a model that cannot encode, before anything is written
     encode = of_groups(encode, groups_of_rows(model.groups, source.name, 0, source.n_texts))
     rows = TextRows(source, to_table=Path(output).suffix.lower() == ".parquet")
     space = Space(model.fingerprint, model.record.name)
-    encoding_stats = write_encoded(output, rows, (0, source.n_texts), encode, dim=dim, space=space, dtype=dtype)
+    part = 0, source.n_texts
+    encoding_stats = write_encoded(output, rows, part, encode, dim=dim, space=space, dtype=dtype, progress=progress)
     warn_once(model, encoding_stats)
     return dim, encoding_stats
 
@@ -62,7 +64,7 @@ def texts_encoded(
     load_model: Callable[[], SentenceEncoder] | None,
     *,
     column: str | None = None,
-    progress: Start | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[list[str]]:
     """The paths, with temporary files of vectors in place of those of texts; the model is loaded for these only."""
     with TemporaryDirectory() as folder:
@@ -77,17 +79,13 @@ def texts_encoded(
             model = model or load_model()
             files[place] = str(Path(folder, f"{place}.npy"))
             with open_texts(path, column=column) as source:
-                advance = None if progress is None else progress(source.n_texts)
-                encode_file(model, source, files[place], progress=advance)
+                encode_file(model, source, files[place], progress=progress)
         yield files
 
 
-def encoding(model: SentenceEncoder, role: Role, progress: Progress | None = None) -> tuple[BlockEncoder, int]:
+def encoding(model: SentenceEncoder, role: Role) -> tuple[BlockEncoder, int]:
     """How texts are encoded, and the dimensions of their vectors."""
-
-    def encode(texts: list[str], group: list[Any] | None = None) -> NDArray[np.float32]:
-        return model.encode(texts, progress=progress, role=role, group=group)
-
+    encode = partial(model.encode, role=role)
     return encode, int(encode([]).shape[1])
 
 
@@ -96,7 +94,7 @@ def of_groups(encode: BlockEncoder, groups: Sequence[Any] | None) -> BlockEncode
     if groups is None:
         return encode
     rest = iter(groups)
-    return lambda texts: encode(texts, group=list(islice(rest, len(texts))))
+    return lambda texts, **settings: encode(texts, group=list(islice(rest, len(texts))), **settings)
 
 
 def warn_once(model: SentenceEncoder, encoding_stats: EncodingStats) -> None:
@@ -144,6 +142,7 @@ def write_encoded(
     dim: int,
     space: Space,
     dtype: str,
+    progress: Progress | None = None,
 ) -> EncodingStats:
     """Encode part of the texts, (first row, rows), into a file, with memory for one block of them."""
     first_row, n_rows = part
@@ -163,7 +162,7 @@ def write_encoded(
         collecting_stats() as stats,
         writing_vectors(path, (n_rows, dim), dtype=dtype, space=space, beside=beside) as write,
     ):
-        for vectors in _encoded_blocks(texts(), encode, dim):
+        for vectors in _encoded_blocks(texts(), encode, (n_rows, dim), progress):
             write(narrowed(vectors, dtype, row))
             n_zero_rows += len(vectors) - int(nonzero_rows(vectors).sum())
             row += len(vectors)
@@ -173,21 +172,31 @@ def write_encoded(
 
 
 def encoded_source(
-    rows: TextRows, part: tuple[int, int], encode: BlockEncoder, *, dim: int, space: Space
+    rows: TextRows,
+    part: tuple[int, int],
+    encode: BlockEncoder,
+    *,
+    dim: int,
+    space: Space,
+    progress: Progress | None = None,
 ) -> VectorSource:
     """Vectors of part of the texts, (first row, rows), as a source that is encoded while it is read."""
     first_row, n_rows = part
 
     def read(start_row: int, block_rows: int) -> Iterator[NDArray[Any]]:
         taken = rows.take(first_row + start_row, n_rows - start_row)
-        yield from _encoded_blocks((text for text, _ in taken), encode, dim)
+        yield from _encoded_blocks((text for text, _ in taken), encode, (n_rows, dim), progress)
         rows.source.check_unchanged()
 
     return VectorSource(Path(rows.source.name), n_rows, dim, NUMBER_TYPES["float32"], space, read)
 
 
-def _encoded_blocks(texts: Iterator[str], encode: BlockEncoder, dim: int) -> Iterator[NDArray[np.float32]]:
+def _encoded_blocks(
+    texts: Iterator[str], encode: BlockEncoder, shape: tuple[int, int], progress: Progress | None
+) -> Iterator[NDArray[np.float32]]:
+    (n_rows, dim), done = shape, 0
     # A block is a number of whole windows, so that its size does not change which texts share a batch.
     n_texts = WINDOW * max(1, min(_MOST_WINDOWS, _BLOCK_BYTES // (WINDOW * dim * 4)))
     for block in text_blocks(texts, n_texts):
-        yield encode(block)
+        yield encode(block, progress=part_of(progress, done, n_rows))
+        done += len(block)

@@ -44,7 +44,7 @@ from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows, sampled_rows
 from isosent.numeric.spectrum import SpaceReport, describe_space
-from isosent.pages.progress import Bars, no_bar
+from isosent.pages.progress import progress_bar
 from isosent.persistence import FitRecord
 from isosent.search.smaller import FEWEST_ROWS, Size, Sizes, sizes
 from isosent.transforms.auto import held_out_recall
@@ -129,7 +129,6 @@ def fit_files(
     shard_size: int | None = None,
     goal: Goal | None = None,
     codecs: bool = False,
-    bars: Bars = no_bar,
     say: Say = print,
 ) -> FitResult:
     """Fit a transform on files of texts, or of vectors and moments; without a reference, vectors are of no encoder."""
@@ -147,7 +146,6 @@ def fit_files(
             column=column,
             erase=erase,
             shard_size=SHARD_SIZE if shard_size is None else shard_size,
-            bars=bars,
             say=say,
         )
     if shard_size is not None:
@@ -174,7 +172,6 @@ def fit_files(
                 checkpoint=checkpoint,
                 goal=goal,
                 codecs=codecs,
-                bars=bars,
                 say=say,
             )
         if (texts, space, checkpoint) != (None, None, None):
@@ -191,7 +188,6 @@ def fit_files(
             queries=queries,
             goal=goal,
             codecs=codecs,
-            bars=bars,
             say=say,
         )
 
@@ -208,25 +204,24 @@ def fit_texts(
     queries: str | None = None,
     goal: Goal | None = None,
     codecs: bool = False,
-    bars: Bars = no_bar,
     say: Say = print,
 ) -> FitResult:
     """Fit a transform on the vectors of texts; an encoder that learns from texts is fitted first."""
     texts = [text for path in paths for text in read_texts(path, column=column)]
     query_texts = None if queries is None else read_texts(queries, column=column if is_table(queries) else None)
     labels = None if erase is None else {erase: labels_of_files(paths, erase)}
-    model = load_model(reference, bars)
+    model = load_model(reference)
     if transform is None and query_texts is not None:
         raise InputError("fit: --queries needs a transform; got none.")
     if transform is not None:
         transform.check_settings(model.dim)
     fits_more = transform is not None or labels is not None
     source, learns = named(", ".join(paths)), model.encoder.needs_corpus
-    with bars("encoding", "texts") as bar:
-        before = after = model.fitted(texts, None, source=source, progress=bar(len(texts)) if learns else None)
+    with progress_bar("encoding", "texts") as bar:
+        before = after = model.fitted(texts, None, source=source, progress=bar if learns else None)
         if fits_more:
             encoder = before.encoder if query_texts is None else before.encoder.for_documents()
-            encoded = encoder.encode(texts, progress=bar(len(texts)))
+            encoded = encoder.encode(texts, progress=bar)
             after = before.fitted(
                 texts,
                 transform,
@@ -275,12 +270,11 @@ def fit_vectors(
     checkpoint: str | os.PathLike[str] | None = None,
     goal: Goal | None = None,
     codecs: bool = False,
-    bars: Bars = no_bar,
     say: Say = print,
 ) -> FitResult:
     """Fit a transform on vectors in files, and on moments; the encoder that made them may be named, or their space."""
     sources, merged = open_vector_files(paths, column=column)
-    before = model_of_vectors(paths, no_rows(sources, merged), reference, space, bars=bars)
+    before = model_of_vectors(paths, no_rows(sources, merged), reference, space)
     if transform is not None:
         transform.check_settings(before.dim)
     elif queries is not None:
@@ -304,7 +298,7 @@ def fit_vectors(
         query_files = None if queries is None else open_vector_files([queries], column=column)
         if query_files:
             no_rows([*sources, *query_files[0]], [*merged, *query_files[1]])  # refused before anything is read
-        with bars("reading", "vectors") as bar:
+        with progress_bar("reading", "vectors") as bar:
             if erase is not None:
                 model, groups = _erased_vectors(before, sources, erase, sampled, named=named)
             measured = sum_of_files(
@@ -350,11 +344,10 @@ def fit_shards(
     column: str | None = None,
     erase: str | None = None,
     shard_size: int = SHARD_SIZE,
-    bars: Bars = no_bar,
     say: Say = print,
 ) -> FitResult:
     """Fit a linear transform on texts that workers encode; the folder OUTPUT.shards lets an interrupted fit resume."""
-    before, paths = load_model(reference, bars), input_paths(inputs, TEXT_ENDINGS)
+    before, paths = load_model(reference), input_paths(inputs, TEXT_ENDINGS)
     if transform is None or is_flow(transform):
         name = NO_TRANSFORM if transform is None else transform_name(transform)
         raise InputError(f"fit: --workers are for a linear transform; got {name}.")
@@ -366,7 +359,7 @@ def fit_shards(
         )
     folder = f"{os.fspath(output)}.shards"
     attribute = None if erase is None else attribute_of({erase: labels_of_files(paths, erase)})
-    with bars("encoding", "texts") as bar:
+    with progress_bar("encoding", "texts") as bar:
         measured, index = measure_folder(
             before,
             paths,
@@ -409,27 +402,25 @@ def fit_pairs(
     queries_only: bool = False,
     column: str | None = None,
     space: str | None = None,
-    bars: Bars = no_bar,
 ) -> FitResult:
     """Fit a map on pairs: of texts in a table; or of vectors, where `pairs` holds the query of each row of `inputs`."""
     if holds_vectors(pairs):
         queries, documents, files = paired_vectors(pairs, inputs, column=column)
-        before = model_of_vectors([pairs, *inputs], files, reference, space, bars=bars)
+        before = model_of_vectors([pairs, *inputs], files, reference, space)
         source = f"{pairs}, {', '.join(inputs)}"
         after = before.fitted_on_pairs(queries, documents, queries_only=queries_only, source=source)
     else:
         if others := [*inputs, *([] if space is None else ["--space"])]:
             raise InputError(f"fit: {pairs} holds texts, so {others[0]} has no use. Leave it out.")
         first, second, kinds, groups = read_matches(pairs, columns=column)
-        before = load_model(reference, bars)
-        with bars("encoding", "texts") as bar:
-            progress = bar(2 * len(first))
+        before = load_model(reference)
+        with progress_bar("encoding", "texts") as bar:
             if queries_only and groups is not None:
                 message = f"{pairs}: the columns of each {next(iter(groups))} are ignored, as only queries are mapped."
                 warnings.warn(message, IsosentWarning, stacklevel=2)
                 groups = None
             after = before.fitted_on_pairs(
-                first, second, queries_only=queries_only, kinds=kinds, groups=groups, source=pairs, progress=progress
+                first, second, queries_only=queries_only, kinds=kinds, groups=groups, source=pairs, progress=bar
             )
     after.save(output)
     record = after.fits[-1]
@@ -616,8 +607,8 @@ def _recalls(
 
 
 def _likelihood_to(say: Say) -> Callable[[FitProgress], None]:
-    def report(progress: FitProgress) -> None:
-        bits = f"{progress.held_out_bits:.4f} bits per dimension, held-out rows"
-        say(f"{progress.n_rows:,} of {progress.n_total:,} rows: {bits}")
+    def report(point: FitProgress) -> None:
+        bits = f"{point.held_out_bits:.4f} bits per dimension, held-out rows"
+        say(f"{point.n_rows:,} of {point.n_total:,} rows: {bits}")
 
     return report

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isosent import _check
-from isosent.encoders.base import Progress
 from isosent.errors import InputError, MissingExtraError, RankWarning
 from isosent.io.json import without_nan
 from isosent.io.space import refuse_codes
@@ -35,6 +34,7 @@ from isosent.numeric.spectrum import (
     spectrum,
     uniformity,
 )
+from isosent.pages.progress import Progress, counted
 from isosent.postprocessing import NO_POSTPROCESSING
 from isosent.search.smaller import Sizes, sizes
 from isosent.transforms.auto import (
@@ -160,7 +160,7 @@ def inspect_texts(
     seed: int = 0,
     source: str = "texts in memory",
     codecs: bool = False,
-    progress: Callable[[int], Progress] | None = None,
+    progress: Progress | None = None,
 ) -> Inspection:
     """Look at the vectors of texts, and say which transform they need, if any.
 
@@ -177,7 +177,7 @@ def inspect_texts(
     codecs : bool, default False
         Whether product quantization is tried among the sizes, too, which takes seconds (see `isosent.search.sizes`).
     progress : callable, optional
-        Called once with the number of texts to encode; returns a callable that takes the number of texts finished.
+        Called as ``progress(done, total)``, counted in texts.
 
     Returns
     -------
@@ -199,7 +199,7 @@ def inspect_texts(
     texts = _check.some_texts("inspect_texts", texts)
     if model.encoder.needs_corpus:
         model = model.fitted(texts, transform=None)
-    vectors = model.encode(texts, progress=None if progress is None else progress(len(texts)))
+    vectors = model.encode(texts, progress=progress)
     survey = Survey(vectors, seed=seed, n_duplicate_texts=len(texts) - len(set(texts)))
     choice = choose_from_texts(vectors, texts, Auto()) if survey.varies else None
     sampled = [texts[row] for row in survey.sampled_rows]
@@ -215,7 +215,7 @@ def inspect_vectors(
     seed: int = 0,
     source: str = "vectors in memory",
     codecs: bool = False,
-    progress: Callable[[int], Progress] | None = None,
+    progress: Progress | None = None,
 ) -> Inspection:
     """Look at vectors from anywhere: how they fill their space, and what fewer dimensions would cost.
 
@@ -232,7 +232,7 @@ def inspect_vectors(
     codecs : bool, default False
         Whether product quantization is tried among the sizes, too, which takes seconds (see `isosent.search.sizes`).
     progress : callable, optional
-        Called once with the number of rows; returns a callable that takes the number of rows finished.
+        Called as ``progress(done, total)``, counted in rows.
 
     Returns
     -------
@@ -346,7 +346,7 @@ class Survey:
         *,
         seed: int,
         n_duplicate_texts: int | None = None,
-        progress: Callable[[int], Progress] | None = None,
+        progress: Progress | None = None,
     ) -> None:
         blocks: Iterator[NDArray[Any]]
         if isinstance(vectors, np.ndarray):
@@ -355,12 +355,11 @@ class Survey:
         else:
             n_rows, dim, dtype, eps, blocks = vectors.n_rows, vectors.dim, vectors.dtype, vectors.eps, vectors.blocks()
         sampled = sampled_rows(n_rows, seed)
-        advance = None if progress is None else progress(n_rows)
         start = n_zero = n_non_finite = 0
         self.moments, self.unit_sum, sum_of_norms = Moments.empty(dim), np.zeros(dim), 0.0
         hashes, samples = [np.empty(0, np.int64)], [np.empty((0, dim), np.float32)]
         positions = [np.empty(0, np.intp)]
-        for block in blocks:
+        for block in counted(blocks, progress, n_rows):
             finite, nonzero = np.isfinite(block).all(axis=1), block.any(axis=1)
             used = finite & nonzero
             n_non_finite += int((~finite).sum())
@@ -380,8 +379,6 @@ class Survey:
             self.unit_sum += units.sum(axis=0)
             # Lengths as products with the unit vectors: squares of tiny numbers would underflow.
             sum_of_norms += float(np.einsum("ij,ij->", floats, units))
-            if advance:
-                advance(len(block))
         all_hashes = np.concatenate(hashes)
         n_used = len(all_hashes)
         self.counts = RowCounts(

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import asdict, replace
-from functools import cached_property, partial, reduce
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, cast
 
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from isosent import _extras
 from isosent._check import brief
-from isosent.encoders.base import EncodingStats, Progress, collecting_stats
+from isosent.encoders.base import EncodingStats, collecting_stats
 from isosent.errors import InputError, InputFileError, IsosentError, OutputError, WorkerError
 from isosent.io import remote
 from isosent.io.checksum import file_checksum
@@ -60,6 +60,7 @@ from isosent.jobs.vectors import (
 )
 from isosent.loading import load, read_record
 from isosent.model import Role, SentenceEncoder
+from isosent.pages.progress import Progress
 from isosent.persistence import ModelRecord
 from isosent.transforms.base import attribute_of_part
 
@@ -99,8 +100,8 @@ Run = Callable[[Iterable[Task]], Iterator[tuple[Task, Outcome]]]  # tasks in any
 class Engine(Protocol):
     """Where workers run."""
 
-    def workers(self, job: Job, advance: Progress) -> AbstractContextManager[Run]:
-        """Start workers, and stop them at the end; `advance` is called with the rows that are finished."""
+    def workers(self, job: Job, progress: Progress | None) -> AbstractContextManager[Run]:
+        """Start workers, and stop them at the end; `progress` is that of a shard, where it is made in this process."""
 
 
 class Worker:
@@ -173,7 +174,16 @@ class Worker:
             name = self._staged.path_of(self._open[0]) if self._open else ""
             encode = of_groups(encode, groups_of_rows(self._model.groups, name, *part))
             space = Space(self._model.fingerprint, self._model.record.name)
-            return write_encoded(path, source, part, encode, dim=dim, space=space, dtype=job.sharding.dtype)
+            return write_encoded(
+                path,
+                source,
+                part,
+                encode,
+                dim=dim,
+                space=space,
+                dtype=job.sharding.dtype,
+                progress=self._progress,
+            )
         n_zero_rows = transform_file(
             source.part(*part),
             self._record,
@@ -188,9 +198,10 @@ class Worker:
         with collecting_stats() as stats:
             if isinstance(source, TextRows):
                 encoder = self._model.encoder
-                encode = partial(encoder.encode, progress=self._progress)
                 space = Space(encoder.fingerprint, encoder.reference)
-                source = encoded_source(source, part, encode, dim=encoder.dim, space=space)
+                source = encoded_source(
+                    source, part, encoder.encode, dim=encoder.dim, space=space, progress=self._progress
+                )
             else:
                 source = source.part(*part)
             measured = moments_of([source]) if self._job.erase is None else self._labelled(source, part)
@@ -219,7 +230,7 @@ class Worker:
 
     @cached_property
     def _encoding(self) -> tuple[BlockEncoder, int]:
-        return encoding(self._model, self._job.role, self._progress)
+        return encoding(self._model, self._job.role)
 
     def _check_fingerprint(self, fingerprint: str) -> None:
         if fingerprint != self._job.fingerprint:
@@ -251,9 +262,9 @@ class Here:
         self._model = model
 
     @contextmanager
-    def workers(self, job: Job, advance: Progress) -> Iterator[Run]:
+    def workers(self, job: Job, progress: Progress | None) -> Iterator[Run]:
         """Yield the one worker, which keeps the file open that it read last: a pipe cannot be opened twice."""
-        worker = Worker(job, self._model, advance)
+        worker = Worker(job, self._model, progress)
         try:
             yield lambda tasks: ((task, worker.attempt(task)) for task in tasks)
         finally:
@@ -276,7 +287,7 @@ def encode_folder(
     engine: Engine | None = None,
     reference: str = "",
     resumed: Callable[[ShardIndex], None] | None = None,
-    progress: Callable[[int], Progress] | None = None,
+    progress: Progress | None = None,
 ) -> ShardIndex:
     """Encode files of texts into a folder of shards; call it again to resume.
 
@@ -301,7 +312,7 @@ def encode_folder(
     resumed : callable, optional
         Called with the index of a folder that exists, before it is completed.
     progress : callable, optional
-        Called with the number of texts to encode; returns what is called with the number of texts finished.
+        Called as ``progress(done, total)``, counted in texts.
 
     Returns
     -------
@@ -354,7 +365,7 @@ def transform_folder(
     engine: Engine | None = None,
     reference: str,
     resumed: Callable[[ShardIndex], None] | None = None,
-    progress: Callable[[int], Progress] | None = None,
+    progress: Progress | None = None,
 ) -> ShardIndex:
     """Apply the map of a model to vectors, into a folder of shards."""
     linear_map = record.postprocessing.linear_map
@@ -390,7 +401,7 @@ def measure_folder(
     engine: Engine | None = None,
     reference: str = "",
     resumed: Callable[[ShardIndex], None] | None = None,
-    progress: Callable[[int], Progress] | None = None,
+    progress: Progress | None = None,
 ) -> tuple[FileMoments, ShardIndex]:
     """Moments of the vectors of texts, those of the bare encoder; a folder holds those of each shard.
 
@@ -468,7 +479,7 @@ def make_shards(
     dim: int,
     computed_in: str = "float32",
     resumed: Callable[[ShardIndex], None] | None = None,
-    progress: Callable[[int], Progress] | None = None,
+    progress: Progress | None = None,
 ) -> ShardIndex:
     """Make the shards of all inputs, and resume where an earlier run stopped.
 
@@ -483,13 +494,13 @@ def make_shards(
     pipes = [name for name in inputs if remote.is_pipe(name)]
     if pipes and (len(inputs) > 1 or not isinstance(engine, Here)):
         raise InputError(f"{pipes[0]} can be read only once: it must be the only input, without workers.")
-    bars: list[Progress] = []  # when the rows have been counted
+    n_rows = done = 0  # in all, and in shards that are complete
 
-    def advance(n_rows: int) -> None:
-        for bar in bars:
-            bar(n_rows)
+    def show(n_more: int, total: int | None = None) -> None:
+        if progress and n_rows:
+            progress(done + n_more, n_rows)
 
-    with locked_shards(folder), engine.workers(job, advance) as run:
+    with locked_shards(folder), engine.workers(job, show) as run:
         older = read_index(folder)
         described = _described(inputs, older if older and older.column == job.column else None, run)
         holds: Literal["vectors", "moments"] = "moments" if job.makes == "moments" else "vectors"
@@ -499,20 +510,21 @@ def make_shards(
         write_index(folder, index)
         if resumed and index.missing != list(range(index.n_shards)):
             resumed(index)
-        bars += [progress(sum(file.n_rows for file in new.inputs))] if progress else []
-        if index.n_rows_written:
-            advance(index.n_rows_written)
+        n_rows, done = sum(file.n_rows for file in new.inputs), index.n_rows_written
+        show(0)
         tasks = [
             Task("make", (shard, index.inputs[shard.input], folder, index.shard_name(shard.number)))
             for shard in map(index.plan.__getitem__, index.missing)
         ]
-        saved = _Saved(folder, index)
+        saved, failed = _Saved(folder, index), []
         try:
-            failed = [
-                (task.arguments[0], outcome)
-                for task, outcome in run(tasks)
-                if not saved.add(task.arguments[0], outcome)
-            ]
+            for task, outcome in run(tasks):
+                shard = task.arguments[0]
+                if saved.add(shard, outcome):
+                    done += shard.n_rows
+                    show(0)
+                else:
+                    failed.append((shard, outcome))
         finally:
             saved.write()
     if failed:

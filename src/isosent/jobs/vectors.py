@@ -31,7 +31,6 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.encoders.base import Progress
 from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
 from isosent.encoders.reference import DEFAULT_REFERENCE, MODEL_FILE
 from isosent.errors import FileFormatError, InputError, MemoryWarning, OutputError
@@ -50,7 +49,7 @@ from isosent.model import SentenceEncoder
 from isosent.numeric.drift import Drift, UnusualRow, drift, excess_kurtosis, fourth_powers, shared_axes
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows, unit_rows
-from isosent.pages.progress import Bars, Start
+from isosent.pages.progress import Progress, counted, progress_bar
 from isosent.persistence import ModelRecord, check_encoder_space, encoder_space, read_model
 from isosent.postprocessing import GroupMaps
 from isosent.transforms.quantization import INT8, UBINARY
@@ -134,14 +133,14 @@ def no_rows(sources: Sequence[VectorSource], merged: Sequence[FileMoments]) -> F
     )
 
 
-def load_model(reference: str | None, bars: Bars) -> SentenceEncoder:
+def load_model(reference: str | None) -> SentenceEncoder:
     """Load a model with a bar."""
-    with bars("reading word vectors", "bytes") as bar:
+    with progress_bar("reading word vectors", "bytes") as bar:
         return load(reference or DEFAULT_REFERENCE, progress=bar)
 
 
 def model_of_vectors(
-    paths: Sequence[str], files: FileMoments, reference: str | None, space: str | None, *, bars: Bars
+    paths: Sequence[str], files: FileMoments, reference: str | None, space: str | None
 ) -> SentenceEncoder:
     """The model that made the vectors, or a stand-in for it that cannot encode."""
     dim = files.moments.dim
@@ -149,7 +148,7 @@ def model_of_vectors(
         return SentenceEncoder(PrecomputedVectors.of_space(dim, files.space, space))
     if space is not None:
         raise InputError("fit: --space and --model both name what made the vectors. Leave one out.")
-    model = load_model(reference, bars)
+    model = load_model(reference)
     if model.encoder.dim != dim:
         raise InputError(
             f"{paths[0]}: the vectors have {dim} dimensions; those of {reference} have {model.encoder.dim}."
@@ -187,15 +186,14 @@ def sum_of_files(
     *,
     checkpoint: str | os.PathLike[str] | None = None,
     resumed: Callable[[int], None] | None = None,
-    progress: Start | None = None,
+    progress: Progress | None = None,
 ) -> FileMoments:
     """Moments of the vectors in files, and of those whose moments were computed before."""
     if not sources:
         if checkpoint is not None:
             raise InputError("--checkpoint is for vectors; moments are read at once. Leave it out.")
         return reduce(add, merged)
-    advance = None if progress is None else progress(sum(source.n_rows for source in sources))
-    return reduce(add, merged, moments_of(sources, checkpoint=checkpoint, resumed=resumed, progress=advance))
+    return reduce(add, merged, moments_of(sources, checkpoint=checkpoint, resumed=resumed, progress=progress))
 
 
 def moments_of(
@@ -219,24 +217,24 @@ def moments_of(
         settings = {**_SETTINGS, "block_rows": [source.block_rows for source in sources]}
         file = _Checkpoint(checkpoint, settings, [{"name": str(source.path)} | source.identity for source in sources])
         state = file.read() or state
-    n_rows_before = sum(source.n_rows for source in sources[: state.source]) + state.row
-    for report in (resumed, progress):
-        if report and n_rows_before:
-            report(n_rows_before)
+    done, n_rows_total = (sum(each.n_rows for each in some) for some in (sources[: state.source], sources))
+    done += state.row
+    if resumed and done:
+        resumed(done)
+    if progress:
+        progress(done, n_rows_total)
     for next_state, n_rows in _states_by_block(sources, state):
-        state = next_state
+        state, done = next_state, done + n_rows
         if file:
             file.write(state)
         if progress:
-            progress(n_rows)
+            progress(done, n_rows_total)
     if file:
         file.write(state._replace(source=len(sources), row=0))
     return state.measured
 
 
-def labelled_moments_of(
-    source: VectorSource, attribute: Attribute, *, progress: Progress | None = None
-) -> tuple[LabelledMoments, int]:
+def labelled_moments_of(source: VectorSource, attribute: Attribute) -> tuple[LabelledMoments, int]:
     """Moments of the vectors of a source and the labels of its rows, block by block; and the number of zero rows."""
     total = attribute.rows(slice(0)).moments(np.empty((0, source.dim)))
     row = n_zero_rows = 0
@@ -247,13 +245,11 @@ def labelled_moments_of(
             source.check_finite(block, row)
             raise
         row, n_zero_rows = row + len(block), n_zero_rows + int((~nonzero_rows(block)).sum())
-        if progress:
-            progress(len(block))
     return total, n_zero_rows
 
 
 def drift_of_files(
-    old: str, new: str, *, column: str | None = None, encoded: Collection[str] = (), progress: Start | None = None
+    old: str, new: str, *, column: str | None = None, encoded: Collection[str] = (), progress: Progress | None = None
 ) -> Drift:
     """What has changed between two files of vectors or of moments, or since a model was fitted."""
     opened = [
@@ -555,7 +551,7 @@ def transform_file(
     groups = groups_of_rows(record.postprocessing.groups, source.path, source.first_row, source.n_rows)
     settings: dict[str, Any] = {"dtype": stored, "space": space, "beside": beside, "are_codes": coded is not None}
     with writing_vectors(output, (source.n_rows, dim), **settings) as write:
-        for block in source.blocks():
+        for block in counted(source.blocks(), progress, source.n_rows):
             try:
                 group = None if groups is None else groups[row : row + len(block)]
                 mapped = record.postprocessing.apply(block, queries=queries, group=group)
@@ -568,8 +564,6 @@ def transform_file(
                 write(record.quantization.encode(unit_rows(mapped), coded))
             n_zero_rows += len(block) - int(nonzero_rows(block).sum())
             row += len(block)
-            if progress:
-                progress(len(block))
     return n_zero_rows
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from isosent import _extras
 from isosent.errors import InputError, MemoryWarning
+from isosent.pages.progress import Progress, counted
 from isosent.words.tokens import TokenIds
 
 # From input_ids, attention_mask and pooling_mask, each (n_texts, seq_len) int64, to an array or tensor of shape
@@ -52,7 +53,7 @@ class BatchRunner:
     def run(
         self,
         tokens: TokenIds,
-        progress: Callable[[int], None] | None = None,
+        progress: Progress | None = None,
         *,
         pad_id: int = 0,
         equal_lengths: bool = False,
@@ -62,13 +63,12 @@ class BatchRunner:
         batches = batches_of(tokens, self._budget, pad_id=pad_id, equal_lengths=equal_lengths, n_unpooled=n_unpooled)
         outputs = [np.empty((len(tokens.lengths), width), dtype=np.float32) for width in self._widths]
         pending: deque[tuple[Batch, Sequence[Any]]] = deque()
-        for _, parts in run_batches(batches, self._compute, self._n_workers, threads_each=self._threads_each):
-            for batch, vectors in parts:
-                pending.append((batch, vectors))
-                while len(pending) > (_MAX_PENDING if getattr(vectors[0], "is_cuda", False) else 0):
-                    _store(outputs, *pending.popleft())
-                if progress:
-                    progress(len(batch.rows))
+        computed = run_batches(batches, self._compute, self._n_workers, threads_each=self._threads_each)
+        parts = chain.from_iterable(parts for _, parts in computed)
+        for batch, vectors in counted(parts, progress, len(tokens.lengths), lambda part: len(part[0].rows)):
+            pending.append((batch, vectors))
+            while len(pending) > (_MAX_PENDING if getattr(vectors[0], "is_cuda", False) else 0):
+                _store(outputs, *pending.popleft())
         for batch, vectors in pending:
             _store(outputs, batch, vectors)
         return outputs

@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any, NamedTuple
@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from isosent import _check
-from isosent.encoders.base import Progress
 from isosent.errors import FileFormatError, InputError, InputTypeError
 from isosent.evaluation.compare import compare_results
 from isosent.evaluation.result import FORMAT, EvaluationResult, TaskResult, read_result
@@ -28,6 +27,7 @@ from isosent.evaluation.run import TARGET
 from isosent.evaluation.tables import interval_x100, x100
 from isosent.io.json import read_json
 from isosent.numeric.statistics import LEVEL, holm
+from isosent.pages.progress import Progress, counted
 from isosent.research.study import STUDY_FORMATS, AutoCell, DimsStudy, LayerCell, read_study
 from isosent.transforms.base import NO_TRANSFORM
 
@@ -252,7 +252,7 @@ def kind_title(kind: str) -> str:
     return kind.upper() if len(kind) <= _ACRONYM else kind.capitalize()
 
 
-def make_leaderboard(files: Sequence[ResultFile], *, progress: Callable[[int], Progress] | None = None) -> Leaderboard:
+def make_leaderboard(files: Sequence[ResultFile], *, progress: Progress | None = None) -> Leaderboard:
     """Lay out results.
 
     A task has several columns where results differ in data or protocol. Averages are over tasks of one kind with the
@@ -276,8 +276,7 @@ def make_leaderboard(files: Sequence[ResultFile], *, progress: Callable[[int], P
         names = ", ".join(dict.fromkeys(column.title for column in untested))
         notes.append(f"{names}: a result was written without items, so the best cannot be tested against the second.")
     tested = {column: (first, second) for column, (first, second) in two_best.items() if column not in untested}
-    advance = progress(len(tested)) if progress and tested else None
-    best = _significant(tested, advance)
+    best = _significant(tested, progress if tested else None)
     marked = tuple(replace(column, best=best.get(column)) for column in columns)
     return Leaderboard(tuple(rows), marked, tuple(notes))
 
@@ -385,14 +384,15 @@ def _seen_texts(rows: Sequence[Row]) -> Iterator[str]:
             yield f"{row.label} was fitted on a corpus that contains {', '.join(seen)}."
 
 
-def _significant(tested: Mapping[Column, tuple[Row, Row]], advance: Progress | None) -> dict[Column, str]:
+def _significant(tested: Mapping[Column, tuple[Row, Row]], progress: Progress | None) -> dict[Column, str]:
     """Label of the best row of each column where it beats the second best: p < 0.05 in a paired test.
 
     P-values of tasks get Holm's correction over all columns of tasks; an average has its own p-value.
     """
     p_values: dict[Column, float] = {}
     task_p_values: dict[tuple[Row, Row, str], float] = {}
-    for column in sorted(tested, key=lambda column: -len(column.tasks)):  # the test of an average tests its tasks too
+    largest_first = sorted(tested, key=lambda column: -len(column.tasks))  # the test of an average tests its tasks too
+    for column in counted(largest_first, progress, len(tested), lambda _: 1):
         first, second = tested[column]
         if column.is_average or (first, second, column.tasks[0]) not in task_p_values:
             names = (second.label, first.label)
@@ -403,8 +403,6 @@ def _significant(tested: Mapping[Column, tuple[Row, Row]], advance: Progress | N
             p_values[column] = average.p_value
         else:
             p_values[column] = task_p_values[first, second, column.tasks[0]]
-        if advance is not None:
-            advance(1)
     single = [column for column in tested if not column.is_average]
     p_values |= zip(single, holm([p_values[column] for column in single]), strict=True)
     return {column: tested[column][0].label for column in tested if p_values[column] < 1 - LEVEL}

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from isosent.encoders.base import Progress
 from isosent.evaluation.run import TARGET, encode_tasks
 from isosent.evaluation.sts import Lookup, STSSet, read_sts, sts_task
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
 from isosent.numeric.spectrum import spectrum
+from isosent.pages.progress import Progress
 from isosent.research.study import (
     AUTO_ROW,
     BEST,
@@ -37,7 +37,7 @@ def study_auto(
     *,
     name: str,
     tasks: Sequence[str] | None = None,
-    progress: Callable[[int], Progress] | None = None,
+    progress: Progress | None = None,
 ) -> list[AutoCell]:
     """Score a model on STS tasks with each of `ROWS` fitted on the sentences of the task."""
     listed = read_sts(folder, tasks=tasks)

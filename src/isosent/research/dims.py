@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from isosent import _check
-from isosent.encoders.base import Progress
 from isosent.errors import InputError
 from isosent.evaluation.published import published_rows
 from isosent.evaluation.result import N_RESAMPLES
@@ -21,6 +20,7 @@ from isosent.evaluation.run import TARGET, describe_fitting, fit_tasks
 from isosent.evaluation.sts import STSSet, read_sts, score_task, sts_task
 from isosent.model import SentenceEncoder
 from isosent.numeric.statistics import bootstrap_interval, central_interval
+from isosent.pages.progress import Progress
 from isosent.research.study import ALL, DimsCell, DimsStudy, PublishedWidth, SearchTime
 from isosent.transforms.base import LinearTransform, make_linear, transform_name
 
@@ -45,7 +45,7 @@ def study_dims(
     n_docs: int = N_DOCS,
     n_resamples: int = N_RESAMPLES,
     tasks: Sequence[str] | None = None,
-    progress: Callable[[int], Progress] | None = None,
+    progress: Progress | None = None,
 ) -> DimsStudy:
     """Score a model on STS tasks at several widths, and time an exact search of `n_docs` vectors at each.
 

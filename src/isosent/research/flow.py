@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.encoders.base import Progress
 from isosent.errors import InputError
 from isosent.evaluation.run import TARGET, TextVectors, encode_tasks
 from isosent.evaluation.sts import read_sts, sts_task
 from isosent.model import SentenceEncoder
+from isosent.pages.progress import Progress
 from isosent.research.study import RAW, FlowCell, spearman_of
 from isosent.transforms.base import AUTO, make_transform
 
@@ -33,7 +33,7 @@ def study_flow(
     seeds: Sequence[int] = (0, 1, 2),
     settings: Mapping[str, Any] | None = None,
     tasks: Sequence[str] | None = None,
-    progress: Callable[[int], Progress] | None = None,
+    progress: Progress | None = None,
 ) -> list[FlowCell]:
     """Score a model on STS tasks: as it is, with auto, standardised, whitened, and with a flow for each seed.
 

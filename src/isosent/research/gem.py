@@ -9,7 +9,6 @@ from functools import cache
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from isosent.encoders.base import Progress
 from isosent.encoders.reference import options_of, write_options
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.word_average import GEM, Average, Weighting
@@ -18,6 +17,7 @@ from isosent.evaluation.sts import STSSet, read_sts, score_task
 from isosent.model import SentenceEncoder
 from isosent.numeric.gem import SCORES
 from isosent.numeric.moments import Moments
+from isosent.pages.progress import Progress, counted, part_of
 from isosent.research.study import GemCell
 
 ABLATION = "ablation"
@@ -68,7 +68,7 @@ def study_gem(
     *,
     name: str,
     tasks: Sequence[str] | None = None,
-    progress: Callable[[int], Progress] | None = None,
+    progress: Progress | None = None,
 ) -> list[GemCell]:
     """Score all `conditions` on STS tasks. Sentences are split once, and coarse vectors are taken once per power."""
     encoder = model.encoder
@@ -79,14 +79,13 @@ def study_gem(
         )
     base = encoder.weighting if isinstance(encoder.weighting, GEM) else GEM()
     listed, read = conditions(base, encoder.dim), read_sts(folder, tasks=tasks)
-    advance = None if progress is None else progress(len(read) * len(listed))
-    cells = []
+    cells: list[GemCell] = []
     for task in read:
-        measure = _measure_on(encoder, task)
-        for condition in listed:
-            cells.append(GemCell(name, task.name, condition.study, condition.name, *measure(condition.weighting)))
-            if advance:
-                advance(1)
+        measure, part = _measure_on(encoder, task), part_of(progress, len(cells), len(read) * len(listed))
+        cells += [
+            GemCell(name, task.name, condition.study, condition.name, *measure(condition.weighting))
+            for condition in counted(listed, part, len(listed), lambda _: 1)
+        ]
     return cells
 
 

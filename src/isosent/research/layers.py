@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from isosent.encoders.base import Progress
 from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError
 from isosent.evaluation.published import published_rows
@@ -36,6 +35,7 @@ from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows, spearman
 from isosent.numeric.spectrum import spectrum
 from isosent.numeric.threads import n_workers
+from isosent.pages.progress import Progress, counted, part_of
 from isosent.research.study import ALL, LayerCell, PublishedScore, pivot
 from isosent.transforms.auto import Candidate, Pairs, choose, sample_pairs, under
 from isosent.transforms.base import Auto
@@ -58,7 +58,7 @@ def study_layers(
     sickr: str = "full",
     pooling: str = "mean",
     aggregation: str = ALL,
-    progress: Callable[[int], Progress] | None = None,
+    progress: Progress | None = None,
 ) -> list[LayerCell]:
     """Score every layer, every pair and more sets of layers; `progress` is called for the texts, then for the scores.
 
@@ -68,7 +68,7 @@ def study_layers(
     encoder, pooling = _transformer_of("study layers", model, name), canonical_pooling(pooling)
     single_layers = [encoder.layer_pooling(str(layer), pooling) for layer in range(encoder.n_layers + 1)]
     texts, placed = place_tasks(read_sts(folder, tasks=tasks, sickr=sickr))
-    layers = encoder.read(texts, single_layers, progress=None if progress is None else progress(len(texts)))
+    layers = encoder.read(texts, single_layers, progress=progress)
     make_cells = partial(layer_cells, name=name, reference=encoder.reference, sickr=sickr, pooling=pooling)
     return search_layers(layers, placed, make_cells, aggregation=aggregation, progress=progress)
 
@@ -79,7 +79,7 @@ def search_layers(
     make_cells: Callable[[Layers, STSSet, Mapping[str, Score]], list[LayerCell]],
     *,
     aggregation: str = ALL,
-    progress: Callable[[int], Progress] | None = None,
+    progress: Progress | None = None,
 ) -> list[LayerCell]:
     """Score sets of pooled layers, from the embedding layer to the last."""
     n_layers = len(pooled)
@@ -88,7 +88,7 @@ def search_layers(
     for most in (min(most, n_layers) for most in EXHAUSTIVE.values()):
         n_sets += sum(math.comb(n_layers, size) for size in range(1, most + 1))
         n_sets += sum(n_layers - size for size in range(most, n_layers))
-    advance = None if progress is None else progress(len(placed) * n_sets)
+    n_scored, n_scores = 0, len(placed) * n_sets
 
     def mean_of(layers: Layers, task: PlacedTask) -> NDArray[np.float32]:
         total = pooled[layers[0]][task.rows]
@@ -97,12 +97,13 @@ def search_layers(
         return total if len(layers) == 1 else total / np.float32(len(layers))
 
     def score(sets: Iterable[Layers], transforms: Sequence[str]) -> None:
+        nonlocal n_scored
         work = ((layers, task) for layers in sets for task in placed)
         scored = _in_threads(work, lambda each: score_vectors(each[1], mean_of(*each), transforms))
-        for (layers, task), scores in scored:
+        part = part_of(progress, n_scored, n_scores)
+        for (layers, task), scores in counted(scored, part, n_scores, lambda _: len(transforms)):
             cells.extend(make_cells(layers, task.task, scores))
-            if advance:
-                advance(len(transforms))
+            n_scored += len(transforms)
 
     for size in range(1, min(max(EXHAUSTIVE.values()), n_layers) + 1):
         transforms = [transform for transform in TRANSFORMS if EXHAUSTIVE[transform] >= size]
@@ -123,7 +124,7 @@ def study_pooling(
     tasks: Sequence[str] | None = None,
     sickr: str = "full",
     poolings: Sequence[str] = STUDIED_POOLINGS,
-    progress: Callable[[int], Progress] | None = None,
+    progress: Progress | None = None,
 ) -> list[LayerCell]:
     """Score every pooling of the last layer, of layers 1 and the last, and of the last two."""
     encoder = _transformer_of("study pooling", model, name)
@@ -136,10 +137,10 @@ def study_pooling(
     ]
     layer_poolings = [encoder.layer_pooling(",".join(map(str, layers)), pooling) for pooling, layers in wanted]
     per_task = [place_tasks([task]) for task in read_sts(folder, tasks=tasks, sickr=sickr)]
-    advance = None if progress is None else progress(sum(len(texts) for texts, _ in per_task))
-    cells = []
+    cells, done, n_texts = [], 0, sum(len(texts) for texts, _ in per_task)
     for texts, (placed,) in per_task:
-        vectors = encoder.read(texts, layer_poolings, progress=advance)
+        vectors = encoder.read(texts, layer_poolings, progress=part_of(progress, done, n_texts))
+        done += len(texts)
         scored = _in_threads(vectors, partial(score_vectors, placed))
         for (pooling, layers), (_, scores) in zip(wanted, scored, strict=True):
             cells += layer_cells(

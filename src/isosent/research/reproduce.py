@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from isosent import _check
-from isosent.encoders.base import Progress
 from isosent.encoders.reference import SCHEMES, escape, parse_reference, with_options, without_permissions
 from isosent.errors import FileFormatError, InputError, ModelReferenceError, TaskNotFoundError
 from isosent.evaluation.published import (
@@ -47,6 +46,7 @@ from isosent.evaluation.sts import SICKR_PARTS, sts_tasks
 from isosent.evaluation.task import Task
 from isosent.loading import load
 from isosent.model import SentenceEncoder
+from isosent.pages.progress import Progress
 from isosent.research.dims import study_dims
 from isosent.research.gem import SENSITIVITY, study_gem
 from isosent.research.layers import NONE, best_of_sizes, study_layers
@@ -71,7 +71,7 @@ def reproduce(
     tables: Sequence[str] | None = None,
     seed: int = 0,
     n_resamples: int = N_RESAMPLES,
-    progress: Callable[[int], Progress] | None = None,
+    progress: Progress | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Reproduction:
     """Measure the conditions of a paper's tables for which models are available. Equal conditions are run once."""
@@ -298,7 +298,7 @@ def _plan(table: PaperTable, condition: Condition, available: Available) -> Plan
 class _Measurements:
     """Runs requests on a data folder. Its tasks are read once, and requests share the cells of a study."""
 
-    def __init__(self, folder: Path, seed: int, n_resamples: int, progress: Callable[[int], Progress] | None) -> None:
+    def __init__(self, folder: Path, seed: int, n_resamples: int, progress: Progress | None) -> None:
         self._folder, self._seed, self._n_resamples, self._progress = folder, seed, n_resamples, progress
         self._tasks: dict[tuple[str, str], dict[str, Task]] = {}
         self._cells: dict[Any, Any] = {}

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _extras
-from isosent.encoders.base import Progress
 from isosent.evaluation.sts import read_sts
 from isosent.model import SentenceEncoder
+from isosent.pages.progress import Progress
 from isosent.research.study import RetrievalCell
 from isosent.search.engine import KINDS, STORES, behind_map
 from isosent.search.index import Index
@@ -34,7 +34,7 @@ def study_retrieval(
     *,
     name: str,
     tasks: Sequence[str] | None = None,
-    progress: Callable[[int], Progress] | None = None,
+    progress: Progress | None = None,
 ) -> list[RetrievalCell]:
     """Index the distinct sentences of the STS sets in every way, and search for those that mean the same as others.
 
@@ -43,7 +43,7 @@ def study_retrieval(
     listed = read_sts(folder, tasks=tasks)
     texts = list(dict.fromkeys(text for each in listed for text in each.texts))
     row_of = {text: row for row, text in enumerate(texts)}
-    raw = model.encoder.encode(texts, progress=progress(len(texts)) if progress else None)
+    raw = model.encoder.encode(texts, progress=progress)
     pairs = np.array(
         sorted(
             {

@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from isosent import _check, _extras
-from isosent.encoders.base import Progress
 from isosent.encoders.load import encoder_for
 from isosent.encoders.static import StaticEncoder
 from isosent.errors import InputError, IsosentWarning
@@ -39,7 +38,7 @@ from isosent.numeric.drift import MOST_SPREAD, drift
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
-from isosent.pages.progress import encoding_bar
+from isosent.pages.progress import Progress, counted, encoding_bar, part_of
 from isosent.persistence import ModelRecord, Storage, write_model
 from isosent.postprocessing import NO_POSTPROCESSING
 from isosent.search.chance import FEWEST_ROWS, Chance
@@ -156,7 +155,7 @@ class Spill:
         """Remove the file."""
         self._file.close()
 
-    def fill(self, units: Iterable[NDArray[np.float32]], progress: Progress | None = None) -> None:
+    def fill(self, units: Iterable[NDArray[np.float32]]) -> None:
         """Write blocks of vectors."""
         masks, hashes = [self.has_vector], [np.empty(0, np.uint64)]
         for block in units:
@@ -164,8 +163,6 @@ class Spill:
             self._file.write(rows.data)
             masks.append(nonzero_rows(rows))
             hashes.append(row_hashes(rows))
-            if progress:
-                progress(len(rows))
         self._file.flush()
         self.has_vector = np.concatenate(masks)
         all_hashes = np.concatenate(hashes)
@@ -435,15 +432,16 @@ def encoded_units(
         encoder = encoder_for(model.encoder, "document")
         for start in range(0, len(texts), BATCH_ROWS):
             batch = texts[start : start + BATCH_ROWS]
-            with encoding_bar(len(batch), progress) as bar:
-                rows = encoder.encode(batch, progress=bar)
+            with encoding_bar(progress) as bar:
+                rows = encoder.encode(batch, progress=part_of(bar, start, len(texts)))
             if see:
                 see(rows)
             group = None if groups is None else groups[start : start + len(batch)]
             yield unit_vectors(record.postprocessing.apply(rows, group=group))
         return
     is_mapped, start = is_of_model(record, vectors), 0
-    for block in raw_blocks(record, vectors):
+    n_rows = len(vectors) if isinstance(vectors, np.ndarray) else vectors.n_rows
+    for block in counted(raw_blocks(record, vectors), progress, n_rows):
         if see:
             see(block)
         group = None if groups is None else groups[start : start + len(block)]
@@ -526,7 +524,6 @@ def write_index(
     min_recall: float | None = None,
     seed: int = 0,
     originals: OriginalNeighbors | None = None,
-    progress: Progress | None = None,
 ) -> Snapshot:
     """Write the first commit of an index of unit vectors, in one step, and open it."""
     for name, value, allowed in (("kind", kind, KINDS), ("store", store, STORES)):
@@ -535,7 +532,7 @@ def write_index(
     if min_recall is not None and not 0 < min_recall <= 1:
         raise InputError(f"index: min_recall must be above 0 and at most 1; got {min_recall:g}.")
     with replacing_index(folder) as temporary, closing(Spill(temporary, model.dim)) as spill:
-        spill.fill(units, progress)
+        spill.fill(units)
         table = table() if callable(table) else table  # known when the vectors have been read
         if len(spill) != table.num_rows:
             raise InputError(f"index: there must be one vector per row, {table.num_rows}; got {len(spill)}.")

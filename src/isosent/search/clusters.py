@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check, _extras
-from isosent.encoders.base import Progress
 from isosent.errors import InputError
 from isosent.loading import check_model
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows, unit_rows
+from isosent.pages.progress import Progress
 from isosent.transforms.auto import words_of
 
 NO_VECTOR: Final = 0  # number of the cluster of texts without a vector
@@ -135,7 +135,7 @@ def cluster(
     seed : int, default 0
         Seed of the first centers.
     progress : callable, optional
-        Called with the number of texts encoded since the last call.
+        Called as ``progress(done, total)``, counted in texts.
 
     Returns
     -------

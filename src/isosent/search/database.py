@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
 from isosent import _check, _extras
-from isosent.encoders.base import Progress
 from isosent.errors import InputError, IsosentWarning
 from isosent.io.space import Space, same_space
 from isosent.model import SentenceEncoder
 from isosent.numeric.canary import CHANGED, Canary, CanaryCheck
 from isosent.numeric.similarity import nonzero_rows
+from isosent.pages.progress import Progress, counted
 from isosent.search.engine import K_MEASURED
 from isosent.search.index import Index
 from isosent.search.postgres_connection import SCHEMES
@@ -119,7 +119,7 @@ def push(index: Index, url: str, *, progress: Progress | None = None, say: Say |
         ``postgresql://user:password@host/db?table=NAME``, or ``lance:DIR?table=NAME``. The table is made if it is not
         there.
     progress : callable, optional
-        Called with the number of rows finished since the last call.
+        Called as ``progress(done, total)``, counted in rows.
     say : callable, optional
         Called with one line about whatever takes long or was measured: who else writes, and the recall of PostgreSQL.
 
@@ -155,15 +155,13 @@ def push(index: Index, url: str, *, progress: Progress | None = None, say: Say |
         for batch in database.batches(_PART_ROWS, (ID, DIGEST)):
             pushed.update(zip(batch.column(ID).to_pylist(), batch.column(DIGEST).to_pylist(), strict=True))
         n_written = 0
-        for batch in index.batches(_PART_ROWS):
+        for batch in counted(index.batches(_PART_ROWS), progress, len(index)):
             rows = _with_digests(batch, index.dim)
             digests = zip(rows.column(ID).to_pylist(), rows.column(DIGEST).to_pylist(), strict=True)
             rows = rows.filter([pushed.pop(name, None) != digest for name, digest in digests])
             if rows.num_rows:
                 database.add(rows)
             n_written += rows.num_rows
-            if progress:
-                progress(batch.num_rows)
         gone = list(pushed)
         n_deleted = sum(database.delete(gone[n : n + _PART_ROWS]) for n in range(0, len(gone), _PART_ROWS))
         database.finish(n_written + n_deleted, partial(_sample, index), say)
@@ -230,7 +228,7 @@ def pull(url: str, folder: Any, *, model: SentenceEncoder | None = None, progres
     model : SentenceEncoder, optional
         What encodes queries; it must have the space of the table.
     progress : callable, optional
-        Called with the number of rows finished since the last call.
+        Called as ``progress(done, None)``, counted in rows: their number is not known.
 
     Returns
     -------
@@ -246,11 +244,8 @@ def pull(url: str, folder: Any, *, model: SentenceEncoder | None = None, progres
     try:
 
         def batches() -> Iterator[Any]:
-            for batch in database.batches(_PART_ROWS):
-                kept = [name for name in batch.schema.names if name != DIGEST]
-                yield batch.select(kept)
-                if progress:
-                    progress(batch.num_rows)
+            for batch in counted(database.batches(_PART_ROWS), progress, None):
+                yield batch.select([name for name in batch.schema.names if name != DIGEST])
 
         return Index.from_batches(batches(), space=database.space, dim=database.dim, model=model, folder=folder)
     finally:

@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check, _extras
-from isosent.encoders.base import Progress
 from isosent.errors import InputError
 from isosent.loading import check_model
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.numeric.threads import one_thread_products, over_blocks
+from isosent.pages.progress import Progress
 from isosent.search.chance import Chance
 from isosent.transforms.auto import distinct_rows
 
@@ -194,7 +194,7 @@ def find_duplicates(
     seed : int, default 0
         Seed of the random parts in which chance is measured.
     progress : callable, optional
-        Called with the number of texts encoded since the last call.
+        Called as ``progress(done, total)``, counted in texts.
 
     Returns
     -------

@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent._locks import Lock
-from isosent.encoders.base import Progress
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError, IsosentWarning, ModelFolderError, OutputError
 from isosent.io.atomic import sweep
@@ -38,6 +37,7 @@ from isosent.loading import check_model, load_saved
 from isosent.model import SentenceEncoder
 from isosent.numeric.canary import CHANGED, Canary, CanaryCheck
 from isosent.numeric.similarity import nonzero_rows
+from isosent.pages.progress import Progress
 from isosent.persistence import MIGRATION, ModelRecord, read_model, write_model
 from isosent.postprocessing import GroupMaps
 from isosent.search.build import (
@@ -184,7 +184,7 @@ class Index:
         seed : int, default 0
             Seed of clusters, samples and queries.
         progress : callable, optional
-            Called with the number of rows finished since the last call.
+            Called as ``progress(done, total)``, counted in rows.
 
         Returns
         -------
@@ -219,7 +219,8 @@ class Index:
             check_query_model(query_model, Space(model.fingerprint, model.record.name))
             if (n_texts := len(listed or ())) < 2:
                 raise InputError(f"index: a query model is measured on two texts or more; this index has {n_texts}.")
-        units = encoded_units(model, listed, source, see=None if originals is None else originals.see, groups=groups)
+        see = None if originals is None else originals.see
+        units = encoded_units(model, listed, source, progress, see=see, groups=groups)
         index = cls._build(
             folder,
             model,
@@ -232,7 +233,6 @@ class Index:
             min_recall=min_recall,
             seed=seed,
             originals=originals,
-            progress=progress,
         )
         if query_model is not None:
             with index._writing() as snapshot:

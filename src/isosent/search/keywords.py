@@ -1,9 +1,11 @@
-"""Search for words: BM25 (bm25s), kept in one file, and the fusion of rankings."""
+"""Search for words: BM25, kept in one file, and the fusion of rankings."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -11,8 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csc_array
 
-from isosent import _extras
 from isosent.errors import FileFormatError
 from isosent.io.checksum import checksum_of
 from isosent.io.tensors import map_tensors, tensors_bytes
@@ -20,12 +22,13 @@ from isosent.transforms.auto import words_of
 
 FUSED: Final = 100  # hits of each ranking that are fused
 FUSION_CONSTANT: Final = 60  # Cormack, Clarke and Buettcher 2009
+_K1, _B = 1.5, 0.75
 _TENSORS: Final = {"data": "F32", "indices": "I32", "indptr": "I64", "words": "U8"}
 _KOREAN: Final = re.compile("[\uac00-\ud7a3]+|[^\uac00-\ud7a3]+")
 
 
 class Keywords:
-    """Scores of each word in each row: BM25 with the formula of Lucene, k1 1.5 and b 0.75."""
+    """Scores of each word in each row: BM25 with k1 = 1.5 and b = 0.75."""
 
     def __init__(self, n_rows: int, words: bytes, scores: dict[str, Any]) -> None:
         self.n_rows, self._coded, self._scores = n_rows, words, scores
@@ -38,16 +41,17 @@ class Keywords:
     @classmethod
     def build(cls, texts: Iterable[str | None]) -> Keywords:
         """Count the words of texts; None has none."""
-        bm25s = _extras.require("bm25s")
-        numbers: dict[str, int] = {}
-        rows = [[numbers.setdefault(word, len(numbers)) for word in keywords_of(text or "")] for text in texts]
-        if not numbers:
-            return cls(len(rows), b"", _arrays(np.empty(0), np.empty(0), np.zeros(1), len(rows)))
-        model = bm25s.BM25(method="lucene", csc_backend="scipy")
-        model.index((rows, numbers), show_progress=False, create_empty_token=False)
-        found = model.scores
-        arrays = _arrays(found["data"], found["indices"], found["indptr"], len(rows))
-        return cls(len(rows), "\n".join(numbers).encode(), arrays)
+        numbers: dict[str, int] = defaultdict(lambda: len(numbers))
+        words, lengths = array("i"), array("i")
+        for text in texts:
+            row = keywords_of(text or "")
+            words.extend(map(numbers.__getitem__, row))
+            lengths.append(len(row))
+        n_words_of = np.asarray(lengths, np.int32)
+        rows = np.repeat(np.arange(len(lengths), dtype=np.int32), n_words_of)
+        shape = (len(lengths), len(numbers))
+        counts = csc_array((np.ones(len(rows), np.float32), (rows, np.asarray(words, np.int32))), shape)
+        return cls(len(lengths), "\n".join(numbers).encode(), _bm25(counts, n_words_of))
 
     def search(
         self, query: str, k: int, *, mask: NDArray[np.bool_] | None = None
@@ -56,9 +60,10 @@ class Keywords:
         numbers = [self._words[word] for word in keywords_of(query) if word in self._words]
         if not numbers:
             return np.empty(0, np.int64), np.empty(0, np.float32)
-        model = _extras.require("bm25s").BM25(method="lucene")
-        model.scores, model.nonoccurrence_array = self._scores, None
-        scores: NDArray[np.float32] = model.get_scores_from_ids(numbers)
+        scores = np.zeros(self.n_rows, np.float32)
+        for number in numbers:
+            entries = slice(*self._scores["indptr"][number : number + 2])
+            np.add.at(scores, self._scores["indices"][entries], self._scores["data"][entries])
         if mask is not None:
             scores = np.where(mask, scores, np.float32(0))
         positions = np.flatnonzero(scores > 0)
@@ -71,8 +76,7 @@ class Keywords:
     def write(self, path: Path) -> str:
         """Write one file, and return its checksum."""
         words = np.frombuffer(self._coded, np.uint8)
-        arrays = {name: self._scores[name] for name in ("data", "indices", "indptr")}
-        content = tensors_bytes({**arrays, "words": words}, {"n_rows": str(self.n_rows)})
+        content = tensors_bytes({**self._scores, "words": words}, {"n_rows": str(self.n_rows)})
         path.write_bytes(content)
         return checksum_of(content)
 
@@ -99,7 +103,7 @@ class Keywords:
                 raise ValueError(f"it names rows beyond its {n_rows}")
         except (KeyError, ValueError) as error:
             raise FileFormatError(f"{path} must hold the words of an index; it is damaged: {error}.") from None
-        return cls(n_rows, words, _arrays(data, indices, indptr, n_rows))
+        return cls(n_rows, words, _arrays(data, indices, indptr))
 
 
 def keywords_of(text: str) -> list[str]:
@@ -117,13 +121,22 @@ def _pairs(word: str) -> list[str]:
     return [word[place : place + 2] for place in range(len(word) - 1)]
 
 
-def _arrays(data: Any, indices: Any, indptr: Any, n_rows: int) -> dict[str, Any]:
-    """The columns of a sparse matrix (n_rows, n_words), as bm25s keeps them."""
+def _bm25(counts: csc_array, n_words_of: NDArray[np.int32]) -> dict[str, Any]:
+    """Turn counts (n_rows, n_words) into scores, with the formula of Lucene (Kamphuis et al. 2020, table 1)."""
+    n_with = np.diff(counts.indptr)
+    idf = np.log(1 + (counts.shape[0] - n_with + 0.5) / (n_with + 0.5)).astype(np.float32)
+    mean_length = n_words_of.mean() if counts.nnz else 1
+    saturation = _K1 * (1 - _B + _B * n_words_of / mean_length)[counts.indices]
+    data = np.repeat(idf, n_with) * (counts.data / (counts.data + saturation))
+    return _arrays(data, counts.indices, counts.indptr)
+
+
+def _arrays(data: Any, indices: Any, indptr: Any) -> dict[str, Any]:
+    """The columns of a sparse matrix (n_rows, n_words)."""
     return {
         "data": np.asarray(data, np.float32),
         "indices": np.asarray(indices, np.int32),
         "indptr": np.asarray(indptr, np.int64),
-        "num_docs": n_rows,
     }
 
 

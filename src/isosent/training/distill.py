@@ -15,6 +15,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, partial
 from hashlib import blake2b
 from importlib.util import find_spec
@@ -28,7 +29,7 @@ from safetensors.numpy import save_file
 from tokenizers.processors import TemplateProcessing
 
 from isosent import _check, _extras
-from isosent.encoders.base import WINDOW, Progress
+from isosent.encoders.base import WINDOW
 from isosent.encoders.load import encoder_for
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import TransformerEncoder
@@ -59,7 +60,7 @@ from isosent.numeric.similarity import nonzero_rows, pairwise_cosine, spearman, 
 from isosent.numeric.sparse_ridge import PART_TEXTS, TokenShares, solve
 from isosent.numeric.statistics import bootstrap_interval
 from isosent.numeric.word_averages import sif_weights
-from isosent.pages.progress import Bars, no_bar
+from isosent.pages.progress import Progress, counted, part_of, progress_bar
 from isosent.transforms.auto import sample_pairs
 from isosent.transforms.base import Auto, Transform, is_flow, resolve_transform
 from isosent.words.subwords import SubwordTokenizer
@@ -157,7 +158,8 @@ def distill(
         A linear transform to fold into the static model, such as ``"auto"``. Without one, its vectors lie in the space
         of the model and can be compared with those of the model.
     progress : callable, optional
-        Called with the number of texts encoded since the last call.
+        Called as ``progress(done, total)`` for each stage: counted in texts to encode, in texts to read, in tokens to
+        encode, and in systems to solve.
 
     Returns
     -------
@@ -181,13 +183,17 @@ def distill(
     texts = _check.text_list("distill", texts)
     chosen = _checked(model, output, transform)
     if vectors is None:
-        encode = partial(model.encode, role="query", show_progress_bar=False, progress=progress)
-        rows = [encode(texts[start : start + WINDOW]) for start in range(0, len(texts), WINDOW)]
+        encode = partial(model.encode, role="query", show_progress_bar=False)
+        rows = [
+            encode(texts[start : start + WINDOW], progress=part_of(progress, start, len(texts)))
+            for start in range(0, len(texts), WINDOW)
+        ]
     else:
         rows = [_check.matrix("distill", "vectors", vectors)]
         _check.same_count("distill", "texts", len(texts), len(rows[0]))
         _check_same_vectors(model, texts, rows[0])
-    return _distilled(model, lambda: iter(texts), lambda: iter(rows), output, chosen)
+    progress = progress or (lambda done, total: None)
+    return _distilled(model, lambda: iter(texts), lambda: iter(rows), output, chosen, progress=progress)
 
 
 def distill_files(
@@ -200,7 +206,6 @@ def distill_files(
     column: str | None = None,
     transform: Transform | Auto | None = None,
     engine: Engine | None = None,
-    bars: Bars = no_bar,
     say: Callable[[str], None] = print,
 ) -> Distillation:
     """As `distill`, for files of texts; the folder OUTPUT.shards lets an interrupted run resume."""
@@ -216,7 +221,7 @@ def distill_files(
                     yield from source.read()
 
         if vectors is None:
-            with bars("encoding", "texts") as bar:
+            with progress_bar("encoding", "texts", say=say) as bar:
                 encode_folder(
                     model,
                     names,
@@ -232,7 +237,7 @@ def distill_files(
         source = open_vectors(folder if vectors is None else vectors)
         if vectors is not None:
             _check_given(model, source, texts)
-        result = _distilled(model, texts, source.blocks, output, chosen, bars=bars)
+        result = _distilled(model, texts, source.blocks, output, chosen, say=say)
     if vectors is None:
         remove(folder)
     return result
@@ -285,10 +290,10 @@ def _check_same_vectors(model: SentenceEncoder, texts: Sequence[str], vectors: N
 class Corpus:
     """The tokens of all texts: which texts are fitted on, which are held out, and which tokens they have."""
 
-    def __init__(self, texts: Iterable[str], tokenizer: SubwordTokenizer, progress: Progress) -> None:
+    def __init__(self, windows: Iterable[Sequence[str]], tokenizer: SubwordTokenizer) -> None:
         ids, lengths, hashes = [np.empty(0, np.int32)], [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
         self.n_unknown = self.n_characters = self.n_words = 0
-        for window in text_blocks(texts, WINDOW):
+        for window in windows:
             tokens = tokenizer(window)
             ids.append(tokens.ids)
             lengths.append(tokens.lengths)
@@ -298,7 +303,6 @@ class Corpus:
             self.n_unknown += tokens.n_unknown
             self.n_characters += sum(map(len, window))
             self.n_words += sum(len(text.split()) for text in window)
-            progress(len(window))
         together = np.concatenate(ids)
         self.vocab, self.n_tokens = np.flatnonzero(np.bincount(together)), len(together)  # tokens that occur
         place = np.zeros(together.max(initial=0) + 1, np.int32)
@@ -353,7 +357,7 @@ def rows_in_parts(blocks: Iterator[NDArray[Any]], rows: NDArray[np.intp]) -> Ite
     return in_blocks(chosen(), PART_TEXTS)
 
 
-def prior_rows(model: SentenceEncoder, tokenizer: SubwordTokenizer, progress: Progress) -> Array:
+def prior_rows(model: SentenceEncoder, tokenizer: SubwordTokenizer, progress: Progress | None) -> Array:
     """Unit vectors of each token alone, (vocab_size, dim); zero for tokens that stand for no part of a text."""
     encoder = encoder_for(model.encoder, "query")
     assert isinstance(encoder, TransformerEncoder)
@@ -366,17 +370,16 @@ def prior_rows(model: SentenceEncoder, tokenizer: SubwordTokenizer, progress: Pr
     return rows
 
 
-def contextual_rows(model: SentenceEncoder, texts: Sequence[str], alone: Array, progress: Progress) -> Array:
+def contextual_rows(model: SentenceEncoder, texts: Sequence[str], alone: Array, progress: Progress | None) -> Array:
     """Mean unit vector of each token in these texts and alone, about the mean of all; zero where `alone` is."""
     encoder = encoder_for(model.encoder, "query")
     assert isinstance(encoder, TransformerEncoder)
     if encoder.own_layer_pooling.width(encoder.network.dim) != encoder.network.dim:
         return alone  # poolings side by side: a token has no vector of this width
     rows, counts, is_used = _N_ALONE * alone, np.full((len(alone), 1), float(_N_ALONE)), alone.any(axis=1)
-    for ids, states in encoder.embed_in_context(texts):
+    for ids, states in counted(encoder.embed_in_context(texts), progress, None, lambda part: len(part[0])):
         np.add.at(rows, ids, unit_rows(model.transform(states, queries=True)))
         np.add.at(counts, ids, 1)
-        progress(len(ids))
     rows[~is_used] = 0
     rows[is_used] = rows[is_used] / counts[is_used] - (rows[is_used] / counts[is_used]).mean(axis=0)
     return rows
@@ -469,23 +472,21 @@ class Fit:
         scale = max(cosines, key=cosines.__getitem__)
         return cosines[scale], scale
 
-    def best(self, advance: Progress) -> tuple[NDArray[np.float32], dict[str, Any]]:
+    def best(self, progress: Progress) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """Rows of all tokens in the space of the model, and how well they predict its vectors of held-out texts."""
-        trials = {}
-        for penalty in PENALTIES:
-            trials[penalty] = self.trial(penalty)
-            advance(1)
+        n_systems = len(PENALTIES) + 3
+        trials = {penalty: self.trial(penalty) for penalty in counted(PENALTIES, progress, n_systems, lambda _: 1)}
         penalty = max(trials, key=trials.__getitem__)
         halves = {"half": self.half(penalty), "all": trials[penalty]}
-        advance(1)
+        progress(len(PENALTIES) + 1, n_systems)
         solved = self.rows(penalty)
-        advance(1)
+        progress(len(PENALTIES) + 2, n_systems)
         # targets without lengths bear a smaller penalty than R2 asks for
         smaller = PENALTIES[max(0, PENALTIES.index(penalty) - 1)]
         candidates = [(penalty, solved), (penalty, self.directions(solved, penalty))]
         if smaller < penalty:
             candidates.append((smaller, self.directions(self.rows(smaller), smaller)))
-        advance(1)
+        progress(n_systems, n_systems)
         scored = [(*self.best_scale(rows), each, rows) for each, rows in candidates]
         cosine, scale, chosen, found = max(scored, key=lambda each: each[0])
         rows = self.prior.copy()
@@ -513,21 +514,31 @@ def _distilled(
     output: str | os.PathLike[str],
     transform: Transform | Auto | None,
     *,
-    bars: Bars = no_bar,
+    progress: Progress | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Distillation:
+    """Distil, and show bars or say the stages where there is no progress to report to."""
+
+    def stage(label: str, unit: str) -> AbstractContextManager[Progress]:
+        return nullcontext(progress) if progress else progress_bar(label, unit, say=say)
+
     with tempfile.TemporaryDirectory() as temporary:
         tokenizer = _static_tokenizer(model, Path(temporary, "tokenizer.json"))
-        with bars("reading tokens", "texts") as bar:
-            corpus = Corpus(texts(), tokenizer, bar(sum(1 for _ in texts())))
+        with stage("reading tokens", "texts") as show:
+            windows = counted(text_blocks(texts(), WINDOW), show, sum(1 for _ in texts()))
+            corpus = Corpus(windows, tokenizer)
         corpus.split(np.concatenate([nonzero_rows(block) for block in blocks()]))
         sample = corpus.fitted[:: -(-len(corpus.fitted) // _MOST_READ)]
-        with bars("encoding", "tokens") as bar:
-            advance = bar(tokenizer.largest_id + 1 + int(np.diff(corpus.shares.offsets)[sample].sum()))
-            alone = prior_rows(model, tokenizer, advance)
-            priors = [alone, contextual_rows(model, _at(texts(), sample), alone, advance)]
-        with bars("solving", "systems") as bar:
+        n_alone, n_in_context = tokenizer.largest_id + 1, int(np.diff(corpus.shares.offsets)[sample].sum())
+        with stage("encoding", "tokens") as show:
+            n_tokens = n_alone + n_in_context
+            alone = prior_rows(model, tokenizer, part_of(show, 0, n_tokens))
+            part = part_of(show, n_alone, n_tokens)
+            priors = [alone, contextual_rows(model, _at(texts(), sample), alone, part)]
+            show(n_tokens, n_tokens)
+        with stage("solving", "systems") as show:
             fit = Fit(corpus, blocks, priors)
-            rows, report = fit.best(bar(len(PENALTIES) + 3))
+            rows, report = fit.best(show)
         seen = len(corpus.vocab) / max(1, int(alone.any(axis=1).sum()))
         report |= {"n_texts": len(corpus.fitted), "n_held_out": len(corpus.held_out), "vocabulary_seen": seen}
         report["model"] = model.record.name

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -22,6 +22,7 @@ from isosent.io.checksum import UNSEALED, sealed
 from isosent.io.json import check_schema, parse_json, without_nan
 from isosent.io.schemas import Checksum, Count
 from isosent.io.system import open_to_read
+from isosent.pages.progress import Progress
 from isosent.training.development import DevScore
 
 MILESTONES: Final = ("start", "resumed", "checkpoint", "best", "stopped", "end")
@@ -164,23 +165,18 @@ def _as_point(where: str, values: Mapping[str, Any]) -> Point:
     return check_schema(numbers, where, Milestone if event in MILESTONES else LossPoint | DevPoint)
 
 
-class TrainingProgress(Protocol):
-    """What shows a run to people; the trainer calls it."""
+class StepPoint(NamedTuple):
+    """A step that was taken, of `n_steps`, for people: the loss is the mean of the last `WINDOW` steps."""
 
-    def started(self, n_steps: int, done: int) -> None:
-        """The first step is about to begin, after `done` steps of an interrupted run."""
+    step: int
+    n_steps: int
+    loss: float
+    learning_rate: float
+    examples_per_s: float
+    remaining_s: float
 
-    def stepped(self, step: int, loss: float, learning_rate: float, examples_per_s: float, remaining_s: float) -> None:
-        """A step was taken."""
 
-    def evaluated(self, step: int, spearman: float) -> None:
-        """The development set was scored; Spearman is in [-1, 1] or NaN."""
-
-    def message(self, text: str) -> None:
-        """There is something to say."""
-
-    def finished(self) -> None:
-        """The last step was taken."""
+Report = Callable[[StepPoint | DevPoint | str], object]  # called with each step, each score and each message
 
 
 class _Step(NamedTuple):
@@ -198,12 +194,14 @@ class StepRecorder:
     def __init__(
         self,
         log: MetricsLog | None = None,
-        progress: TrainingProgress | None = None,
+        progress: Progress | None = None,
+        report: Report | None = None,
         *,
         n_processes: int = 1,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._log, self._progress, self._n_processes, self._clock = log, progress, n_processes, clock
+        self._report: Report = report or (lambda _: None)
         self._elapsed_s = 0.0 if log is None else log.earlier.elapsed_s
         self._batches: list[tuple[float, int]] = []  # losses and sizes of the step
         self._last: deque[_Step] = deque(maxlen=WINDOW)
@@ -218,17 +216,16 @@ class StepRecorder:
 
     def message(self, text: str) -> None:
         """Show a sentence."""
-        if self._progress is not None:
-            self._progress.message(text)
+        self._report(text)
 
     def began(self, step: int, n_steps: int) -> None:
         """Begin or resume a run; its earlier scores are shown again."""
         self._n_steps = n_steps
         self.mark("resumed" if step else "start", step, n_steps=n_steps)
-        if self._progress is not None:
-            self._progress.started(n_steps, step)
-            for point in () if self._log is None else self._log.earlier.devs:
-                self._progress.evaluated(point.step, point.spearman)
+        if self._progress:
+            self._progress(step, n_steps)
+        for point in () if self._log is None else self._log.earlier.devs:
+            self._report(point)
 
     def record(self, loss: float, n_examples: int) -> None:
         """Add a batch; a step with gradient accumulation has several."""
@@ -247,11 +244,12 @@ class StepRecorder:
         self._last.append(_Step(sum(losses) / len(losses), sum(sizes) * self._n_processes, step_s))
         self._elapsed_s += step_s
         self._n_taken += 1
-        if self._progress is not None:
-            loss = sum(step.loss for step in self._last) / len(self._last)
-            pace_s = sum(step.elapsed_s for step in self._last) / len(self._last) + self._paused_s / self._n_taken
-            remaining_s = (self._n_steps - step) * pace_s
-            self._progress.stepped(step, loss, learning_rate, self.examples_per_s, remaining_s)
+        loss = sum(step.loss for step in self._last) / len(self._last)
+        pace_s = sum(step.elapsed_s for step in self._last) / len(self._last) + self._paused_s / self._n_taken
+        remaining_s = (self._n_steps - step) * pace_s
+        self._report(StepPoint(step, self._n_steps, loss, learning_rate, self.examples_per_s, remaining_s))
+        if self._progress:
+            self._progress(step, self._n_steps)
 
     def pause_ended(self) -> None:
         """Leave an evaluation or a checkpoint out of the next step."""
@@ -268,10 +266,10 @@ class StepRecorder:
 
     def evaluated(self, step: int, score: DevScore) -> None:
         """Write and show a score of the development set."""
+        point = DevPoint(step, score.spearman, score.pearson, score.n_pairs)
         if self._log is not None:
-            self._log.write(DevPoint(step, score.spearman, score.pearson, score.n_pairs))
-        if self._progress is not None:
-            self._progress.evaluated(step, score.spearman)
+            self._log.write(point)
+        self._report(point)
 
     def mark(self, event: str, step: int, **facts: Any) -> None:
         """Write another event, with fields of `Milestone`."""
@@ -281,8 +279,6 @@ class StepRecorder:
     def ended(self, step: int) -> None:
         """End the run."""
         self.mark("end", step)
-        if self._progress is not None:
-            self._progress.finished()
 
     def _lap(self) -> float:
         """Seconds since the last call."""

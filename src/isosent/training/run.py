@@ -14,8 +14,8 @@ import os
 import re
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -41,12 +41,13 @@ from isosent.io.system import read_bytes
 from isosent.io.texts import read_texts
 from isosent.loading import load
 from isosent.model import SentenceEncoder
+from isosent.pages.progress import Progress
 from isosent.persistence import RECORD_FILE, holds_its_encoder, model_files
 from isosent.training.base_models import is_scratch, open_base
 from isosent.training.curve import curve_page
 from isosent.training.data import Columns, Examples, read_dev_set, read_examples
 from isosent.training.development import DevScore, check_dev_set, score_pairs, score_trained
-from isosent.training.metrics import MetricsLog, StepRecorder, TrainingProgress, read_metrics
+from isosent.training.metrics import MetricsLog, Report, StepRecorder, read_metrics
 from isosent.training.objectives import make_loss
 from isosent.training.record import (
     TRAINING_TEXTS,
@@ -91,7 +92,8 @@ def train(
     fit_on: Sequence[str] | os.PathLike[str] | None = None,
     settings: TrainingSettings | None = None,
     resume: bool = False,
-    progress: TrainingProgress | None = None,
+    progress: Progress | None = None,
+    report: Report | None = None,
     **changes: Any,
 ) -> TrainingResult:
     """Train a sentence encoder on pairs or triplets, and save it.
@@ -125,8 +127,11 @@ def train(
         Settings to start from.
     resume : bool, default False
         Resume the interrupted run of this folder from its newest checkpoint.
-    progress : TrainingProgress, optional
-        Receives steps, scores and messages.
+    progress : callable, optional
+        Called as ``progress(done, total)``, counted in steps.
+    report : callable, optional
+        Called with each step (``StepPoint``: loss, learning rate, speed), each score of the development set
+        (``DevPoint``) and each message (str).
     **changes
         Fields of `TrainingSettings`, such as ``batch_size=32``, in place of those of `settings`.
 
@@ -200,10 +205,12 @@ def train(
         fit_texts=fit_texts,
         fit_source=fit_source,
     )
-    return train_job(job, resume=resume, progress=progress)
+    return train_job(job, resume=resume, progress=progress, report=report)
 
 
-def train_job(job: TrainingJob, *, resume: bool = False, progress: TrainingProgress | None = None) -> TrainingResult:
+def train_job(
+    job: TrainingJob, *, resume: bool = False, progress: Progress | None = None, report: Report | None = None
+) -> TrainingResult:
     """Train a job, see `train`."""
     trainer_class()
     check_training_folder(job.output)
@@ -239,7 +246,8 @@ def train_job(job: TrainingJob, *, resume: bool = False, progress: TrainingProgr
         with locked(folder.path, wait=False) if is_first else nullcontext():
             before = {devset.name: score_trained(model, devset) for devset in job.scored if is_first}
             log = MetricsLog(folder.metrics, after_step=checkpoint.step if checkpoint else 0) if is_first else None
-            recorder = StepRecorder(log, progress if is_first else None, n_processes=arguments.world_size)
+            shown = (progress, report) if is_first else ()
+            recorder = StepRecorder(log, *shown, n_processes=arguments.world_size)
             recorder.message(
                 f"training {job.base} ({base['n_parameters']:,} parameters) to {job.output}, seed "
                 f"{settings.seed}, on {arguments.world_size} x {arguments.device.type}"
@@ -327,7 +335,8 @@ def train_all(
     jobs: Sequence[TrainingJob],
     *,
     resume: bool = False,
-    progress: Callable[[], AbstractContextManager[TrainingProgress | None]] = nullcontext,
+    progress: Progress | None = None,
+    report: Report | None = None,
 ) -> list[TrainingResult]:
     """Train one job after another; with `resume`, those that are finished are loaded instead."""
     is_done = {job.output: not RunFolder(job.output).is_begun and (job.output / RECORD_FILE).exists() for job in jobs}
@@ -339,9 +348,8 @@ def train_all(
             result = read_training(job.output, job)
             if is_first_process():
                 RunFolder(job.output).tidy()
-                with progress() as shown:
-                    if shown is not None:
-                        shown.message(f"{job.output}: this run is finished, its model is loaded")
+                if report:
+                    report(f"{job.output}: this run is finished, its model is loaded")
             results.append(result)
             continue
         try:
@@ -349,8 +357,8 @@ def train_all(
         except OSError as error:
             raise OutputError(f"{job.output.parent} could not be created: {error.strerror}.") from error
         check_parent(job.output)
-        with progress() as shown:
-            results.append(train_job(job, resume=resume and RunFolder(job.output).is_begun, progress=shown))
+        is_begun = resume and RunFolder(job.output).is_begun
+        results.append(train_job(job, resume=is_begun, progress=progress, report=report))
     return results
 
 

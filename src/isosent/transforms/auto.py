@@ -529,11 +529,14 @@ _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\u
 # accents and Indic vowel signs, which are no word characters to `re`
 _SIGNS = "\u0300-\u036f\u0900-\u0963\u0966-\u0dff"
 _WORD = re.compile(rf"[{_UNSPACED}]+|(?:[^\W{_UNSPACED}]|[{_SIGNS}])+")
+_ASCII_WORD = re.compile(r"\w+", re.ASCII)
 _IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
 
 
 def words_of(text: str) -> list[str]:
     """Words in lower case; pairs of characters for scripts that do not put spaces between words."""
+    if text.isascii():
+        return _ASCII_WORD.findall(text.lower())  # three times as fast
     words: list[str] = []
     for word in _WORD.findall(text.lower()):
         if len(word) > 2 and _IS_UNSPACED.match(word):

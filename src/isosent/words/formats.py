@@ -33,10 +33,9 @@ from isosent.io import bounds
 from isosent.io.bounds import whole_lines
 from isosent.io.system import naming, open_to_read
 from isosent.numeric.threads import n_workers
+from isosent.pages.progress import Progress
 from isosent.words.ngrams import NgramTable
 from isosent.words.vocabulary import Vocabulary, first_rows, joined, take_words
-
-Progress = Callable[[int], object]
 
 _HEAD_BYTES = 1 << 20
 _BLOCK_BYTES = 4 << 20
@@ -118,13 +117,12 @@ class ByteStream:
 
     def pieces(self) -> Iterator[bytes]:
         """Yield all bytes, `head` first, and report the bytes of the file on the disk that they took."""
-        reported, piece = 0, self.head
+        piece, size = self.head, self.path.stat().st_size
         n_bytes = len(piece)
-        most = max(bounds.FREELY_EXPANDED, bounds.LARGEST_EXPANSION * self.path.stat().st_size)
+        most = max(bounds.FREELY_EXPANDED, bounds.LARGEST_EXPANSION * size)
         while piece:
-            if self._progress is not None:
-                self._progress(self._on_disk.tell() - reported)
-                reported = self._on_disk.tell()
+            if self._progress:
+                self._progress(self._on_disk.tell(), size)
             yield piece
             piece = self._file.read(_BLOCK_BYTES)
             n_bytes += len(piece)
@@ -580,13 +578,11 @@ def _tasks(
     wanted: Vocabulary | None,
     progress: Progress | None,
 ) -> Iterator[Callable[[], RowBlock]]:
-    size, reported = path.stat().st_size, 0
+    size = path.stat().st_size
     for start in range(0, len(words), _BLOCK_WORDS):
         yield partial(_block, path, start, words[start : start + _BLOCK_WORDS], matrix, table, wanted)
-        if progress is not None:
-            reached = size * min(start + _BLOCK_WORDS, len(words)) // len(words)
-            progress(reached - reported)
-            reported = reached
+        if progress:
+            progress(size * min(start + _BLOCK_WORDS, len(words)) // len(words), size)
 
 
 def _block(

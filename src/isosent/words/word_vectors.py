@@ -31,7 +31,8 @@ from isosent.io.checksum import UNSEALED, check_unchanged, file_checksum, file_s
 from isosent.io.json import parse_json
 from isosent.io.system import open_to_read
 from isosent.io.tensors import SEAL, TENSOR_TYPES, map_tensors
-from isosent.words.formats import FileRows, Progress, RowBlock, WordCollector, in_memory, is_safetensors, open_rows
+from isosent.pages.progress import Progress, counted, part_of
+from isosent.words.formats import FileRows, RowBlock, WordCollector, in_memory, is_safetensors, open_rows
 from isosent.words.ngrams import NgramTable, vectors_of_unknown
 from isosent.words.vocabulary import Vocabulary, first_rows, read_wanted_words, take_words
 
@@ -96,11 +97,6 @@ def read_word_vectors(
     return vectors.with_hash()
 
 
-def size_of_files(paths: Sequence[str | os.PathLike[str]]) -> int:
-    """Bytes of files of word vectors on the disk, what the progress of reading adds up to."""
-    return sum(_check.input_file(path).stat().st_size for path in paths)
-
-
 def convert_word_vectors(
     paths: Sequence[str | os.PathLike[str]],
     output: str | os.PathLike[str],
@@ -132,7 +128,10 @@ def _check_some(n_words: int, files: Sequence[Path], wanted: Vocabulary | None) 
 
 def _read_all(files: Sequence[Path], wanted: Vocabulary | None, progress: Progress | None, cache: bool) -> WordVectors:
     """What the files hold together."""
-    parts = [_read(path, wanted, progress, cache) for path in files]
+    sizes = [path.stat().st_size for path in files]
+    parts: list[WordVectors] = []
+    for path in counted(files, progress, sum(sizes), lambda path: sizes[len(parts)]):
+        parts.append(_read(path, wanted, part_of(progress, sum(sizes[: len(parts)]), sum(sizes)), cache))
     return parts[0] if len(parts) == 1 else _concatenated(parts)
 
 
@@ -140,7 +139,6 @@ def _read(path: Path, wanted: Vocabulary | None, progress: Progress | None, cach
     """What a file holds."""
     if is_safetensors(path):
         stored = open_vector_file(path)
-        _report_all(path, progress)
     else:
         cached = _read_cached(path, wanted, progress) if cache else None
         if cached is None:
@@ -155,17 +153,10 @@ def _read_cached(path: Path, wanted: Vocabulary | None, progress: Progress | Non
     if path.stat().st_size < _CACHED_FROM_BYTES:
         return None
     cached = open_cached(path)
-    if cached is not None:
-        _report_all(path, progress)
-    elif wanted is None:
+    if cached is None and wanted is None:
         write_cached(path, progress)
         cached = open_cached(path)
     return cached
-
-
-def _report_all(path: Path, progress: Progress | None) -> None:
-    if progress is not None:
-        progress(path.stat().st_size)
 
 
 def _only(stored: WordVectors, wanted: Vocabulary) -> WordVectors:

@@ -44,7 +44,7 @@ class Target:
     name: str
     kind: str
     store: str
-    modules: tuple[str, ...] = ("faiss", "bm25s", "lancedb")
+    modules: tuple[str, ...] = ("faiss", "lancedb")
     is_quick: bool = True
 
 

@@ -195,7 +195,7 @@ _RESULTS = tuple(
     f"evaluate sts --data data --resamples 20 {reference} -o {name}.json"
     for reference, name in ((WORDS, "a"), (OTHER, "b"))
 )
-_INDEX = ("faiss", "bm25s", "pyarrow.parquet")
+_INDEX = ("faiss", "pyarrow.parquet")
 _NOTE = r".*\.isosent\.json"  # on the way it describes the old file and the new one; reading tells whether it fits
 _TORCH = ("torch", "transformers", "sentence_transformers")
 
