@@ -53,6 +53,7 @@ def test_vectors_get_tables_with_recall(isosent_):
     assert "recall@10" in finished.out
     size, advice = finished.out.splitlines()[:2]  # what vectors alone can say is first
     assert "of the memory" in size
+    assert size.endswith("isosent fit v.npy --loss 0.01 -o FOLDER")
     assert advice.startswith("No recommendation without texts")
 
 

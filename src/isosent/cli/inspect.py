@@ -111,6 +111,8 @@ def _show_inspection(inspection: Inspection, *, details: bool) -> None:
         except MissingExtraError as error:
             smaller = f"How small the vectors can be was not measured. {error}"
     lacks_texts = inspection.model is None and choice is not None and not choice.candidates
+    if lacks_texts and sizes is not None:
+        smaller += f" Save it: isosent fit {inspection.source} --loss 0.01 -o FOLDER"
     show(f"{smaller}\n{inspection.advice}" if lacks_texts else inspection.advice)
     if choice is not None and choice.candidates:
         show(GAIN)

@@ -141,7 +141,10 @@ def create(
     names = input_paths(rows, (*TEXT_ENDINGS, *VECTOR_ENDINGS), as_parts=False)
     with local_copies(names) as (paths, _):
         if len(paths) > 1 and (texts is not None or any(map(holds_vectors, paths))):
-            raise InputError(f"index: only texts may come from several files; got {', '.join(paths)}.")
+            raise InputError(
+                f"index: only texts may come from several files; got {', '.join(paths)}. Vectors with their texts: "
+                "isosent index VECTORS --texts TEXTS."
+            )
         inputs = _joined([_read_inputs(path, column, id_column, texts, space=space) for path in paths])
         loaded = open_model(model) if model is not None or inputs["vectors"] is None else None
         if engine is not None:

@@ -391,7 +391,10 @@ class Index:
     @property
     def _text_model(self) -> SentenceEncoder:
         if isinstance(self.model.encoder, PrecomputedVectors):
-            raise InputError(f"{self.folder} has no model of texts. Make it with -m MODEL, or search with vectors.")
+            raise InputError(
+                f"{self.folder} has no model of texts: it holds vectors alone. Encode the query where they came from, "
+                "and search with a file of its vector, such as query.npy; or make the index with the model: -m MODEL."
+            )
         return self.model
 
     @property
