@@ -12,8 +12,7 @@ from typing import Any
 import click
 
 from isosent.cli.options import json_option, model_option, open_model
-from isosent.cli.printing import likelihood_change, say, show, show_json
-from isosent.cli.search import show_stats
+from isosent.cli.printing import likelihood_change, say, show, show_json, show_stats
 from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.errors import InputError
 from isosent.io.space import NOTE_FILE, read_export_note

@@ -24,7 +24,7 @@ from msgspec import to_builtins
 from isosent import _extras
 from isosent._check import brief
 from isosent.cli.options import PATH, Share, json_option, model_options, open_model, worker_options
-from isosent.cli.printing import say, shortened, show, show_json
+from isosent.cli.printing import megabytes, say, say_if_stale, shortened, show, show_json, show_stats
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.encoders.reference import DEFAULT_REFERENCE, MODEL_FILE, without_permissions
 from isosent.errors import InputError, InputFileError, ModelFolderError
@@ -209,7 +209,7 @@ def add(
     show(f"{folder}: {n_added} rows added, {n_before + n_added - len(opened)} replaced; {len(opened)} now")
     if inputs["texts"] is None and TEXT in opened.schema.names:
         say(f"warning: {rows} has no texts, so results show these rows without one. Add them with --texts FILE.")
-    _say_if_stale(folder, opened.stats())
+    say_if_stale(folder, opened.stats())
 
 
 @index.command()
@@ -224,7 +224,7 @@ def remove(folder: Path, ids: tuple[str, ...]) -> None:
     opened = Index.open(folder)
     n_removed = opened.remove(_parsed_ids(ids, opened))
     show(f"{folder}: {n_removed} of {len(ids)} rows deleted; {len(opened)} now")
-    _say_if_stale(folder, opened.stats())
+    say_if_stale(folder, opened.stats())
 
 
 @index.command()
@@ -615,71 +615,17 @@ def _parsed_ids(ids: Sequence[str], opened: Index) -> list[Any]:
     return [int(name) for name in ids]
 
 
-def show_stats(folder: Path, stats: IndexStats) -> None:
-    """Print rows, bytes and recall of an index, and whether the recall is stale."""
-    show(f"{folder}: {stats.n_rows} rows of {stats.dim} dimensions, {stats.space}")
-    settings = stats.settings
-    chosen = {
-        "lists": settings.n_lists,
-        "probed": settings.n_probe,
-        "ef": settings.ef_search,
-        "rescored": settings.oversampling,
-    }
-    listed = "".join(f", {name} {value}" for name, value in chosen.items() if value)
-    show(
-        f"{settings.kind}, {settings.store}{listed}: {_megabytes(stats.bytes_searched)} in memory, "
-        f"{_megabytes(stats.bytes_on_disk)} on disk"
-    )
-    if stats.recall is None:
-        show("recall@10: not measured; there are too few rows")
-    else:
-        measured = stats.recall
-        counted = f"{measured.n_queries} of {measured.n_rows} texts as queries"
-        after, before = (", after the transform", ", before it") if stats.has_map else ("", "")
-        show(f"recall@10: {measured.recall:.4f} against exact search of its own vectors{after}; {counted}")
-        if (share := measured.original_recall) is not None:
-            show(f"recall@10: {share:.4f} against exact search of the original vectors{before}; {counted}")
-        elif stats.has_map:
-            show(f"recall@10 of the original vectors: not known; isosent search {folder} --against VECTORS measures it")
-        if stats.recall.recall < stats.recall.min_recall:
-            say(f"warning: recall is below the aim of {stats.recall.min_recall:g}; a finer --store keeps more")
-    if stats.queries is not None:
-        show(
-            f"queries by the static model: {stats.queries.recall:.4f} of the ten nearest of the model's own queries, "
-            f"{stats.queries.reranked:.4f} with --rerank; {stats.queries.n_queries} rows as queries"
-        )
-    if stats.n_added or stats.n_deleted:
-        show(f"since it was built: {stats.n_added} rows added, {stats.n_deleted} deleted")
-    if stats.n_mapped:
-        show(f"rows mapped from another model: {stats.n_mapped}; replace them by isosent index add, with the same ids")
-    if stats.n_zero_rows:
-        show(f"rows without a vector: {stats.n_zero_rows}")
-    _say_if_stale(folder, stats)
-
-
-def _megabytes(n_bytes: float) -> str:
-    return f"{n_bytes / 1e6:,.3g} MB" if n_bytes < 1e9 else f"{n_bytes / 1e6:,.0f} MB"
-
-
 def _show_budget(stats: IndexStats, budget_mb: float) -> None:
     """What each number type would take, and why it is better than fewer dimensions."""
     kind = stats.settings.kind
     sizes = [
-        f"{store} {_megabytes(stats.n_rows * bytes_per_vector(stats.dim, kind, store))}"
+        f"{store} {megabytes(stats.n_rows * bytes_per_vector(stats.dim, kind, store))}"
         for store in STORES
         if (kind, store) != ("hnsw", "binary")
     ]
     show(f"budget: {budget_mb:g} MB; {', '.join(sizes)}")
     show("advice: choose a smaller dtype before fewer dimensions. Fewer, whitened dimensions may be better only")
     show("for vectors of a raw layer or means of word vectors: isosent inspect tells")
-
-
-def _say_if_stale(folder: Path, stats: IndexStats) -> None:
-    if stats.is_stale and stats.recall is not None:
-        say(
-            f"the recall of {stats.recall.recall:.4f} was measured before {stats.n_changed} of {stats.recall.n_rows} "
-            f"rows changed. Measure it again: isosent index compact {folder}"
-        )
 
 
 def _show_hits(asked: Sequence[str], hits: list[list[dict[str, Any]]], *, as_json: bool) -> None:

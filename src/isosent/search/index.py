@@ -56,7 +56,7 @@ from isosent.search.build import (
 from isosent.search.engine import K_MEASURED, Kind, Segment, Store, best
 from isosent.search.keywords import FUSED
 from isosent.search.result import IndexStats, SearchResult
-from isosent.search.rows import HAS_VECTOR, ID, MAPPED, TEXT, VECTOR, IdKind, id_kind_of, like, rows_table
+from isosent.search.rows import HAS_VECTOR, ID, MAPPED, TEXT, VECTOR, id_kind_of, like, other_ids, rows_table
 from isosent.search.snapshot import Snapshot, copy_last_commit
 from isosent.search.storage import (
     MODEL_FOLDER,
@@ -412,14 +412,11 @@ class Index:
         try:
             return load_saved(record, self.folder / name)
         except ModelFolderError as error:
-            reason, could_not_load, _ = str(error).partition("\n")
-            if not could_not_load:
+            reason, is_elsewhere, _ = str(error).partition("\n")
+            if not is_elsewhere:
                 raise
-            keyword = "query_model" if name == QUERY_FOLDER else "model"
-            raise ModelFolderError(
-                f"{reason}\nIf it was moved, put it back, or name it: isosent search {self.folder} QUERY -m REFERENCE. "
-                f"In Python: Index.open(folder, {keyword}=load(folder / {name!r}, encoder=REFERENCE))."
-            ) from error
+            advice = f"If it was moved, put it back, or name it: isosent search {self.folder} QUERY -m REFERENCE."
+            raise ModelFolderError(f"{reason}\n{advice} In Python: see Index.open.") from error
 
     @property
     def _record(self) -> ModelRecord:
@@ -801,7 +798,7 @@ class Index:
                 check_added(self.folder, snapshot, units)
             is_other_kind = len(units) and id_kind_of(ids) != state.ids  # an empty list is of either kind
             if (ids is None) != (state.ids == "numbers") or is_other_kind:
-                raise _other_ids(self.folder, state.ids, None if ids is None else id_kind_of(ids))
+                raise other_ids(self.folder, state.ids, None if ids is None else id_kind_of(ids))
             table = rows_table(len(units), ids=ids, texts=listed, metadata=metadata, first_number=state.next_number)
             table = like(table, self.schema)
             if len(units):
@@ -996,15 +993,3 @@ def _unique_hits(search: Callable[[int], SearchResult], k: int, n_rows: int) -> 
         is_enough = (unique.n_hits == min(k, n_rows)) | (result.n_hits < n_fetched)
         if n_fetched == n_rows or is_enough.all():
             return unique
-
-
-def _other_ids(folder: Path, wanted: IdKind, given: IdKind | None) -> InputError:
-    """The error for rows whose ids are not like those of the index."""
-    if wanted == "numbers":
-        return InputError(
-            f"add: {folder} was made without ids and numbers its rows, so new rows must have none. Rename their column "
-            "id, or make the index again with ids, by which rows can be replaced."
-        )
-    kinds = {"int": "whole numbers", "str": "strings", None: "missing"}
-    advice = "Name their column: --id-column NAME (in Python: ids)." if given is None else "Write them like those."
-    return InputError(f"add: ids of {folder} are {kinds[wanted]}; those of the new rows are {kinds[given]}. {advice}")
