@@ -18,7 +18,7 @@ def on_page_content(content: str, *, page: Any, **_: Any) -> str:
     """Replace the formulas of a page; one that is left would show as LaTeX, so the build ends."""
     for pattern, display in ((_BLOCK, "block"), (_INLINE, "inline"), (_ROLE, "inline")):
         content = pattern.sub(partial(_mathml, display), content)
-    if left := re.search(r'class="arithmatex"|:math:', content):
+    if left := re.search(r'class="arithmatex"|:math:|[.]{2} math', content):
         raise PluginError(f"{page.file.src_path}: a formula is left: {content[left.start() : left.start() + 80]}")
     return content
 

@@ -1,7 +1,7 @@
 """The vocabulary of what readers meet: pages, help texts and messages have one name for each thing.
 
-Prints each place with a word that has a better one, and exits with 1 if there is any. Pages of research and of the API,
-code and tables of figures are left out.
+Prints each place with a word that has a better one, and exits with 1 if there is any. Pages of research and of the API
+and code are not checked.
 """
 
 import ast
@@ -30,6 +30,23 @@ BETTER = {
     r"whitening was rejected": "a recommendation",
     r"most hits": "number of results",
     r"in turns": "interleaved",
+}
+# of pages and help texts alone
+PLAINER = {
+    r"told (from|by|apart)": "detected, or distinguished",
+    r"at hand": "available",
+    r"for want of": "without",
+    r"stands? (behind|beside)": "follows, or is next to",
+    r"beside": "next to",
+    r"likewise|thereby": "also, or so",
+    r"of (its|their|your|our) own": "separate, or its",
+    r"as (they are|it is)(?=[.,;:)|]| and )": "unchanged, or original",
+    r"that (is|are) there": "existing",
+    r"asked for": "requested",
+    r"(one|each) a (line|row)": "one per line",
+    r"(texts|rows|queries|requests|vectors|bytes) a (second|vector|request|text)": "per",
+    r"(answer|answers)( is)? [45]\d\d": "responds with",
+    r"neighbours?|colours?|labelled|behaviours?|centred|(normal|standard)ised": "US spelling",
 }
 # calls whose text a reader meets
 _SAID = {"say", "show", "warn", "InputError", "InputFileError", "FileFormatError", "OutputError", "RequestError"}
@@ -69,8 +86,9 @@ def main() -> int:
     """Check everything."""
     found = [
         f"{place}: {match[0]!r}: better: {better}"
-        for place, text in [*pages(), *helps(app, "isosent"), *messages()]
-        for pattern, better in BETTER.items()
+        for texts, words in (([*pages(), *helps(app, "isosent")], BETTER | PLAINER), (messages(), BETTER))
+        for place, text in texts
+        for pattern, better in words.items()
         for match in re.finditer(rf"\b(?:{pattern})\b", text, re.I)
     ]
     print("\n".join(found))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+from PIL import Image
 
 import isosent
 from isosent.demo import demo_pool, translated_share
@@ -19,6 +20,7 @@ from isosent.numeric.similarity import unit_rows
 
 COLOURS = {"en": "#2f7ed8", "de": "#e8833a", "es": "#2ba36b", "fr": "#b455b6"}
 NAMES = {"en": "English", "de": "German", "es": "Spanish", "fr": "French"}
+N_COLORS = 64  # so that the files stay small
 THEMES = {"light": "#1f2328", "dark": "#e6edf3"}
 
 
@@ -50,8 +52,10 @@ def main() -> None:
             place.set_axis_off()
         figure.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncols=4, frameon=False)
         figure.tight_layout(rect=(0, 0.07, 1, 1))
-        figure.savefig(folder / f"pool_{theme}.png", dpi=160, transparent=True)
+        path = folder / f"pool_{theme}.png"
+        figure.savefig(path, dpi=160, transparent=True)
         plt.close(figure)
+        Image.open(path).quantize(N_COLORS, method=Image.Quantize.FASTOCTREE).save(path, optimize=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Public data sets, fetched from the Hugging Face hub in the layout that the readers of tasks expect.
 
-``data/datasets.json`` lists the sets, pinned to commits. ``isosent-data.json`` beside the data, the `Lock`, keeps the
+``data/datasets.json`` lists the sets, pinned to commits. ``isosent-data.json`` next to the data, the `Lock`, keeps the
 commits and SHA-256 sums of what was fetched; later calls refuse anything else.
 
-`get_data` goes through the files of the sets. One that is there is compared with the lock. Any other one is fetched
+`get_data` goes through the files of the sets. An existing one is compared with the lock. Any other one is fetched
 from the `HuggingFaceHub`, or from a `Mirror` of it, compared with the sum in the manifest or in the lock, converted to
 the layout that the readers of tasks expect (`CONVERSIONS`), entered in the lock, and written.
 """

@@ -2,7 +2,7 @@
 
 `engine_for` chooses between this process (`isosent.jobs.shards.Here`), `Processes` of this machine and a `Ray` cluster.
 An engine gives a function that runs tasks in any order and yields their outcomes. A task whose worker dies runs again:
-in a process of its own, so that the one that kills is found, or on another actor; after three deaths it has failed.
+in a separate process, so that the one that kills is found, or on another actor; after three deaths it has failed.
 Tasks hold paths, never vectors: a `Worker` opens the files and the model by itself.
 
 `Encode` is for Ray Data and its like, which bring the batches and decide where they go.
@@ -152,7 +152,7 @@ def _start_process(job: Job, n_threads: int, is_over: Connection) -> None:
 
 
 def _end_with_parent(is_over: Connection) -> None:
-    """A driver that was killed stops nobody; the next one would work beside its processes."""
+    """A driver that was killed stops nobody; the next one would work next to its processes."""
     parent = multiprocessing.parent_process()
     wait_for_one([is_over, *([parent.sentinel] if parent else [])])
     os._exit(1)

@@ -58,7 +58,7 @@ class IsosentWarning(UserWarning):
 
 
 class RankWarning(IsosentWarning):
-    """Fewer components than asked for, or than the vectors have dimensions."""
+    """Fewer components than requested, or than the vectors have dimensions."""
 
 
 class TruncationWarning(IsosentWarning):

@@ -289,7 +289,7 @@ class SentenceEncoder:
             Number of leading dimensions to keep, before vectors are scaled to length 1.
         group : str or sequence of str, optional
             Group of the texts, or of each, such as its language, for a model with a map of each group (see
-            `fitted_on_pairs`). By default the reference, whose texts have no map of their own.
+            `fitted_on_pairs`). By default the reference, whose texts have no separate map.
 
         Returns
         -------
@@ -832,7 +832,7 @@ class SentenceEncoder:
         queries, documents : sequence of str, or array of shape (n_pairs, encoder.dim)
             Texts that match, row by row, or what the bare encoder returned for them. A text may occur in several pairs.
         queries_only : bool, default False
-            Whether only queries are transformed, so that stored vectors of documents stay as they are.
+            Whether only queries are transformed, so that stored vectors of documents stay unchanged.
         kinds : sequence, optional
             The kind of each pair, such as its source. The map must then serve kinds that it was not fitted on. Pairs
             without one (None, NaN, empty) are left out, with a warning.
@@ -854,9 +854,9 @@ class SentenceEncoder:
         Raises
         ------
         InputError
-            If the numbers of queries and documents differ, pairs form fewer than 30 groups that share no text (with
-            `groups`, those of each group with the reference), vectors are NaN or infinite, or vectors of this model end
-            with length 1 or a flow.
+            If the numbers of queries and documents differ; if pairs form fewer than 30 sets that share no text (with
+            `groups`, those of each group with the reference); if vectors are NaN or infinite; or if vectors of this
+            model end with length 1 or a flow.
 
         Notes
         -----
@@ -869,7 +869,7 @@ class SentenceEncoder:
 
         With `groups`, each text is searched for among the texts of both sides, all encoded as documents. With a and b
         the vectors of pairs of a group and the reference, each about its own mean, vectors of the group become
-        :math:`(x - \mu_a) (A^\top A + l I)^{-1} (A^\top B + l I) + \mu_b`, and the reference stays as it is.
+        :math:`(x - \mu_a) (A^\top A + l I)^{-1} (A^\top B + l I) + \mu_b`, and the reference stays unchanged.
         """
         self._encoder.require_fitted("fitted_on_pairs")
         self._postprocessing.check_fit(Auto())

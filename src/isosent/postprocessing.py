@@ -171,7 +171,7 @@ class Postprocessing:
     def with_groups(
         self, column: str, reference: str, linear_map: LinearMap | None, maps: Mapping[str, LinearMap]
     ) -> Postprocessing:
-        """Add a map of each group, and of the reference if it does not stay as it is."""
+        """Add a map of each group, and of the reference if it does not stay unchanged."""
         both = self if linear_map is None else self.followed_by(linear_map, queries_only=False)
         before = self.linear_map
         combined = {name: each if before is None else before.then(each) for name, each in maps.items()}

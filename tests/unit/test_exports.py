@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import unicodedata
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,14 @@ from vector_makers import write_vectors
 
 import isosent
 from isosent.encoders.precomputed import PrecomputedVectors
-from isosent.errors import FileFormatError, InputError, InputFileError, MissingExtraError, OutputError
+from isosent.errors import (
+    FileFormatError,
+    InputError,
+    InputFileError,
+    MissingExtraError,
+    OutputError,
+    UnknownWordsWarning,
+)
 from isosent.exports import export
 from isosent.exports import faiss as faiss_export
 from isosent.exports import numpy as numpy_export
@@ -28,7 +36,7 @@ from isosent.exports import onnx as onnx_folder
 from isosent.exports import onnx as onnx_static
 from isosent.exports import sql as sql_export
 from isosent.exports import tokenizer as tokenizer_files
-from isosent.exports.check import EXPORT, compare, read_space, sample_texts, shortened, space_of
+from isosent.exports.check import EXPORT, compare, compare_on_texts, read_space, sample_texts, shortened, space_of
 from isosent.exports.tokenizer import static_tokenizer, without_literal
 from isosent.io import atomic
 from isosent.io.atomic import replacing_folder
@@ -727,3 +735,13 @@ def test_the_arrays_are_sealed(fitted, tmp_path):
         seal = file.metadata()["isosent.checksum"]
     assert is_intact(content, seal)
     assert not is_intact(content[:-1] + bytes([content[-1] ^ 1]), seal)
+
+
+def test_the_texts_of_a_check_cause_no_warning(wordllama):
+    def encode(texts):
+        warnings.warn("many words are unknown to a temporary folder", UnknownWordsWarning, stacklevel=1)
+        return wordllama.encode(texts)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert compare_on_texts(wordllama, encode, has_zero_rows=True).holds

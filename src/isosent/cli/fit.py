@@ -195,7 +195,7 @@ def fit(
     The default, --transform auto, chooses a strength of whitening or no transform; with --dims, the strength for that
     width. It needs texts: name those of vectors with --texts, or it keeps the principal components. A weighting that
     learns from texts (sif, usif, p_mean, gem) is fitted first. A model of vectors is used with "isosent transform".
-    With --transform none, it leaves vectors as they are: for int8 codes and bits, and to see drift.
+    With --transform none, it leaves vectors unchanged: for int8 codes and bits, and to see drift.
 
     With --pairs, the transform is fitted on matching texts, such as questions and answers. For vectors, --pairs holds
     the query of each vector of INPUTS. A fifth of the pairs is held out; unless these are ranked better beyond chance,

@@ -101,7 +101,7 @@ def cluster(
     outputs: tuple[Path, ...],
     as_json: bool,
 ) -> None:
-    """Group texts by topic, and describe each group by words.
+    """Cluster texts by topic, and describe each cluster by words.
 
     TEXTS is a file as for "isosent duplicates". The CSV holds cluster, row (from 0), text and score (the cosine with
     the center of the cluster). Texts without a word that the model knows are in cluster 0.

@@ -34,7 +34,7 @@ COMMANDS = {
         "index": ("search", "Make an index of texts or vectors, and change it."),
         "search": ("search", "Find the nearest texts of an index or a database."),
         "duplicates": ("groups", "Find near-duplicates."),
-        "cluster": ("groups", "Group texts by topic, and describe each group by words."),
+        "cluster": ("groups", "Cluster texts by topic, and describe each cluster by words."),
     },
     "Models": {
         "train": ("train", "Train a sentence encoder on labeled pairs or triplets."),

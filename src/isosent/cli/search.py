@@ -129,7 +129,7 @@ def create(
     """Make an index of ROWS: texts, tables, or vectors of the encoder.
 
     The other columns of a table can be filtered by. The model is saved in the index. Without -m, texts are encoded by
-    wordllama, and vectors are used as they are. An index that is there is replaced. Workers encode texts; the index is
+    wordllama, and vectors are used unchanged. An existing index is replaced. Workers encode texts; the index is
     made of their vectors in this process. A model with a transform for each group of texts takes the group of a row
     from the column that it names (see "isosent info MODEL").
 
@@ -194,7 +194,7 @@ def add(
     texts: str | None,
     space: str | None,
 ) -> None:
-    """Add ROWS to INDEX; rows with an id that is there are replaced (not in an hnsw index).
+    """Add ROWS to INDEX; rows with an existing id are replaced (not in an hnsw index).
 
     Vectors without a note of their space are compared with those of INDEX, and a warning says if they differ: they are
     of other topics, or of another model. With --space, they are refused if the name is not that of INDEX.
@@ -346,13 +346,12 @@ def search(
 ) -> None:
     """Find the rows of INDEX, or of the table of a database, that are nearest to each QUERY.
 
-    A score is a cosine. The share beside it says how many random pairs of the index have a lower score, corrected for
+    A score is a cosine. The share next to it says how many random pairs of the index have a lower score, corrected for
     rows that are near to everything.
 
     A QUERY is a text, or a file of texts, or of vectors of the encoder (.npy, .parquet and others). With --against, the
-    file holds the original vectors of the texts of INDEX in their order, and a parquet file may have their ids: up to
-    500 of them are queries, and the neighbors that INDEX finds are compared with those that an exact search of the file
-    finds.
+    file holds the original vectors of the texts of INDEX, in their order; a parquet file may have their ids. Up to 500
+    of them are queries. The neighbors that INDEX finds are compared with those of an exact search of the file.
 
     \b
     isosent search INDEX "a query" --where 'lang = "en"'

@@ -74,7 +74,7 @@ _ADDRESS = (
     click.option("--host", default="127.0.0.1", metavar="ADDRESS", help="Address to listen on; others need keys."),
     click.option("--port", type=click.IntRange(0, 65535), default=8000, metavar="N", help="Port; 0 for any free one."),
     click.option(
-        "--api-key-file", type=PATH, metavar="FILE", help=f"Keys of clients, one a line.  [default: ${KEYS_VARIABLE}]"
+        "--api-key-file", type=PATH, metavar="FILE", help=f"Keys of clients, one per line.  [default: ${KEYS_VARIABLE}]"
     ),
     click.option(
         "--drain",
@@ -95,7 +95,7 @@ _ADDRESS = (
     type=click.IntRange(1),
     default=1,
     metavar="N",
-    help="Processes that share the port, each with queues and limits of its own.",
+    help="Processes that share the port, each with separate queues and limits.",
 )
 def serve(
     sources: tuple[str, ...],

@@ -293,7 +293,7 @@ def distill(
     same command again to resume. isosent, Model2Vec and sentence-transformers open FOLDER.
 
     Without a transform, the vectors lie in the space of MODEL: "isosent index -m MODEL --query-model FOLDER" makes an
-    index whose queries cost microseconds. --transform auto or --dims give the static model a space of its own.
+    index whose queries cost microseconds. --transform auto or --dims give the static model a separate embedding space.
 
     \b
     isosent distill hf:DIR texts.txt -o static

@@ -85,7 +85,7 @@ class WrappedEncoder(Encoder):
         return prompts | ({DEFAULT_PROMPT: prompts[default]} if default in prompts else {})
 
     def with_prompt(self, prompt: str) -> WrappedEncoder:
-        """Return the encoder with this prompt before every text; a SentenceTransformer adds none of its own to it."""
+        """Return the encoder with this prompt before every text; a SentenceTransformer adds none itself."""
         other = copy.copy(self)
         other._prompt = prompt
         return other

@@ -146,7 +146,7 @@ def read_cqa(folder: str | os.PathLike[str], *, text: str = TEXT_PARTS[0]) -> tu
 
 
 def _find(root: Path, pattern: re.Pattern[str]) -> dict[str, Path]:
-    """Files of a name, by the name of the set; labelled questions rather than those without labels."""
+    """Files of a name, by the name of the set; labeled questions rather than those without labels."""
     paths: dict[str, Path] = {}
     for folder, files in folders_below(root):
         for match in filter(None, map(pattern.fullmatch, sorted(files, reverse=True))):

@@ -108,7 +108,7 @@ def migrate(
     old, new : SentenceEncoder, VectorSource or ndarray of shape (n_texts, dim)
         The models, or the vectors that they gave the texts.
     texts : sequence of str
-        Texts like the stored ones, of which 300 must differ; up to 10,000 are fitted and 2,000 held out.
+        Texts like the stored ones, at least 300 of them different; up to 10,000 are fitted and 2,000 held out.
     answers : sequence of (str, str), optional
         Queries, each with the text that answers it; needs two models. A query may occur with several answers, of which
         each is ranked among the texts that are none. By default the first half of each text that was held out is the

@@ -196,7 +196,7 @@ class EvaluationResult:
         Returns
         -------
         dict of str to EvaluationResult
-            This result and its `variants`, in the order in which they were asked for.
+            This result and its `variants`, in the order in which they were requested.
         """
         results = (self, *self.variants)
         names = [result.fitting["transform"] or "none" for result in results]

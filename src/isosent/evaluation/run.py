@@ -2,9 +2,9 @@
 
 `evaluate` checks its arguments, and `read_tasks` makes `Task` objects of the files of a folder, kind by kind.
 `run_tasks` encodes each distinct text of all tasks once (`encode_tasks`: `TextVectors`), fits each transform on the
-texts that were asked for (`fit_tasks`), and lets each task score the vectors. `_score` adds intervals, counts and
+texts that were requested (`fit_tasks`), and lets each task score the vectors. `_score` adds intervals, counts and
 protocol; `describe_fitting`, `checksums` and `environment` say under which circumstances. Studies and training call
-`run_tasks` with tasks of their own.
+`run_tasks` with their own tasks.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def evaluate(
         "transfer:SICK-R", or "retrieval:scifact" for the folder ``scifact``.
     transform : str, Transform, None, or a list of these, optional
         Fitted after the model before scoring, such as ``Whitening(n_components=128)``, "whitening" or "auto"; None or
-        "none" scores the model as it is. With a list, texts are encoded once, and each transform is scored.
+        "none" scores the model unchanged. With a list, texts are encoded once, and each transform is scored.
     fit_on : path-like or "target", default "target"
         What the transform, and an encoder that needs a corpus, is fitted on: all texts of the task under evaluation,
         without labels (of retrieval, the documents), or the texts of a file.
@@ -119,7 +119,7 @@ def evaluate(
         others are its ``variants``.
 
         - STS: ``spearman`` and ``pearson`` over all pairs of a task; their mean over subsets as ``spearman_mean`` and
-          weighted by pairs as ``spearman_wmean``, likewise for Pearson; every subset under ``details["subsets"]``.
+          weighted by pairs as ``spearman_wmean``, the same for Pearson; every subset under ``details["subsets"]``.
         - transfer: ``accuracy``, and ``f1`` of MRPC; for SICK-R and STSB-supervised ``pearson``, ``spearman``, ``mse``.
         - retrieval: ``ndcg@10``, ``mrr@10``, ``map``, and ``recall`` at 1, 5, 10 and 100; for pairs ``mrr`` and recall.
         - cqa: ``map``, ``mrr``, ``accuracy`` at a cosine of 0.5, ``accuracy_majority``.
@@ -131,7 +131,7 @@ def evaluate(
     InputError
         If a task is unknown, lies in several folders, or a setting does not fit.
     TaskNotFoundError
-        If no files of a task that was asked for are found.
+        If no files of a task that was requested are found.
     FileFormatError
         If a file is malformed.
 

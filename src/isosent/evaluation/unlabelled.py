@@ -72,7 +72,7 @@ def compare_on_texts(
 
     Returns
     -------
-    UnlabelledComparison
+    UnlabeledComparison
         Both scores, and the differences with their intervals over texts.
 
     Raises

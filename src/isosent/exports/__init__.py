@@ -42,7 +42,7 @@ def export(
 
         - ``"sentence-transformers"``: a folder for ``SentenceTransformer(FOLDER)``;
         - ``"onnx"``: a folder with ``model.onnx`` and ``tokenizer.json``. If queries have their own prompt or map, it
-          also holds ``query_tokenizer.json`` or ``query_model.onnx``, and likewise for documents; ``isosent.json``
+          also holds ``query_tokenizer.json`` or ``query_model.onnx``, and the same for documents; ``isosent.json``
           says which belong together;
         - ``"faiss"``: an index that applies the fitted map to what is added and searched, so it takes vectors of the
           encoder and returns cosines after the map. It is empty unless there are `vectors`;
@@ -53,7 +53,7 @@ def export(
           column to unit vectors of the model, so that wide columns can be indexed by expression.
     output : path-like
         The folder (sentence-transformers, onnx) or file (faiss, numpy, sql) to write. Only an older export is replaced.
-        The note on a file is written beside it, as ``OUTPUT.isosent.json`` (faiss).
+        The note on a file is written next to it, as ``OUTPUT.isosent.json`` (faiss).
     tei : bool, default False
         sentence-transformers: also make the folder work with Text Embeddings Inference, which reads the module names
         and settings of releases before 6.

@@ -225,10 +225,11 @@ def compare_on_texts(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IsosentWarning)
         expected = model.encode(texts, role=role, show_progress_bar=False)
-    rows = np.flatnonzero(expected.any(axis=1) | has_zero_rows)
-    # the first text is long: alone, it does not pad the others
-    batches = [[texts[row] for row in batch] for batch in (rows[:1], rows[1:]) if len(batch)]
-    return compare(expected[rows], np.concatenate([encode(batch) for batch in batches]) if batches else np.empty(0))
+        rows = np.flatnonzero(expected.any(axis=1) | has_zero_rows)
+        # the first text is long: alone, it does not pad the others
+        batches = [[texts[row] for row in batch] for batch in (rows[:1], rows[1:]) if len(batch)]
+        encoded = np.concatenate([encode(batch) for batch in batches]) if batches else np.empty(0)
+    return compare(expected[rows], encoded)
 
 
 def compare(expected: NDArray[np.floating], vectors: NDArray[np.floating]) -> Agreement:

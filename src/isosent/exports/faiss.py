@@ -95,7 +95,7 @@ def read_index(path: str | os.PathLike[str], model: SentenceEncoder) -> Any:
     Parameters
     ----------
     path : path-like
-        The index, with its note beside it.
+        The index, with its note next to it.
     model : SentenceEncoder
         The model that it was exported from.
 
@@ -125,7 +125,7 @@ def export_faiss(
     with_map: bool = True,
     progress: Progress | None = None,
 ) -> Export:
-    """Write an index with the map in front and its note beside it: empty, or filled with the vectors of a file."""
+    """Write an index with the map in front and its note next to it: empty, or filled with the vectors of a file."""
     output = Path(output)
     _check_output(output)
     linear_map = _map_in_front(model, is_filled=vectors is not None) if with_map else None

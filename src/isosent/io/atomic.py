@@ -1,7 +1,7 @@
 """Files and folders that are replaced in one step: a run that is killed leaves the old one or the new one.
 
 - `check_destination` and `check_folder` refuse a place before any work is done.
-- `replacing` and `replacing_folder` give a temporary path beside the place. When the block ends well, the content is
+- `replacing` and `replacing_folder` give a temporary path next to the place. When the block ends well, the content is
   flushed to the disk and the path renamed; two folders are exchanged in one call of the system where it has one.
 - A temporary name says which host and process made it, and the process locks the file while it writes. So `sweep` can
   tell what killed processes left, and `recover` puts back what one of them had moved aside.
@@ -97,7 +97,7 @@ def check_folder(path: str | os.PathLike[str], replaceable: Replaceable) -> None
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], *, mode_of: Path | None = None) -> Iterator[Path]:
-    """Give a temporary path beside `path`; when the block ends well, it becomes `path` in one step."""
+    """Give a temporary path next to `path`; when the block ends well, it becomes `path` in one step."""
     path = Path(path).resolve()
     check_destination(path)
     temporary = _temporary_name(path, "tmp", path.suffix)
@@ -115,7 +115,7 @@ def replacing(path: str | os.PathLike[str], *, mode_of: Path | None = None) -> I
 
 @contextmanager
 def replacing_folder(path: str | os.PathLike[str], replaceable: Replaceable) -> Iterator[Path]:
-    """Give a temporary folder beside `path`; when the block ends well, it takes the place of `path` in one step."""
+    """Give a temporary folder next to `path`; when the block ends well, it takes the place of `path` in one step."""
     # Linux and macOS exchange the two folders in one step. Where the system or the file system cannot, there are two
     # renames; `recover` undoes the first if a kill comes between them.
     path = Path(path).resolve()

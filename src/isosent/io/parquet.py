@@ -1,4 +1,4 @@
-"""Parquet tables: read in batches that fit in memory, and vectors in one of their columns, written beside the others.
+"""Parquet tables: read in batches that fit in memory, and vectors in one of their columns, written next to the others.
 
 - `bounded_batches` reads columns batch by batch. The footer says how far a file unpacks, so what would fill the memory
   is refused unread; pyarrow does not describe all of a footer, and ends the process over a damaged one, so the second

@@ -2,7 +2,7 @@
 
 This is the one place that knows which of the two a path is. All that is above sees local files only:
 
-- `Staged` and `local_copies` copy a remote file, with the note beside it, or a folder when it is first read.
+- `Staged` and `local_copies` copy a remote file, with the note next to it, or a folder when it is first read.
 - `destination` gives a local path to write to; the complete file is uploaded, under a temporary name first where the
   file system has no atomic uploads.
 - `sizes`, `exists`, `is_folder` and `state_of` ask about a place, and `remove` and `sweep_uploads` clear it.
@@ -169,7 +169,7 @@ def local_copies(paths: Sequence[str]) -> Iterator[tuple[list[str], Callable[[st
 
 
 def _copy(url: str, copy: Path) -> None:
-    """Copy a folder of shards, or a file with the note beside it."""
+    """Copy a folder of shards, or a file with the note next to it."""
     if is_folder(url):
         copy.mkdir()
         for name in sizes(url):

@@ -188,7 +188,7 @@ def read_index(folder: str | os.PathLike[str]) -> ShardIndex | None:
 
 
 def write_index(folder: str | os.PathLike[str], index: ShardIndex) -> None:
-    """Write the index of a folder of shards, replacing the one that is there."""
+    """Write the index of a folder of shards, replacing the existing one."""
     head = {"format": SHARDS_FORMAT, "format_version": SHARDS_VERSION, "isosent_version": version("isosent")}
     facts = msgspec.to_builtins(index)
     shards = facts.pop("shards")  # a long list, last

@@ -1,4 +1,4 @@
-"""Which vector space vectors belong to, and the notes that say so: beside a file of vectors, or of an export.
+"""Which vector space vectors belong to, and the notes that say so: next to a file of vectors, or of an export.
 
 A `Space` is a fingerprint with a name, and `same_space` refuses to mix two. The note of a file of vectors
 (`VectorNote`) has one entry per file: `write_note` adds one, and `read_note` checks that it is of this very file. The
@@ -83,7 +83,7 @@ class NotedFile(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class VectorNote(Document):
-    """``FILE.isosent.json`` beside an array."""
+    """``FILE.isosent.json`` next to an array."""
 
     files: Annotated[list[NotedFile], Meta(min_length=1, max_length=2)]
 
@@ -129,7 +129,7 @@ def file_identity(path: Path) -> dict[str, Any]:
 
 
 def note_path(path: Path) -> Path:
-    """Name of the note beside a file."""
+    """Name of the note next to a file."""
     path = path.resolve() if path.is_symlink() else path
     return path.with_name(path.name + NOTE_ENDING)
 
@@ -150,7 +150,7 @@ def older_entry(path: Path) -> dict[str, Any] | None:
 
 
 def write_note(path: Path, entry: dict[str, Any], older: dict[str, Any] | None = None) -> None:
-    """Write the note beside a file.
+    """Write the note next to a file.
 
     Just before the file is replaced, the note describes both the new file and the older one, so that a kill between
     the two leaves a note that fits.
@@ -164,7 +164,7 @@ def write_note(path: Path, entry: dict[str, Any], older: dict[str, Any] | None =
 
 
 def read_note(path: Path) -> tuple[Space | None, str | None]:
-    """Read the space and the checksum of a file from the note beside it; None where it has none."""
+    """Read the space and the checksum of a file from the note next to it; None where it has none."""
     if not note_path(path).exists():
         return None, None
     entry = _entry_of(path) or _entry_of(path)  # once more: another process may be replacing both
@@ -179,7 +179,7 @@ def read_note(path: Path) -> tuple[Space | None, str | None]:
 
 
 def _entry_of(path: Path) -> dict[str, Any] | None:
-    """The entry for a file in the note beside it; None without a note, or if it describes other content."""
+    """The entry for a file in the note next to it; None without a note, or if it describes other content."""
     note = note_path(path)
     try:
         document = read_document(note, FORMAT, FORMAT_VERSION, VectorNote)
@@ -245,7 +245,7 @@ class _FolderNote(ExportNote, kw_only=True):
 
 
 class _IndexNote(ExportNote, kw_only=True):
-    """``FILE.isosent.json`` beside an index of FAISS."""
+    """``FILE.isosent.json`` next to an index of FAISS."""
 
     index: str
     files: Annotated[list[_ExportedFile], Meta(min_length=1, max_length=2)]
@@ -291,7 +291,7 @@ def _verify(folder: Path) -> None:
 
 
 def is_noted(path: str | os.PathLike[str], target: str) -> bool:
-    """Whether a folder, or a file with its note beside it, is an export to this target."""
+    """Whether a folder, or a file with its note next to it, is an export to this target."""
     try:
         document = read_json(_export_note_path(path))
     except (FileNotFoundError, FileFormatError):
@@ -300,7 +300,7 @@ def is_noted(path: str | os.PathLike[str], target: str) -> bool:
 
 
 def read_export_note(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read the note of an exported folder, or the one beside a file; an `InputFileError` where there is none."""
+    """Read the note of an exported folder, or the one next to a file; an `InputFileError` where there is none."""
     note = _export_note_path(path)
     try:
         document: dict[str, Any] = read_json(note)

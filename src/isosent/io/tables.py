@@ -1,7 +1,7 @@
 """The one reader of tables: .csv, .tsv, .txt, .jsonl, .json and .parquet, row by row, with the place of each row.
 
 `open_table` opens a file as a `Table`: its columns are known, and `Table.rows` yields the values of those that are
-asked for, with the number of each row for messages. `Table.text` and `Table.number` check a value. Each format has a
+requested, with the number of each row for messages. `Table.text` and `Table.number` check a value. Each format has a
 function that makes a `Table`: `_delimited_table` for lines of fields, `_object_table` for JSON, `_parquet_table`.
 
 `Group` and `find_columns` choose columns by what they are, such as two texts and a score. `isosent.io.pairs` reads

@@ -222,7 +222,7 @@ def _count_and_hash(texts: Iterator[str]) -> tuple[int, str]:
 
 
 class TextTable:
-    """All columns of a table of texts, to be written beside the vectors of the texts."""
+    """All columns of a table of texts, to be written next to the vectors of the texts."""
 
     def __init__(self, open_table: Callable[[], Table], column: str | None) -> None:
         pa = _extras.require("pyarrow")

@@ -156,9 +156,9 @@ def writing_vectors(
 ) -> Iterator[Write]:
     """Write vectors under a temporary name, and rename the file when it is complete.
 
-    A .parquet file keeps the space in its metadata. Beside any other file lies its note, ``FILE.isosent.json``, with
+    A .parquet file keeps the space in its metadata. Next to any other file lies its note, ``FILE.isosent.json``, with
     the space and a checksum. The note is put in place first and describes the older file as well: whenever a run is
-    killed, the note fits the file that is there.
+    killed, the note fits the existing file.
     """
     check_vector_file(path, dtype, are_codes=are_codes)
     path = Path(path).resolve()  # the note belongs to the file, not to a link to it

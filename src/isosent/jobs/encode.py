@@ -126,7 +126,7 @@ class TextRows:
         return ((text, (text,)) for text in self.source.read(first_row)), first_row
 
     def beside(self, first_row: int, columns: deque[Sequence[Any]]) -> ColumnsBeside | None:
-        """What is written beside the vectors: columns of a file, or the queue that rows are put into."""
+        """What is written next to the vectors: columns of a file, or the queue that rows are put into."""
         if self.table is not None and self.table.parquet:
             return ColumnsBeside.of_file(self.table.parquet, VECTOR_COLUMN, start_row=first_row)
         schema = [("text", "string")] if self.table is None else self.table.schema

@@ -70,7 +70,7 @@ SampledTexts = tuple[list[str], NDArray[np.floating], NDArray[np.intp]]  # texts
 
 
 class Recall(NamedTuple):
-    """Neighbours that a map keeps: those of held-out original vectors that are still among the ten nearest."""
+    """Neighbors that a map keeps: those of held-out original vectors that are still among the ten nearest."""
 
     label: str
     n_components: int
@@ -446,7 +446,7 @@ def _erased_vectors(
     *,
     named: Named,
 ) -> tuple[SentenceEncoder, NDArray[np.intp] | None]:
-    """The model without an attribute, whose labels are a column beside the vectors, and the groups of all labels.
+    """The model without an attribute, whose labels are a column next to the vectors, and the groups of all labels.
 
     None for groups if the attribute was not visible, so that nothing was erased. What erasing changes is measured on
     vectors with texts, or else on the first rows of each file.
@@ -595,7 +595,7 @@ def _sample_of(sources: Sequence[VectorSource]) -> NDArray[np.floating]:
 def _recalls(
     sample: NDArray[np.floating], transform: LinearTransform | Auto, after: SentenceEncoder
 ) -> tuple[Recall, ...]:
-    """Neighbour recall of the transform, next to principal components of the same size."""
+    """Neighbor recall of the transform, next to principal components of the same size."""
     width = after.dim
     settings = {"n_components": min(width, sample.shape[1]), "center": after.fits[-1].parameters.get("center", True)}
     components = make_linear("principal_components", settings=settings)

@@ -3,7 +3,7 @@
 `inspect_texts` encodes texts, `inspect_vectors` reads vectors of any size; both hand their rows to a `Survey`, which
 sees them once: it counts what is wrong (`RowCounts`), sums moments, and keeps a sample. From moments come the figures
 of the space before and after a transform (`Stage`); from the sample separate groups (`find_groups`) and the
-neighbours that fewer dimensions keep (`held_out_recall`). Texts also let auto choose. `_conclude` puts all of it into
+neighbors that fewer dimensions keep (`held_out_recall`). Texts also let auto choose. `_conclude` puts all of it into
 an `Inspection`, whose recommendation is `advise`. `inspect_moments` does what moments alone allow.
 """
 
@@ -291,7 +291,7 @@ class MomentsInspection:
     advice: str
 
     def rows(self) -> list[tuple[str, str, str]]:
-        """Label, value as they are, value after full whitening."""
+        """Label, original value, value after full whitening."""
         return [
             ("mean cosine of random pairs", f"{self.mean_cosine:.4f}", "0.0000"),
             ("effective rank", f"{self.effective_rank:.1f}", f"{self.rank}"),

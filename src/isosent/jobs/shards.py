@@ -405,7 +405,7 @@ def measure_folder(
 ) -> tuple[FileMoments, ShardIndex]:
     """Moments of the vectors of texts, those of the bare encoder; a folder holds those of each shard.
 
-    They are added in pairs of neighbours, then in pairs of these, and so on. So the sum has the same bits whoever made
+    They are added in pairs of neighbors, then in pairs of these, and so on. So the sum has the same bits whoever made
     the shards, and in which order. `erase`, a column of labels and its values (None for numbers), adds columns.
     """
     model.encoder.require_fitted("fit")

@@ -1,7 +1,7 @@
 """Run a network with onnxruntime: trace it, cache the graph, compute batches, in 8-bit integers if asked to.
 
 `OnnxBackend` computes batches. It opens a graph of the user's cache (`cached_graph`), which is made when it is first
-asked for: torch traces the network (`write_graph`), and for int8 `with_int8_products` rewrites the products of that
+requested: torch traces the network (`write_graph`), and for int8 `with_int8_products` rewrites the products of that
 graph, with a scale for each token. A graph whose bytes have changed is made again.
 """
 
@@ -39,7 +39,7 @@ _SLOW_FUSIONS = ["SkipLayerNormFusion"]  # the fused operator takes longer than 
 
 
 class _GraphNote(Document, kw_only=True):
-    """``graph.json`` beside a graph."""
+    """``graph.json`` next to a graph."""
 
     files: Annotated[dict[str, Checksum], Meta(min_length=1)]
 
@@ -421,7 +421,7 @@ class _Rewriter:
 
 
 def _quantize_columns(weight: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """Columns as integers, two neighbours of one sign at most 128 together, and the scale of each column."""
+    """Columns as integers, two neighbors of one sign at most 128 together, and the scale of each column."""
     pairs = np.pad(weight, ((0, len(weight) % 2), (0, 0))).reshape(-1, 2, weight.shape[1])
     above, below = (np.maximum(side, 0).sum(axis=1).max(axis=0) for side in (pairs, -pairs))
     scales = np.maximum(np.maximum(above, below), _TINY).astype(np.float32) / np.float32(_LARGEST_WEIGHT)

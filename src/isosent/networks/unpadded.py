@@ -1,7 +1,7 @@
 """Layers of the BERT family on the CPU without padding, and matrices packed for the processor.
 
 `layer_parts` finds the modules of each layer in a network that it knows. `UnpaddedLayers` computes them over the tokens
-of a batch alone: every product takes the tokens of all texts (`_Layer`), and neighbouring texts of one length share an
+of a batch alone: every product takes the tokens of all texts (`_Layer`), and neighboring texts of one length share an
 attention (`_Group`). When it is made, it compares its hidden states with those of the network on a small batch, and
 refuses if they differ. `packed_product` is the product of both ways to use oneDNN; `packed` puts it into a network of
 any other family, whose layers stay modules with hooks.
@@ -83,7 +83,7 @@ class UnpaddedLayers:
         return padded.view(*shape, -1)
 
     def _groups(self, attention_mask: Any) -> list[_Group]:
-        """Neighbouring texts of one length."""
+        """Neighboring texts of one length."""
         mask = attention_mask.numpy() != 0
         lengths = mask.sum(axis=1)
         is_first = np.diff(lengths, prepend=-1) != 0
@@ -140,7 +140,7 @@ class UnpaddedLayers:
 
 
 class _Group(NamedTuple):
-    """Neighbouring texts of one length."""
+    """Neighboring texts of one length."""
 
     tokens: slice  # their rows
     n_texts: int

@@ -104,8 +104,8 @@ def drift(old: Moments, new: Moments, *, kurtosis: Double | None = None) -> Drif
     :math:`\kappa_k` is the pooled excess kurtosis (Layard 1973). Both are corrected for the number of axes (Holm
     1979); the p-value of the mean or the covariance is the smallest one.
 
-    Moments do not hold the kurtosis of an axis. Without `kurtosis`, an excess of at most 3 is assumed for most axes,
-    and the p-value of the covariance is twice the median of those of the axes (Rüger 1978), which a few axes with
+    Moments do not hold the kurtosis of an axis. Without `kurtosis`, an excess of at most 3 is assumed for most axes.
+    The p-value of the covariance is then twice the median of those of the axes (Rüger 1978), which a few axes with
     heavier tails hardly move. So a change along a few axes remains unseen, and no axis is named for its variance.
 
     Rows count as independent. Repeated or related rows, such as the sentences of a document, make false positives more

@@ -496,7 +496,7 @@ def _orthogonalize(rows: Single, word: int, basis: Double, rank: int) -> tuple[f
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _score(residual: float, length: float, distinct: float, scores: Scores, divisor: float) -> float:
-    """Sum of the scores asked for."""
+    """Sum of the scores requested."""
     novelty, significance, uniqueness = scores
     weight = 0.0
     if novelty:

@@ -213,7 +213,7 @@ def _inverse(levels: _Levels, latents: Rows) -> Rows:
 
 
 def _check_step(step: GlowStep, dim: int) -> None:
-    """Refuse a step that does not fit between its neighbours, at `dim` dimensions."""
+    """Refuse a step that does not fit between its neighbors, at `dim` dimensions."""
     widths = [first_half(dim), *(weight.shape[-1] for weight, _ in step.network)]
     fits = (
         dim > 1

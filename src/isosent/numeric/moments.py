@@ -399,7 +399,7 @@ class JointMoments:
         r"""Shrunk canonical correlation as one map of x, :math:`(S_{xx} + l I)^{-1} S_{xy} (S_{yy} + m I)^{-1}`.
 
         The product of a mapped x with y, about their means, is that of both sides in the space of the correlations,
-        each weighted by their roots: y stays as it is. Both penalties are relative to the mean variance, and the
+        each weighted by their roots: y stays unchanged. Both penalties are relative to the mean variance, and the
         mapped x have the mean square of 1.
         """
         y = self.y

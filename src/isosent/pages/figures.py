@@ -4,7 +4,7 @@ A `Panel` places marks between two axes, a `Figure` arranges panels in rows. Eve
 short functions at the end turn the shapes into SVG text or draw them with matplotlib.
 
 `Axis` gives ticks and turns numbers into shares of its length; a panel adds `Path`, `Circle` and `Text` shapes for
-lines, dots, areas and cells (`heat_map`). `layout` places panels, headings and the legend. `page_svg` leaves colours to
+lines, dots, areas and cells (`heat_map`). `layout` places panels, headings and the legend. `page_svg` leaves colors to
 the style sheet of the page (`page_palette`), so that light and dark work; `render` writes a file.
 """
 
@@ -54,7 +54,7 @@ _POLYGONS = ("-3.7 -3.7 3.7 -3.7 3.7 3.7 -3.7 3.7", "0 -5.2 5.2 0 0 5.2 -5.2 0",
 
 
 def colour_of(number: int) -> str:
-    """Colour of the line or dot with that number. Colours repeat after seven; the dash or shape then differs."""
+    """Color of the line or dot with that number. Colors repeat after seven; the dash or shape then differs."""
     return f"c{number % N_COLOURS}"
 
 
@@ -181,7 +181,7 @@ def dot_shape(
     opacity: float = 1.0,
     tip: str = "",
 ) -> Shape:
-    """A dot at a pixel: circle, square, diamond or triangle, so that it does not depend on its colour alone."""
+    """A dot at a pixel: circle, square, diamond or triangle, so that it does not depend on its color alone."""
     stroke, fill, width = (colour, "card", 2.0) if is_open else ("card", colour, 1.0)
     if shape % 4 == 0:
         return Circle(x, y, radius, stroke, fill, width, opacity, tip)
@@ -283,7 +283,7 @@ class Panel:
         colour: str = "ink",
         bold: bool = False,
     ) -> None:
-        """Write beside a point: to its right, or to its left where there is more room."""
+        """Write next to a point: to its right, or to its left where there is more room."""
         px, py = self.at(x, y)
         is_left = px > 0.6 * self._right
         px += -shift[0] if is_left else shift[0]
@@ -446,7 +446,7 @@ def _moved(shape: Shape, dx: float, dy: float) -> Shape:
 
 
 def page_svg(figure: Figure, name: str) -> str:
-    """SVG for a page, whose style sheet sets the colours. The legend is left to the page, where its lines can wrap."""
+    """SVG for a page, whose style sheet sets the colors. The legend is left to the page, where its lines can wrap."""
     width, height, shapes = layout(figure, legend=False)
     width = max(width, WIDTH)  # a narrow figure would be enlarged
     wide = ' class="wide"' if width > 1.2 * WIDTH else ""
@@ -462,7 +462,7 @@ def page_shapes(shapes: Iterable[Shape]) -> str:
 
 
 def page_palette() -> str:
-    """Style rule that sets the colours of a page, light and dark."""
+    """Style rule that sets the colors of a page, light and dark."""
     names = (f"--{name}: light-dark({light}, {dark});" for name, (light, dark) in PALETTE.items())
     return f":root {{ {' '.join(names)} }}\n"
 
@@ -477,7 +477,7 @@ def check_format(ending: str) -> None:
 
 
 def render(figure: Figure, ending: str) -> bytes:
-    """Content of a file of that ending, one of `FORMATS`, in the light colours."""
+    """Content of a file of that ending, one of `FORMATS`, in the light colors."""
     return _svg_file(figure) if ending == ".svg" else _matplotlib_file(figure, ending)
 
 

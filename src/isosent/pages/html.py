@@ -31,7 +31,7 @@ def html_document(title: str, body: str, *, css: str, script: str | None = None)
 
 
 def theme() -> str:
-    """Colours and common styles of all pages, in light and dark."""
+    """Colors and common styles of all pages, in light and dark."""
     return page_palette() + (files("isosent.pages") / "base.css").read_text("utf-8")
 
 

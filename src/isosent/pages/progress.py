@@ -26,7 +26,7 @@ bars_by_encoders = True  # the command line, whose commands draw their own bars,
 
 
 def make_console(stream: Any) -> Console:
-    """A console of rich that prints texts as they are, without markup or emoji."""
+    """A console of rich that prints texts unchanged, without markup or emoji."""
     from rich.console import Console
 
     width = None if stream.isatty() else _WIDTH_OF_A_FILE

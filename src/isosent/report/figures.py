@@ -3,7 +3,7 @@
 Each kind of data has one function that describes a `Figure`: `scores_figure` for a leaderboard, `dims_figure`,
 `gem_figure`, `layer_figure` and `pooling_figure` for studies. `pages.figures` lays it out and draws it. `_figures` says
 which of them a report has, and `write_figures` writes all into a folder as SVG, PNG and PDF; `write_figure` writes one.
-Pages use the panels too (`best_panel`, `pair_maps`, `pooling_maps`) with legends of their own.
+Pages use the panels too (`best_panel`, `pair_maps`, `pooling_maps`) with their own legends.
 """
 
 from __future__ import annotations
@@ -287,7 +287,7 @@ def by_model(cells: Sequence[LayerCell]) -> list[tuple[str, list[LayerCell]]]:
 
 
 def pair_maps(cells: Sequence[LayerCell], how: str = ALL) -> list[Panel]:
-    """A heat map per transform, in the same colours: single layers on the diagonal, pairs below it."""
+    """A heat map per transform, in the same colors: single layers on the diagonal, pairs below it."""
     grids = {transform: 100 * pair_grid(cells, transform, how) for transform in TRANSFORMS}
     span = _span(value for grid in grids.values() for value in grid.flat)
     names = [f"L{layer}" for layer in range(len(grids[NONE]))]
@@ -305,7 +305,7 @@ def pair_maps(cells: Sequence[LayerCell], how: str = ALL) -> list[Panel]:
 
 
 def pooling_maps(cells: Sequence[LayerCell], how: str = ALL) -> list[Panel]:
-    """A heat map per transform, in the same colours: poolings by sets of layers."""
+    """A heat map per transform, in the same colors: poolings by sets of layers."""
     scores = {key: 100 * score for key, score in averages(cells, how).items()}
     poolings = list(dict.fromkeys(cell.pooling for cell in cells))
     sets = list(dict.fromkeys(cell.layers for cell in cells))

@@ -94,7 +94,7 @@ def sizes_table(sizes: Sizes, *, chosen: Size | None = None, details: bool = Fal
 
 
 def _listed_sizes(sizes: Sizes, chosen: Size | None, *, details: bool) -> list[Size]:
-    """The front, and beside it what is often tried: half the dimensions, and codes alone."""
+    """The front, and next to it what is often tried: half the dimensions, and codes alone."""
     front = sizes.front
     half = max((each.n_components for each in sizes.rows if each.n_components <= sizes.dim // 2), default=0)
     return [

@@ -35,10 +35,10 @@ def study_flow(
     tasks: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> list[FlowCell]:
-    """Score a model on STS tasks: as it is, with auto, standardised, whitened, and with a flow for each seed.
+    """Score a model on STS tasks: unchanged, with auto, standardized, whitened, and with a flow for each seed.
 
     `settings` are those of `GlowFlow`. A sentence is fitted on as often as it occurs. `nli` are further sentences to
-    fit on; without them there are no such rows. The flow starts from standardised dimensions, so the row
+    fit on; without them there are no such rows. The flow starts from standardized dimensions, so the row
     ``standardize`` tells what its training adds.
     """
     if model.encoder.needs_corpus:

@@ -1,7 +1,7 @@
 """Which layers of a transformer, and which pooling of their tokens: figures 1 and 2 and table 1 of WhiteningBERT.
 
-The network runs once over the sentences. Each layer pooling is scored as it is, whitened, and as auto chooses, with the
-transform fitted on the sentences of the task.
+The network runs once over the sentences. Each layer pooling is scored unchanged, whitened, and as auto chooses, with
+the transform fitted on the sentences of the task.
 
 `study_layers` and `study_pooling` choose what to score; `search_layers` encodes the distinct texts of the tasks
 (`place_tasks`) for many layer poolings in one pass, and `score_vectors` scores each under each transform. The records

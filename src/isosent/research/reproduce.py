@@ -3,7 +3,7 @@
 `reproduce` reads a paper (tables in YAML), and `_plan` makes a `Plan` of every condition: the `Request` that would
 measure it, what is missing for that, and other models in its place. `find_available` says which models and files there
 are. `_Measurements` runs requests, each once, whatever number of cells needs it: an evaluation, a study, or a
-measurement of speed. `_outcome` puts the numbers beside those that were published; `research.reproduction` holds and
+measurement of speed. `_outcome` puts the numbers next to those that were published; `research.reproduction` holds and
 prints them.
 """
 

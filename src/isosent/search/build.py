@@ -2,9 +2,9 @@
 
 Vectors come in blocks, of texts or of a file (`encoded_units`), and are spilled to a file without a name (`Spill`), so
 that an index may be larger than memory. `plan` chooses the kind of index and the number type, `build` trains and fills
-the codes of `engine`, keeps finer vectors beside coarse ones, measures the recall of settings from cheap to exact, fits
-`Chance`, and writes the files of the segment. `write_index` does this for a new folder, in one step; `rebuilt` for the
-rows of an index; and `with_rows` writes rows that are added as a flat segment (`build_tail`). None of them commits:
+the codes of `engine`, keeps finer vectors next to coarse ones, measures the recall of settings from cheap to exact,
+fits `Chance`, and writes the files of the segment. `write_index` does this for a new folder, in one step; `rebuilt` for
+the rows of an index; and `with_rows` writes rows that are added as a flat segment (`build_tail`). None of them commits:
 the state that they return names the new files.
 """
 
@@ -206,7 +206,7 @@ def row_hashes(rows: NDArray[np.float32]) -> NDArray[np.uint64]:
 
 
 def finer_codes(dim: int, settings: SearchSettings, quantization: Quantization) -> Any:
-    """An empty index for the vectors beside their codes; None where the codes are as fine."""
+    """An empty index for the vectors next to their codes; None where the codes are as fine."""
     finer = finer_settings(settings)
     return None if finer is None else empty_codes(dim, finer, quantization)
 

@@ -50,13 +50,13 @@ class Chance:
     calibration : Calibration
         Of the corrected scores of random pairs of the index.
     isolated : float
-        Corrected score of the nearest neighbour of the most isolated texts: the 5% quantile.
+        Corrected score of the nearest neighbor of the most isolated texts: the 5% quantile.
     exponent : float
         How fast higher scores become rare, > 0.
     n_rows : int
         Rows of the index when it was fitted.
     n_sample : int
-        Rows that the neighbours were searched in.
+        Rows that the neighbors were searched in.
 
     Raises
     ------
@@ -67,18 +67,18 @@ class Chance:
     -----
     The corrected score is the cosine after the mean of the index has been subtracted from both vectors,
 
-    .. math:: c = \frac{(u - m) \cdot (x - m)}{\|u - m\| \|x - m\|}
+    :math:`c = \frac{(u - m) \cdot (x - m)}{\|u - m\| \|x - m\|}`
               = \frac{s - u \cdot m - x \cdot m + m \cdot m}{\|u - m\| \|x - m\|}
 
     for unit vectors u and x with the cosine s. A hub, a text close to everything, lies near m and loses what it shares
     with every text (Suzuki et al. 2013).
 
-    A query that is unrelated to the index still has a best hit, about as close as the nearest neighbour of its most
+    A query that is unrelated to the index still has a best hit, about as close as the nearest neighbor of its most
     isolated texts, which are related to no other. `isolated` is that score, q. The probability that the best of n
-    unrelated texts has a corrected score above t is modelled as that of a nearest neighbour in a space of 2k dimensions
+    unrelated texts has a corrected score above t is modeled as that of a nearest neighbor in a space of 2k dimensions
     (a Weibull distribution of the distance, because :math:`2 (1 - t)` is its square),
 
-    .. math:: P = 1 - \exp\left(\ln(0.05) \frac{n}{n_0} \left(\frac{1 - t}{1 - q}\right)^k\right)
+    :math:`P = 1 - \exp\left(\ln(0.05) \frac{n}{n_0} \left(\frac{1 - t}{1 - q}\right)^k\right)`
 
     where :math:`n_0` is the number of rows among which q was measured. The exponent k is 11, tuned on real texts, or
     0.4 (d - 1) if the d effective dimensions of the vectors, the inverse of the mean squared cosine of random pairs,

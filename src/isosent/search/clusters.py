@@ -122,7 +122,7 @@ def cluster(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Clusters:
-    r"""Group texts by topic, and describe each group by words.
+    r"""Cluster texts by topic, and describe each cluster by words.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def cluster(
     A word describes a cluster if at least 0.2% of all texts have it, two at least, and if it is three times as
     frequent in the cluster as outside. Words are ranked by
 
-    .. math:: G^2_{w,c} \, (\bar{s}_w - \bar{s})
+    :math:`G^2_{w,c} \, (\bar{s}_w - \bar{s})`
 
     where :math:`G^2_{w,c}` is the log-likelihood ratio of the texts with the word w in cluster c against chance
     (Dunning 1993), :math:`\bar{s}_w` is the mean cosine of two texts with the word, and :math:`\bar{s}` that of any

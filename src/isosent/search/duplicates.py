@@ -3,7 +3,7 @@
 `find_duplicates` encodes the texts and finds the nearest ones of each: all are compared (`neighbours`), or of many
 texts those in lists around it (`_listed_neighbours`), and a sample says how many pairs that finds. Distances become
 closeness: how much nearer two texts are than the texts around them. `_least_closeness` measures in random parts of the
-corpus which closeness chance exceeds at the rate that was asked for, and `_stars_above` groups a text with all that are
+corpus which closeness chance exceeds at the rate that was requested, and `_stars_above` groups a text with all that are
 closer, those with most duplicates first. `_scores` gives each text of a group its nearest one. Equal texts are always
 grouped, also without a vector.
 """
@@ -213,11 +213,11 @@ def find_duplicates(
     first text to its second and third nearest text, s that of the other, and neither less than 0.85 times the median.
     Texts are duplicates if
 
-    .. math:: x > x_{50} + 1.3 (x_{90} - x_{50}) \left(\frac{\ln(0.5 / R)}{\ln 5}\right)^{1.3}
+    :math:`x > x_{50} + 1.3 (x_{90} - x_{50}) \left(\frac{\ln(0.5 / R)}{\ln 5}\right)^{1.3}`
 
-    for the rate of false positives R and percentiles of the closeness of nearest neighbours in random eighths of the
-    corpus. Of more than 20,000 distinct texts, each is compared with the lists of k-means that are nearest to it, as
-    many as hold 90% of the three nearest others of a sample, 8 to 64. The number of threads changes no group.
+    for the rate of false positives R and percentiles of the closeness of nearest neighbors in random eighths of the
+    corpus. With more than 20,000 distinct texts, each is compared with the nearest lists of k-means: as many, from 8 to
+    64, as hold 90% of the three nearest others of a sample. The number of threads changes no group.
 
     Examples
     --------
@@ -328,7 +328,7 @@ def _in_order(
 def _listed_neighbours(
     units: NDArray[np.float32], k: int, sample: NDArray[np.intp], nearest: NDArray[np.intp], seed: int
 ) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
-    """As `neighbours`, but each row is compared with a few lists; `nearest` are the exact neighbours of a sample."""
+    """As `neighbours`, but each row is compared with a few lists; `nearest` are the exact neighbors of a sample."""
     centers = _centers(units, seed)
     lists = _nearest_lists(units[nearest[:, :3].ravel()], centers, 1).reshape(-1, 3)
     to_centers = units[sample] @ centers.T
@@ -500,7 +500,7 @@ def _distances(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _radii(distances: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Distance at which the next neighbours of each row lie, (n_rows,), from those of its nearest ones."""
+    """Distance at which the next neighbors of each row lie, (n_rows,), from those of its nearest ones."""
     radii = distances[:, _NEXT].mean(axis=1)
     return np.asarray(np.maximum(radii, _LEAST_RADIUS * np.median(radii)))
 

@@ -84,7 +84,7 @@ def code_width(dim: int, store: Store) -> int:
 
 
 def finer_settings(settings: SearchSettings) -> SearchSettings | None:
-    """How vectors are kept beside their codes: codes of ivf cannot be read one by one, others are coarse; or None."""
+    """How vectors are kept next to their codes: codes of ivf cannot be read one by one, others are coarse; or None."""
     if settings.kind != "ivf" and settings.store in ("float32", "float16"):
         return None
     return SearchSettings(store="float32" if settings.store == "float32" else "float16")

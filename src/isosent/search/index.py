@@ -858,7 +858,7 @@ class Index:
 
         Mapped rows are marked in the column ``isosent_mapped``. Replace them by `add`, with the same ids; both kinds
         are searched together meanwhile. Ids that the index gave are kept, and are then given by the caller. Recall and
-        chance are measured again. An index that was mapped to that model before stays as it is. No other thread may
+        chance are measured again. An index that was mapped to that model before stays unchanged. No other thread may
         use this object meanwhile.
 
         Parameters

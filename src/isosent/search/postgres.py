@@ -3,7 +3,7 @@
 `create` makes the table, its trigger and the index of words. `add` copies a batch of rows into a temporary table and
 merges it, in one transaction. `finish` builds the HNSW index: whoever holds the lock of the table builds, others wait,
 and the server ends the build of a process that is gone. `tune` then finds the smallest `hnsw.ef_search` that reaches
-the recall, and writes it into the comment, where `search` reads it. What the user has set is left as it is.
+the recall, and writes it into the comment, where `search` reads it. What the user has set is left unchanged.
 """
 
 from __future__ import annotations

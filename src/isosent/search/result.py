@@ -23,7 +23,7 @@ STALE_SHARE: Final = 0.1  # of the rows; if more have changed, the recall is mea
 
 
 class SearchResult:
-    """Hits of every query, best first; ids and texts are read when they are asked for.
+    """Hits of every query, best first; ids and texts are read when they are requested.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ class IndexStats:
     n_deleted : int
         Rows that are hidden until the index is compacted.
     n_added : int
-        Rows beside the built ones, which are compared one by one.
+        Rows in addition to the built ones, which are compared one by one.
     n_zero_rows : int
         Rows without a vector.
     dim : int

@@ -342,7 +342,7 @@ def read_rows(
 ) -> tuple[list[str] | None, Any, Any]:
     """Texts, ids and metadata of a file: lines of text, or a table, whose other columns are the metadata.
 
-    The ids are None without a column for them, which is called id if it is not named. Beside vectors, texts are None
+    The ids are None without a column for them, which is called id if it is not named. Next to vectors, texts are None
     without a column of texts. Columns of a text file get the types of `schema`, which is that of an index.
     """
     pa = _extras.require("pyarrow", extra="search")
@@ -395,7 +395,7 @@ def read_rows(
 
 
 def _renamed(name: str) -> str:
-    """The name of a column beside the texts, other than those of the index itself."""
+    """The name of a column next to the texts, other than those of the index itself."""
     return f"{name}_" if name in (ID, TEXT, VECTOR) else name
 
 

@@ -133,7 +133,7 @@ class Size:
         return "first" if self.transform == _TRUNCATE else ""
 
     def fit(self) -> LinearTransform | None:
-        """The unfitted transform of the vectors; None if they stay as they are."""
+        """The unfitted transform of the vectors; None if they stay unchanged."""
         if self.transform == NO_TRANSFORM:
             return None
         settings: dict[str, Any] = {"center": self.center} if self.transform == _COMPONENTS else {}
@@ -315,14 +315,14 @@ def sizes(
     Parameters
     ----------
     vectors : array_like of shape (n_rows, dim), any real dtype
-        Vectors as they are compared, by cosine. Of more than 20,000, as many are drawn at random; copies and zero rows
+        Vectors as compared, by cosine. Of more than 20,000, as many are drawn at random; copies and zero rows
         are left out.
     texts : sequence of str, optional
         The text of each vector, to measure the agreement of cosines with word overlap, too.
     originals : array_like of shape (n_rows, original_dim), optional
         The same vectors before a transform, if there was one: how many of their neighbors are found is measured, too.
     n_bytes : float, optional
-        Bytes per vector; the dimensions that fill them are tried beside the usual shares.
+        Bytes per vector; the dimensions that fill them are tried next to the usual shares.
     widths : sequence of int, optional
         Dimensions to try, instead of shares of all.
     codecs : bool, default False

@@ -1,6 +1,6 @@
 """Vectors of the upstream by text: kept in a file, on their way, or fetched.
 
-`Fetches.vectors` looks texts up in the `VectorCache`, waits for those that another request has asked for, and asks the
+`Fetches.vectors` looks texts up in the `VectorCache`, waits for those that another request waits for, and asks the
 upstream for the rest, in one fetch that goes on if its client hangs up. A text is known by a hash (`Fetches.key`). What
 comes back goes into the cache and, with every text that passes, to the `Learner`.
 """
@@ -38,7 +38,7 @@ _AT_ONCE: Final = 500
 
 
 class Fetches:
-    """Texts on their way to the upstream: equal ones are asked for once, and what comes back is kept and learned from.
+    """Texts on their way to the upstream: equal ones are requested once, and what comes back is kept and learned from.
 
     All requests share it, in one event loop: a text is in flight before another request runs. The cache is used in
     threads.
@@ -196,7 +196,7 @@ class VectorCache:
         self._database.execute("CREATE INDEX IF NOT EXISTS by_use ON vectors (used)")
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
-        """Return the vectors that are there.
+        """Return the stored vectors.
 
         Parameters
         ----------

@@ -96,7 +96,7 @@ class Maps(Mapping[str, SentenceEncoder]):
         return next((name for model in self.values() if (name := model.encoder.options.get("space")) is not None), None)
 
     def reload(self) -> None:
-        """Load all models again; those that cannot be loaded stay as they are."""
+        """Load all models again; those that cannot be loaded stay unchanged."""
         for name in self._folders:
             try:
                 model, query_model = self._load(name)

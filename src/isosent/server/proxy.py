@@ -4,7 +4,7 @@ A `Proxy` is made of parts: the API (`Upstream`), the maps by name (`Maps`), the
 their vectors (`Fetches`), the texts that show whether the API has changed (`CanaryWatch`), and the moments for the next
 map (`Learner`). A request for embeddings chooses a map, checks whether it has what is wanted, gets the vectors of the
 API (`Fetches.vectors`), or of a static model if it is a query and there is one, transforms them, and answers as OpenAI
-does. Beside the requests, the canary is watched and
+does. During the requests, the canary is watched and
 the moments are saved (`Proxy.running`).
 """
 
@@ -81,12 +81,12 @@ class Proxy(Service):
         upstream.dim = maps.dim or (None if learner is None else learner.dim)
 
     def reload(self) -> None:
-        """Load all maps again; those that cannot be loaded stay as they are."""
+        """Load all maps again; those that cannot be loaded stay unchanged."""
         self.maps.reload()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Watch the canary and save the moments beside the requests; end both, and what is on its way, after them.
+        """Watch the canary and save the moments during the requests; end both, and what is on its way, after them.
 
         Yields
         ------

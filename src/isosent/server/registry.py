@@ -95,7 +95,7 @@ class _Piece(NamedTuple):
 
 
 class Worker:
-    """Embeds the texts of all requests for a model, in a thread of its own. Threads may share it.
+    """Embeds the texts of all requests for a model, in a separate thread. Threads may share it.
 
     Large requests are split, and the pieces of all requests take turns, so that a short request does not wait for a
     long one. Only the encoder sees a batch; the map is applied to each request alone. So a response does not depend on
@@ -505,7 +505,7 @@ class Served:
 
 
 class Registry:
-    """Models by name. A reload loads all of them again, beside those in use, and then exchanges them.
+    """Models by name. A reload loads all of them again, next to those in use, and then exchanges them.
 
     The event loop and the thread of a reload share it: an entry is exchanged in one step, by one reload at a time.
     """
@@ -541,7 +541,7 @@ class Registry:
         return served
 
     def reload(self) -> dict[str, str | None]:
-        """Load all models again; what each failed with, or None. Those that fail stay as they are."""
+        """Load all models again; what each failed with, or None. Those that fail stay unchanged."""
         outcomes: dict[str, str | None] = {}
         if not self._reloading.acquire(blocking=False):
             raise RequestError(409, "a reload is running.")

@@ -289,11 +289,11 @@ class Service(ABC):
 
     @abstractmethod
     def reload(self) -> None:
-        """Load all models again, beside those in use."""
+        """Load all models again, next to those in use."""
 
     @abstractmethod
     def running(self) -> AbstractAsyncContextManager[None]:
-        """What goes on beside the requests, from the first to the last of them."""
+        """What goes on during the requests, from the first to the last of them."""
 
     async def obstacle(self) -> tuple[str, Mapping[str, str]] | None:
         """Why no request should be sent here, and the headers that say when one may be; None if nothing is wrong."""

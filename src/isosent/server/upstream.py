@@ -234,7 +234,7 @@ class Upstream:
         role : {'text', 'query', 'document'}
             Which side of the model the texts are on, where the API makes a difference.
         caller : mapping of str to str
-            Headers with the key of the caller; used if the proxy has no key of its own.
+            Headers with the key of the caller; used if the proxy itself has no key.
 
         Returns
         -------

@@ -4,7 +4,7 @@
 rows by reason, and where they come from. Which reader it needs is decided by its columns (`_read_part`): pairs with a
 class (`_read_labelled`, where names of classes are recognized), pairs with a score (`_read_scored`), or triplets and
 pairs (`_read_triplets`). Triplets can also be made from pairs with a class (`_derive_triplets`). Classes and scores are
-checked over all files at the end. `read_dev_set` reads pairs with a score, as they are.
+checked over all files at the end. `read_dev_set` reads pairs with a score, unchanged.
 """
 
 from __future__ import annotations

@@ -269,7 +269,7 @@ def _check_same(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any])
 
 
 def write_record(folder: Path, job: TrainingJob, facts: Mapping[str, Any], result: TrainingResult) -> None:
-    """Write ``training.json`` into a model folder, with the checksums of the files that are there."""
+    """Write ``training.json`` into a model folder, with the checksums of the existing files."""
     document: dict[str, Any] = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,

@@ -328,7 +328,7 @@ def _mixing(
 
 
 def choose_without_texts(moments: Moments, wanted: Auto, sample: NDArray[np.floating] | None = None) -> AutoChoice:
-    """Choose for vectors whose texts are not available: nothing but the width that was asked for.
+    """Choose for vectors whose texts are not available: nothing but the width that was requested.
 
     Whether the mean is subtracted is decided by the neighbors of a sample that are kept.
     """

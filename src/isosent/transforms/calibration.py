@@ -194,7 +194,7 @@ class Calibration:
         -------
         Calibration
             From a cosine to the expected label, scaled so that the lowest label is 0 and the highest is 1. For labels 0
-            and 1 this is the share of pairs labelled 1.
+            and 1 this is the share of pairs labeled 1.
 
         Raises
         ------

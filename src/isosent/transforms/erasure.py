@@ -212,7 +212,7 @@ class LabelledMoments:
         return {"attribute": name, "values": values, "n_missing": self.n_missing}
 
     def mapped(self, linear_map: LinearMap) -> LabelledMoments:
-        """Moments of the mapped vectors, beside the same labels."""
+        """Moments of the mapped vectors, next to the same labels."""
         return LabelledMoments(self.joint.mapped(linear_map), self.values, n_missing=self.n_missing)
 
 

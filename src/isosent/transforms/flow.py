@@ -3,7 +3,7 @@
 `GlowFlow` is the estimator: it checks settings and rows, and holds the fitted `Glow`, which numpy computes. `train` is
 the loop that fits it, the only place that needs torch: batches in random order, a likelihood of held-out rows from time
 to time, the best state kept. `GlowGraph` is the flow as torch differentiates it: levels of `_Step`, each of which
-normalises (`_Norm`), mixes the dimensions (`_Order` or `_Matrix`), and shifts one half by a small network (`_Layer`)
+normalizes (`_Norm`), mixes the dimensions (`_Order` or `_Matrix`), and shifts one half by a small network (`_Layer`)
 of the other. ``folded`` turns each part into the arrays of a `Glow`.
 """
 
@@ -39,7 +39,7 @@ _NAME = "GlowFlow"
 class GlowFlow(ClassNamePrefixFeaturesOutMixin, RowEstimator):
     r"""The normalizing flow of BERT-flow (Li et al. 2020).
 
-    Glow on vectors: each step normalises every dimension, mixes the dimensions, and adds to one half of them the output
+    Glow on vectors: each step normalizes every dimension, mixes the dimensions, and adds to one half of them the output
     of a small network over the other half. After each level but the last, half of the dimensions go to the result
     unchanged. The flow is fitted so that the result is likely under a standard Gaussian. It is not linear and cannot be
     folded into a map: in a model it can follow a map, and only scaling to length 1 can follow it.
@@ -81,7 +81,7 @@ class GlowFlow(ClassNamePrefixFeaturesOutMixin, RowEstimator):
     equation 4). Fitting needs torch (extras ``plm`` and ``train``); nothing else does. The fit is computed in float32
     on the CPU; the same seed gives the same numbers on the same machine with the same libraries. Activation
     normalisation is initialised on the first 4,096 of the shuffled rows; a constant dimension keeps its scale. The
-    coupling networks end in zeros, so the fit starts from vectors with standardised dimensions. The density along a
+    coupling networks end in zeros, so the fit starts from vectors with standardized dimensions. The density along a
     constant dimension is unbounded: likelihoods of such vectors cannot be compared; nothing else suffers.
 
     References

@@ -34,7 +34,7 @@ class MeanProjection(MomentTransform):
     Notes
     -----
     Nothing is subtracted, so vectors keep the rest of their length ("removal by projection" in arXiv 2511.11041).
-    Vectors with a mean of zero stay as they are.
+    Vectors with a mean of zero stay unchanged.
 
     Examples
     --------

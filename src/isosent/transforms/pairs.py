@@ -77,7 +77,7 @@ class Candidate(NamedTuple):
 
     @property
     def is_of_queries(self) -> bool:
-        """Whether documents stay as they are."""
+        """Whether documents stay unchanged."""
         return self.name == "query_ridge"
 
     @property
@@ -123,7 +123,7 @@ def _axes_of_differences(joint: JointMoments) -> tuple[Double, Double]:
 
 
 def _candidates(*, queries_only: bool, has_labels: bool) -> tuple[list[Candidate], list[Candidate]]:
-    """Maps that pairs can choose, and plain whitening, beside which they are shown."""
+    """Maps that pairs can choose, and plain whitening, next to which they are shown."""
     whitened = [Candidate("whitening", (("strength", each),)) for each in STRENGTHS]
     if queries_only:
         return [Candidate("query_ridge", (("penalty", each),)) for each in PENALTIES], whitened
@@ -221,7 +221,7 @@ class MatchingPairs:
             )
 
     def joined(self, rows: Mask) -> Iterator[tuple[int, JointMoments]]:
-        """Each label but the reference, and the moments of its texts beside those of the reference in these pairs."""
+        """Each label but the reference, and the moments of its texts next to those of the reference in these pairs."""
         for label in range(len(self.names)):
             sides = np.array([label, self.reference])
             forth, back = ((self.label == order).all(axis=1) & rows for order in (sides, sides[::-1]))

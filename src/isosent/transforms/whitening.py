@@ -19,7 +19,7 @@ METHODS = ("pca", "zca", "pca_cor", "zca_cor", "cholesky")
 
 
 class Whitening(InvertibleTransform):
-    r"""Centre vectors, rotate them to their principal axes, and even out the variances along these axes.
+    r"""Center vectors, rotate them to their principal axes, and even out the variances along these axes.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class Whitening(InvertibleTransform):
         Axes to keep, those of the largest variance: a number; a float in (0, 1], the share of the variance that they
         must hold; "auto", as few as still keep unrelated vectors apart (see Notes); None, all.
     method : {"pca", "zca", "pca_cor", "zca_cor", "cholesky"}, default "pca"
-        Which whitening map. If every axis is kept, all give the same cosines; the ``_cor`` methods, which standardise
+        Which whitening map. If every axis is kept, all give the same cosines; the ``_cor`` methods, which standardize
         each dimension first, do so only at strength 1. ZCA rotates back to the axes of the input, so its vectors keep
         all their dimensions whatever `n_components` is.
     strength : float, default 1.0
@@ -65,7 +65,7 @@ class Whitening(InvertibleTransform):
     Warns
     -----
     RankWarning
-        If `rank_` is below the number of components asked for, as with fewer rows than dimensions.
+        If `rank_` is below the number of components requested, as with fewer rows than dimensions.
 
     Notes
     -----
@@ -178,7 +178,7 @@ class Whitening(InvertibleTransform):
 
 
 class PrincipalComponents(InvertibleTransform):
-    r"""Centre vectors and rotate them to their principal axes; the variances stay as they are.
+    r"""Center vectors and rotate them to their principal axes; the variances stay unchanged.
 
     Parameters
     ----------
@@ -265,7 +265,7 @@ def _n_axes(
     n_components: int | float | str | None,
     strength: float,
 ) -> int:
-    """Axes to keep: those asked for, but not more than the rank."""
+    """Axes to keep: those requested, but not more than the rank."""
     values = eigen.values[: eigen.rank]
     if n_components is None:
         wanted = moments.dim

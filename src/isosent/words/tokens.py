@@ -367,7 +367,7 @@ class CallableTokenizer:
 def spell_words(
     text: str, tokens: TokenIds, words: Vocabulary, *, lowercase: bool
 ) -> tuple[list[str], NDArray[np.intp]]:
-    """Find the tokens of a text in it one after the other; one that it does not have stays as it is."""
+    """Find the tokens of a text in it one after the other; one that it does not have stays unchanged."""
     lowered = text.lower() if lowercase else text
     spelled, end = [], 0
     for token_id in tokens.ids.tolist():
