@@ -22,20 +22,27 @@ gc.set_threshold(100_000)  # torch and its companions are a million objects, whi
 
 # With --dist=loadfile a file goes to one worker, in the order of collection: a long one at the end would run alone.
 LONGEST_FILES = (
-    "test_faults",
+    "test_pages",
     "test_workers",
+    "test_faults",
     "test_onnx_backend",
-    "test_attack",
     "test_exports",
-    "test_threads",
-    "test_minilm",
-    "test_pickling",
     "test_transfer",
-    "test_cli_serve",
     "test_web_page",
     "test_cli_train",
-    "test_training_run",
+    "test_minilm",
+    "test_attack",
+    "test_threads",
+    "test_pickling",
+    "test_cli_serve",
+    "test_notebooks",
+    "test_atomic",
+    "test_postgres",
+    "test_databases",
+    "test_structure",
     "test_same_bits",
+    "test_weighting",
+    "test_cli_pairs",
 )
 
 
@@ -44,6 +51,13 @@ def pytest_ignore_collect(collection_path, config):
     if config.option.markexpr == "slow" and collection_path.match("test_*.py"):
         return "mark.slow" not in collection_path.read_text("utf-8") or None
     return None
+
+
+def pytest_collection_finish():
+    """Spare the collector what was imported: at the end it would look at a million objects several times."""
+    import hypothesis  # noqa: F401  it looks for who holds the generators of others, and finds nothing that is frozen
+
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items):
@@ -225,11 +239,9 @@ def one_thread():
 
 @pytest.fixture(scope="module")
 def quick_trainers(one_thread):
-    """Trainers collect garbage: take what is there already, such as all of torch, out of it."""
+    """Trainers collect garbage: take what was imported since the collection of tests out of it."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import shutil
 import sys
 import tomllib
 from contextlib import ExitStack
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from io import BytesIO, TextIOWrapper
@@ -36,6 +37,7 @@ PAGES = {path.stem: path for path in [ROOT / "README.md", *sorted((ROOT / "docs"
 STUDIES = {f"research/{path.stem}": path for path in sorted((ROOT / "docs" / "research").glob("*.md"))}
 SLOW = {"better", "command_line", "distill", "evaluation", "export", "layers", "migrate", "models", "pairs", "scale"}
 SLOW |= {"training", "transformers", "vectors", "word_vectors"}
+DEEP = {"transformers"}  # names the twelfth layer
 NOT_RUN = r"<!-- not run: (?P<reason>[^\n]{10,}) -->\n+"
 BLOCK = re.compile(rf"(?:^{NOT_RUN})?^```(?P<language>\w*)\n(?P<code>.*?)^```\n(?P<gap>\n*)", re.DOTALL | re.MULTILINE)
 # what stands for a reader's own, and models of the hub, by what stands in here
@@ -283,7 +285,7 @@ EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["projec
 
 @pytest.fixture(scope="module")
 def transformer(tmp_path_factory):
-    """As wide and as deep as those of the pages, with the words of the demo."""
+    """As wide as those of the pages, with the words of the demo, by the number of its layers."""
     import tiny_models
     from tokenizers import pre_tokenizers, trainers
 
@@ -291,8 +293,14 @@ def transformer(tmp_path_factory):
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     special_tokens = tiny_models.SPECIAL
     tokenizer.train_from_iterator(isosent.demo_texts(), trainers.WordLevelTrainer(special_tokens=special_tokens))
-    changes = {"hidden_size": 384, "num_hidden_layers": 12, "max_position_embeddings": 128}
-    return tiny_models.save_model(tmp_path_factory.mktemp("bert"), "bert", tokenizer, changes=changes)
+    changes = {"hidden_size": 384, "max_position_embeddings": 128}
+
+    @cache
+    def transformer(n_layers):
+        folder = tmp_path_factory.mktemp("bert")
+        return tiny_models.save_model(folder, "bert", tokenizer, changes=changes, n_layers=n_layers)
+
+    return transformer
 
 
 @pytest.mark.filterwarnings("ignore::isosent.errors.IsosentWarning")  # there are few texts
@@ -318,7 +326,8 @@ def test_the_page_runs_as_written(name, readers_folder, transformer, tmp_path, c
     }
     printed, end = None, 0
     with ExitStack() as servers:
-        reader = Reader(names, transformer, capsys, monkeypatch, lambda app: servers.enter_context(running(app)))
+        network = transformer(12 if name in DEEP else 2)
+        reader = Reader(names, network, capsys, monkeypatch, lambda app: servers.enter_context(running(app)))
         for block in blocks_of(PAGES[name]):
             if block["language"] in (*SHELL, "python"):
                 printed = None if block["reason"] else reader.follow(block)
