@@ -139,9 +139,7 @@ def required_map(target: str, model: SentenceEncoder) -> LinearMap:
     refuse_flow(model)
     if model.linear_map is None:
         stored = model.record.storage
-        kept = (
-            "auto may have chosen no transform" if stored is None else f"only isosent index stores it as {stored.dtype}"
-        )
+        kept = f"only isosent index stores it as {stored.dtype}" if stored else "auto may have chosen no transform"
         raise InputError(
             f"export: {target} holds the fitted map without the encoder, and this model has none ({kept}). Fit one: "
             "isosent fit TEXTS -m MODEL --transform NAME."
