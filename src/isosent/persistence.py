@@ -36,7 +36,7 @@ from isosent.io.atomic import check_parent, is_temporary, locked, recover, repla
 from isosent.io.checksum import file_state
 from isosent.io.json import document_bytes, format_of, read_document
 from isosent.io.schemas import Count, Document, FileName, Finite, Label, Positive, Score, Text
-from isosent.io.space import Space, same_space
+from isosent.io.space import Space, refuse_codes, same_space
 from isosent.io.system import read_bytes, system_error
 from isosent.numeric.canary import Canary
 from isosent.numeric.glow import Glow
@@ -49,7 +49,6 @@ FORMAT = "isosent-model"
 FORMAT_VERSION = 1
 RECORD_FILE = "training.json"  # of a trained folder: what it was trained on, and the checksums of its files
 MIGRATION = "migration"  # transform of a fit: a map from vectors of one model to those of another
-CODES_NAME = " codes"  # ends the name of the space of codes
 
 _HASH = "[0-9a-f]{16}"
 _KINDS = _MAP, _GROUPS, _FLOW, _CORPUS, _QUANTIZATION, _CANARY = (
@@ -408,8 +407,7 @@ def _record_in(folder: Path) -> ModelRecord:
 
 def check_encoder_space(record: ModelRecord, name: str, space: Space | None) -> None:
     """Refuse vectors that are not those of a model's encoder; vectors of an unknown space pass."""
-    if space and space.reference.endswith(CODES_NAME):  # a model of vectors without a name takes those of any space
-        raise InputError(f"{name} holds codes, not vectors. Decode them: model.quantization.decode(codes, dtype).")
+    refuse_codes(name, space)  # a model of vectors without a name takes those of any space
     if space and space.fingerprint == record.fingerprint != record.encoder_fingerprint:
         raise InputError(f"{name} holds vectors that the model was already applied to. Name those of its encoder.")
     same_space("the model", encoder_space(record), name, space)

@@ -31,6 +31,10 @@ class GroupMaps(NamedTuple):
         """All groups, the reference first."""
         return [self.reference, *self.maps]
 
+    def note(self, texts: str) -> str:
+        """Say how texts are read whose group is not given."""
+        return f"note: {texts} count as {self.reference}, not {_check.brief(' or '.join(self.maps))}."
+
     def rows_of(self, groups: object, n_rows: int) -> list[tuple[LinearMap, NDArray[np.intp]]]:
         """The rows that have a map, map by map; `groups` is the group of all rows, or that of each."""
         is_one = isinstance(groups, str) or not isinstance(groups, Iterable)

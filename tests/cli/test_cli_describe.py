@@ -33,6 +33,14 @@ def test_info_describes_vectors_in_a_file_and_in_a_folder(isosent_):
     assert facts(isosent_, "shards")["vectors"] == "36"
 
 
+def test_info_of_texts_says_which_command_describes_them(isosent_, refuses, here):
+    (here / "table.csv").write_text("id,v1,v2\n1,0.1,0.2\n")
+    refuses(isosent_("info", "texts.txt"), "texts.txt holds texts", "isosent inspect texts.txt")
+    refuses(isosent_("info", "table.csv"), "is a table", "isosent inspect table.csv", ".npy")
+    (here / "wrong.txt").write_text("man 1 2 3\ndog 2 1\n")
+    refuses(isosent_("info", "wrong.txt"), "line 2")
+
+
 def test_info_describes_a_mean_and_covariance(isosent_):
     isosent_("moments", "v.npy", "-o", "m.safetensors")
     assert facts(isosent_, "m.safetensors")["mean and covariance of"] == "4 vectors"

@@ -9,7 +9,7 @@ import pytest
 import isosent
 from isosent.errors import InputError
 from isosent.evaluation.migration import WAYS, migrate
-from isosent.evaluation.unlabelled import UnlabelledComparison
+from isosent.evaluation.unlabelled import UnlabelledComparison, compare_models
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import unit_rows
@@ -174,6 +174,8 @@ def test_halves_of_one_language_are_no_measure_of_several(isosent_, texts, wordl
     (tmp_path / "pool.txt").write_text("\n".join(pool) + "\n")
     erased.save(tmp_path / "erased")
     assert "translations" in isosent_("migrate", "wordllama", tmp_path / "erased", tmp_path / "pool.txt").err
+    assert "migrate A B" in isosent_("compare", tmp_path / "pool.txt", "-m", "wordllama", "-m", tmp_path / "erased").err
+    assert compare_models({"a": wordllama, "b": wordllama.fitted(texts)}, texts)["caution"] is None
     report = migrate(wordllama, erased, pool, answers=list(zip(texts[:50], other[:50], strict=True))).report
     assert report["caution"] is None
     assert migrate(wordllama, wordllama, texts).report["caution"] is None
@@ -229,7 +231,9 @@ def test_rows_of_an_index_are_mapped_and_replaced_one_by_one(
 ):
     folder, model = tmp_path / "index", isosent.load(short)
     Index.create([*texts, ""], model, metadata={"year": [2000] * 481}, folder=folder, store=store)
-    assert "mapped to wordllama" in isosent_("index", "migrate", folder, "--map", mapping).out
+    printed = isosent_("index", "migrate", folder, "--map", mapping).out
+    assert "mapped to wordllama" in printed
+    assert f"recommended: {isosent.load(mapping).fits[-1].choice['reason']}" in printed
     opened, mapped = Index.open(folder), isosent.load(mapping)
     assert opened.space.fingerprint == wordllama.fingerprint
     assert opened.recall.n_rows == 481

@@ -1,6 +1,10 @@
 import json
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
+
+from isosent.evaluation.overlap import text_hashes
 
 
 @pytest.fixture(autouse=True)
@@ -55,3 +59,16 @@ def test_what_cannot_be_read_is_refused(isosent_, refuses):
 def test_an_unknown_task_is_refused_with_the_nearest_name(isosent_, refuses):
     finished = isosent_("data", "overlap", "corpus.txt", "--data", "data", "--tasks", "STSX")
     refuses(finished, "no task 'STSX'", "Did you mean")
+
+
+def test_the_corpus_may_be_a_distilled_model_which_holds_hashes(isosent_, here):
+    (here / "static").mkdir()
+    (here / "static" / "isosent.json").write_text("{}")
+    hashes = np.unique(text_hashes((here / "corpus.txt").read_text("utf-8").splitlines()))
+    save_file({"hashes": hashes}, here / "static" / "texts.safetensors")
+    expected, found = (
+        json.loads(isosent_("data", "overlap", corpus, "--data", "data", "--json").out)["tasks"]["STSB"]
+        for corpus in ("corpus.txt", "static")
+    )
+    assert found == {name: expected[name] for name in ("n_texts", "n_same", "n_items", "n_items_same")}
+    assert "not known" in isosent_("data", "overlap", "static", "--data", "data").out

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import isosent
+from isosent.cli.printing import pairs_table
 from isosent.io.vectors import open_vectors
 from isosent.jobs.fit import fit_pairs
 from isosent.numeric.similarity import unit_rows
@@ -38,6 +39,7 @@ def test_fit_from_pairs_says_what_held_out_pairs_gain_and_info_names_it(
     assert finished.code == 0, finished.err
     assert "unchanged" in finished.out
     assert "held-out queries" in finished.out
+    assert "for among the second texts." in " ".join(finished.out.split())
     [fit] = json.loads(isosent_("info", "m", "--json").out)["fits"]
     in_memory = isosent.load("wordllama").fitted_on_pairs(*zip(*rows, strict=True), queries_only=bool(queries))
     assert fit["transform"] == in_memory.fits[0].transform
@@ -74,7 +76,7 @@ def test_pairs_that_teach_nothing_leave_the_model_unchanged(isosent_, tmp_path, 
     finished = isosent_("fit", "--pairs", "p.csv", "-o", "m")
     assert finished.code == 0
     assert "Keep these vectors unchanged." in finished.out
-    assert finished.out.splitlines()[-1] == "Saved m: wordllama, unchanged"
+    assert finished.out.splitlines()[-1] == "Saved m: wordllama, 256 dimensions unchanged"
     assert isosent.load("m").linear_map is None
 
 
@@ -156,6 +158,7 @@ def test_an_index_and_files_take_the_group_from_the_column_that_the_pairs_had(
 ):
     monkeypatch.chdir(tmp_path)
     described = isosent_("info", mapped / "m").out
+    assert "texts of both sides" in pairs_table(isosent.load(mapped / "m").fits[-1].choice).caption
     assert "back, mapped to en" in described
     assert isosent_("index", mapped / "pool.csv", "-m", mapped / "m", "-o", "i").code == 0
     write_pairs(tmp_path / "new.csv", pool_of(backwards[1][40:50]), ("text", "lang"))
@@ -172,7 +175,11 @@ def test_an_index_and_files_take_the_group_from_the_column_that_the_pairs_had(
         scores[group] = result["hits"][0]["score"]
     assert scores["back"] == pytest.approx(1, abs=1e-5)
     assert scores["en"] < 0.99
-    assert json.loads(isosent_(*query).out)["results"][0]["hits"][0]["score"] == scores["en"]
+    without = isosent_(*query)
+    assert json.loads(without.out)["results"][0]["hits"][0]["score"] == scores["en"]
+    assert "without --group count as en, not back" in without.err
+    for command in ("similarity", "explain"):
+        assert "group='back'" in isosent_(command, *texts[0], "-m", mapped / "m").err
     assert isosent_("index", "verify", "i").code == 0
     assert isosent_("index", "compact", "i").code == 0
     for name in ("v.npy", "v.parquet", "v/"):

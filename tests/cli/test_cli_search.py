@@ -125,8 +125,8 @@ def test_the_recall_is_stated_and_called_stale(isosent_, table):
 def test_the_recall_names_what_it_is_compared_with(isosent_, table):
     assert isosent_("fit", table, "--column", "text", "--transform", "whitening?n_components=8", "-o", "m").code == 0
     out = isosent_("index", table, "-m", "m", "-o", "small").out
-    assert "own vectors; 15 of 60 texts" in out
-    assert "original vectors; 15 of 60 texts" in out
+    assert "own vectors, after the transform; 15 of 60 texts" in out
+    assert "original vectors, before it; 15 of 60 texts" in out
     stats = json.loads(isosent_("info", "small", "--json").out)
     assert stats["recall"]["original_recall"] < stats["recall"]["recall"] == 1
     assert isosent_("encode", table, "--column", "text", "-o", "original.parquet").code == 0
@@ -343,3 +343,36 @@ def test_verify_leaves_out_rows_without_a_text(isosent_, table):
     assert isosent_("index", "add", "few", "u.npy").code == 0
     found = json.loads(isosent_("index", "verify", "few", "--json").out)
     assert (found["n_rows"], found["has_changed"]) == (3, False)
+
+
+def test_ids_that_do_not_fit_an_index_are_told_apart(isosent_, refuses, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    files = {"named": "id,text\na,a cat\nb,a dog\n", "plain": "text\na cow\n", "twice": "id,text\na,1\na,2\n"}
+    for name, table in (files | {"blank": "id,text\na,1\n,2\n", "numbers": "id,text\n1,a cat\n"}).items():
+        (tmp_path / f"{name}.csv").write_text(table)
+    (tmp_path / "numbers.jsonl").write_text('{"id": 1, "text": "a cat"}\n')
+    for name in ("named", "plain"):
+        assert isosent_("index", f"{name}.csv", "-o", name).code == 0
+    refuses(isosent_("index", "add", "named", "plain.csv"), "ids of named are strings", "missing", "--id-column")
+    refuses(isosent_("index", "add", "named", "numbers.jsonl"), "ids of named are strings", "whole numbers")
+    refuses(isosent_("index", "add", "plain", "named.csv"), "plain was made without ids", "column id")
+    refuses(isosent_("index", "add", "named", "twice.csv"), "'a'", "Keep one row")
+    refuses(isosent_("index", "add", "named", "blank.csv"), "row 1, counted from 0")
+
+
+def test_a_model_that_has_moved_is_named_and_another_is_refused(isosent_, refuses, texts, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    words = sorted({word.lower() for text in texts for word in text.split()})
+    for name in ("glove.txt", "other.txt"):
+        lines = (f"{word} {' '.join(map(str, rng.normal(size=8)))}" for word in words)
+        (tmp_path / name).write_text("\n".join(lines) + "\n", "utf-8")
+    (tmp_path / "texts.txt").write_text("\n".join(texts), "utf-8")
+    assert isosent_("fit", "texts.txt", "-m", "words:glove.txt", "--transform", "whitening", "-o", "model").code == 0
+    assert isosent_("index", "texts.txt", "-m", "model", "-o", "index").code == 0
+    (tmp_path / "glove.txt").rename("new.txt")
+    query = ("search", "index", texts[3], "-k", 1, "--json")
+    missing = isosent_(*query)
+    assert "isosent search index QUERY -m REFERENCE" in missing.err
+    assert hits(isosent_(*query, "-m", "words:new.txt")) == [[3]]
+    refuses(isosent_(*query, "-m", "words:other.txt"), "cannot be compared")

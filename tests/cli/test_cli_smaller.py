@@ -68,7 +68,10 @@ def test_where_whitening_wins_the_two_goals_are_told_apart(isosent_, here, vecto
     assert finished.code == 0
     assert "Two goals differ here" in finished.out
     assert "of those of the original vectors, among" in finished.out
-    assert isosent.load(here / "model").record.storage.neighbors_of == "the transformed vectors"
+    storage = isosent.load(here / "model").record.storage
+    assert storage.neighbors_of == "the transformed vectors"
+    exported = isosent_("export", "model", "--to", "numpy", "-o", "map.safetensors")
+    assert f"stores them as {storage.dtype}" in exported.err
 
 
 @pytest.mark.parametrize("transform", ["truncate?n_components=16", "principal_components", "mean_centering"])
@@ -112,7 +115,10 @@ def test_a_fit_on_top_says_that_the_size_is_not_kept(isosent_, here, texts):
 def test_a_loss_may_be_a_percentage(isosent_, here, vectors):
     np.save(here / "v.npy", vectors[:300])
     for place, loss in enumerate(("5%", "0.05")):
-        assert isosent_("fit", "v.npy", "--loss", loss, "-o", f"model{place}").code == 0
+        finished = isosent_("fit", "v.npy", "--loss", loss, "-o", f"model{place}")
+        saved = f"Saved model{place}: vectors of an unnamed model"
+        assert saved in finished.out
+        assert f"isosent index -m model{place} stores" in finished.out.splitlines()[-1]
     first, second = (isosent.load(here / f"model{place}").record.storage for place in range(2))
     assert first == second
 
@@ -140,6 +146,7 @@ def test_a_size_may_follow_a_flow(here, texts):
         (("--bytes", "20", "--loss", "0.1"), "both set the size"),
         (("--bytes", "20", "--dims", "4"), "--bytes and --dims both set the size"),
         (("--loss", "0.1", "--transform", "none"), "--loss does not go with"),
+        (("--loss", "0.1", "--queries", "v.npy"), "Fit twice: leave --loss out"),
         (("--loss", "nan"), "--loss is not a finite number"),
         (("--bytes", "inf"), "--bytes is not a finite number"),
     ],

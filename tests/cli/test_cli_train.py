@@ -264,6 +264,13 @@ def test_bad_input_is_one_sentence(isosent_, arguments, words):
         assert word in last
 
 
+def test_distill_says_what_it_needs(isosent_, refuses, here):
+    refuses(
+        isosent_("distill", "nli.jsonl", "nli.jsonl", "-o", "s"), "nli.jsonl is a file", "hf:DIR TEXTS", "--vectors"
+    )
+    refuses(isosent_("distill", "wordllama", "-o", "s"), "no texts", "hf:DIR TEXTS")
+
+
 def test_a_folder_of_something_else_is_not_replaced(isosent_, refuses, here):
     (here / "m").mkdir()
     (here / "m" / "thesis.txt").write_text("mine")

@@ -210,6 +210,10 @@ def test_vectors_without_a_map_are_calibrated_quantized_and_watched(isosent_, he
     refuses(isosent_("transform", "same.npy", "-m", "m", "--dtype", "ubinary", "-o", "b.parquet"), "an .npy file")
     refuses(isosent_("transform", "same.npy", "-m", "m", "--dtype", "ubinary", "-o", "folder"), "one .npy file")
     refuses(isosent_("fit", "c.npy", "-m", "m", "-o", "again"), "holds codes")  # they are no vectors of the space
+    for command in (("fit", "b.npy", "-o", "again"), ("index", "b.npy", "-o", "index"), ("inspect", "b.npy")):
+        refuses(isosent_(*command), "b.npy holds codes")
+    np.save("unnamed.npy", np.load("b.npy"))
+    assert "packed bits" in isosent_("index", "unnamed.npy", "-o", "index").err
     assert "No refit" in isosent_("drift", "m", "same.npy").out
     assert "Refit" in isosent_("drift", "m", "moved.npy").out
     expected = json.loads(isosent_("drift", "old.npy", "moved.npy", "--json").out)

@@ -412,6 +412,8 @@ def test_the_command_distils_and_its_index_reranks(reference, texts, tmp_path, c
         ["index", str(file), "-m", reference, "--query-model", static, "-o", folder],
         ["search", folder, texts[0], "--rerank", "-k", "1"],
         ["distill", reference, str(file), "-o", str(tmp_path / "short"), "--dims", "4"],
+        ["info", static],
+        ["info", str(tmp_path / "short")],
     ):
         monkeypatch.setattr("sys.argv", ["isosent", *arguments])
         with pytest.raises(SystemExit) as stop:
@@ -421,4 +423,10 @@ def test_the_command_distils_and_its_index_reranks(reference, texts, tmp_path, c
     assert "wordllama" in printed[0]
     assert "--rerank" in printed[1]
     assert texts[0] in printed[2]
+    for described, space in zip(printed[4:], ("whose embedding space it shares", "space of its own"), strict=True):
+        [line] = [line for line in described.splitlines() if line.startswith("distilled")]
+        assert "from hf:" in line
+        assert space in line
+        assert "prior of tokens" in line
+        assert "ten nearest kept" in described
     assert isosent.load(tmp_path / "short").dim == 4

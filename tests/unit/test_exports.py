@@ -45,6 +45,7 @@ from isosent.io.space import Space, same_space, verify_export
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
+from isosent.persistence import Storage
 from isosent.search import engine
 from isosent.transforms.chain import L2Normalize, chain
 from isosent.transforms.quantization import Quantization
@@ -396,6 +397,9 @@ def test_the_arrays_carry_the_fingerprint_and_the_bias_of_queries(wordllama, tex
 def test_a_model_without_a_map_has_nothing_to_put_there(wordllama, target, tmp_path):
     with pytest.raises(InputError, match=f"{target} holds the fitted map without the encoder, and this model has none"):
         export(wordllama, target, tmp_path / "out")
+    storage = Storage("int8", 256.0, 0.9, 0.9, 100, "the original vectors")
+    with pytest.raises(InputError, match="only isosent index stores it as int8"):
+        export(wordllama.with_quantization(None, storage), target, tmp_path / "out")
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ from isosent.cli.options import column_option, data_option, json_option, tasks_o
 from isosent.cli.printing import show, show_json
 from isosent.datasets import LOCK_NAME, FetchedFile, Mirror, get_data, read_manifest
 from isosent.errors import EvaluationWarning, InputError
-from isosent.evaluation.overlap import count_overlap
+from isosent.evaluation.overlap import count_hashed, count_overlap
 from isosent.evaluation.run import read_tasks
 from isosent.evaluation.tables import overlap_table
+from isosent.io.space import fitted_texts
 from isosent.io.texts import open_texts, text_blocks
 from isosent.pages.progress import counted, progress_bar
 from isosent.words.word_vectors import convert_word_vectors
@@ -97,7 +98,8 @@ def overlap(corpus: str, data: Path, column: str | None, tasks: str | None, as_j
     """Count evaluation texts that occur in CORPUS, texts that a model is fitted or trained on.
 
     Three ways of counting: exact; the same up to case, punctuation, white space and Unicode form; and near duplicates,
-    with four fifths of their word trigrams in one text of the corpus. The corpus may be larger than memory.
+    with four fifths of their word trigrams in one text of the corpus. The corpus may be larger than memory. It may also
+    be the folder of "isosent distill", which holds hashes of its texts: the same texts are counted.
 
     \b
     isosent data overlap corpus.txt --data DIR
@@ -105,13 +107,18 @@ def overlap(corpus: str, data: Path, column: str | None, tasks: str | None, as_j
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EvaluationWarning)  # about tasks and subsets that are missing
         items = {task.name: task.items for task in read_tasks(data, tasks or "all")}
-    with open_texts(corpus, column=column) as source, progress_bar("comparing") as bar:
-        blocks = counted(text_blocks(source.read(), _BLOCK_TEXTS), bar, source.n_texts)
-        counts = count_overlap(chain.from_iterable(blocks), items)
-    if as_json:
-        show_json({"corpus": source.name, "n_texts": source.n_texts, "tasks": counts})
+    hashes = fitted_texts(Path(corpus)) if Path(corpus).is_dir() else None
+    if hashes is not None:
+        name, n_texts, counts = corpus, len(hashes), count_hashed(hashes, items)
     else:
-        show(overlap_table(counts, f"{source.name}: {source.n_texts:,} texts"))
+        with open_texts(corpus, column=column) as source, progress_bar("comparing") as bar:
+            blocks = counted(text_blocks(source.read(), _BLOCK_TEXTS), bar, source.n_texts)
+            counts = count_overlap(chain.from_iterable(blocks), items)
+        name, n_texts = source.name, source.n_texts
+    if as_json:
+        show_json({"corpus": name, "n_texts": n_texts, "tasks": counts})
+    else:
+        show(overlap_table(counts, f"{name}: {n_texts:,} texts" + ", of which hashes are kept" * (hashes is not None)))
 
 
 @click.group(no_args_is_help=False)

@@ -12,13 +12,17 @@ from typing import Any
 import click
 
 from isosent.cli.options import json_option, model_option, open_model
-from isosent.cli.printing import likelihood_change, show, show_json
-from isosent.cli.search import show_stats
+from isosent.cli.printing import likelihood_change, say, show, show_json, show_stats
 from isosent.encoders.precomputed import PRECOMPUTED
+from isosent.errors import InputError
+from isosent.io.space import NOTE_FILE, read_export_note
+from isosent.io.system import open_to_read
 from isosent.io.tensors import safetensors_header
+from isosent.io.texts import is_table
 from isosent.io.vectors import holds_vectors, open_vectors
 from isosent.jobs.vectors import holds_moments, read_moments
 from isosent.loading import read_record
+from isosent.model import SentenceEncoder
 from isosent.pages.progress import progress_bar
 from isosent.pages.tables import make_table
 from isosent.persistence import MIGRATION
@@ -29,6 +33,7 @@ from isosent.words.formats import format_of
 from isosent.words.word_vectors import FORMAT, read_word_vectors
 
 _FIRST_WORDS = 8
+_LONGEST_START = 1 << 20  # bytes of a line
 _MOST_PAIRS = 12
 
 
@@ -55,15 +60,36 @@ def info(source: str, as_json: bool) -> None:
         return
     facts = _facts_of_file(source) if path.is_file() else _facts_of_vectors(source) if holds_vectors(path) else None
     if facts is None:
-        facts = read_record(source).facts()
+        facts = read_record(source).facts() | _distilled(path)
     if as_json:
         show_json(facts)
     else:
         _show_lines(_model_lines(facts) if "fits" in facts else list(facts.items()))
 
 
+def _distilled(folder: Path) -> dict[str, Any]:
+    """How a static model was made and what is lost, if it was distilled."""
+    document = read_export_note(folder) if (folder / NOTE_FILE).is_file() else {}
+    if not document.get("distilled"):
+        return {}
+    return {"distilled": document["distilled"], "shares": document.get("shares")}
+
+
+def _distilled_lines(report: Mapping[str, Any], shares: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """The model and texts of a distillation, and what it keeps."""
+    model = report.get("model") or (shares or {}).get("reference") or "a transformer"
+    space = "whose embedding space it shares" if shares else "with an embedding space of its own"
+    prior = f", prior of {report['prior']}" if "prior" in report else ""
+    kept = f"mean cosine to the model {report['cosine']:.3f}, ten nearest kept {report['nearest']['static']:.1%}"
+    return [
+        ("distilled", f"from {model}, {space}, on {report['n_texts']:,} texts{prior}"),
+        ("", f"{kept}, on {report['n_held_out']:,} held-out texts"),
+    ]
+
+
 def _facts_of_file(source: str) -> dict[str, Any]:
     if _is_word_vectors(source):
+        _refuse_texts(source)
         with progress_bar("reading", "bytes") as bar:
             vectors = read_word_vectors([source], progress=bar)
         return {
@@ -93,6 +119,28 @@ def _is_word_vectors(source: str) -> bool:
     return not holds_vectors(source)
 
 
+def _refuse_texts(source: str) -> None:
+    """Say which command describes texts, instead of what is wrong with them as word vectors."""
+    if is_table(source):
+        raise InputError(
+            f"info: {source} is a table. Its texts are described by isosent inspect {source} --column NAME; vectors "
+            "must be saved as .npy or .parquet."
+        )
+    if source.lower().endswith(".txt"):
+        with open_to_read(Path(source)) as file:
+            lines = file.readline(_LONGEST_START), file.readline(_LONGEST_START)
+        if not all(_is_number(field) for line in lines for field in line.split()[-1:]):
+            raise InputError(f"info: {source} holds texts. Describe them with a model: isosent inspect {source}")
+
+
+def _is_number(field: bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
 def _facts_of_vectors(source: str) -> dict[str, Any]:
     vectors = open_vectors(source)
     column = {"column": vectors.column} if vectors.column else {}
@@ -113,9 +161,12 @@ def _show_lines(lines: Sequence[tuple[str, object]]) -> None:
 
 def _model_lines(facts: Mapping[str, Any]) -> list[tuple[str, object]]:
     """What a model is, and what each fit gave it."""
+    others = ("fits", "distilled", "shares")
     lines: list[tuple[str, object]] = [
-        (name.replace("_", " "), _plain(value)) for name, value in facts.items() if name != "fits"
+        (name.replace("_", " "), _plain(value)) for name, value in facts.items() if name not in others
     ]
+    if "distilled" in facts:
+        lines += _distilled_lines(facts["distilled"], facts["shares"])
     unit = "vectors" if facts["reference"] == PRECOMPUTED else "texts"
     for step, record in enumerate(facts["fits"], start=1):
         steps = record["parameters"].get("steps") if record["transform"] == "chain" else None
@@ -165,6 +216,7 @@ def similarity(first: str, second: str, model: str | None, as_json: bool) -> Non
     isosent similarity "A man rides a bike." "Someone is on a bicycle."
     """  # noqa: D301
     loaded = open_model(model)
+    _say_reference(loaded)
     figures = {"cosine": float(loaded.similarity(first, second)[0, 0])}
     if loaded.calibration is not None:
         meaning = "percentile" if loaded.calibration.kind == RANDOM_PAIRS else "expected score"
@@ -176,6 +228,11 @@ def similarity(first: str, second: str, model: str | None, as_json: bool) -> Non
         show(f"{name} {value:.4f}")
     if loaded.calibration is None:
         show("What this cosine means depends on the model and the texts: isosent calibrate TEXTS -m MODEL -o FOLDER")
+
+
+def _say_reference(model: SentenceEncoder) -> None:
+    if model.groups is not None:
+        say(f"{model.groups.note('both texts')} In Python: model.encode(TEXT, group={next(iter(model.groups.maps))!r})")
 
 
 @click.command()
@@ -191,7 +248,9 @@ def explain(first: str, second: str, model: str | None, as_json: bool) -> None:
     \b
     isosent explain "A man rides a bike." "Someone is on a bicycle."
     """  # noqa: D301
-    explanation = open_model(model).explain(first, second)
+    loaded = open_model(model)
+    _say_reference(loaded)
+    explanation = loaded.explain(first, second)
     pairs, cosine = explanation.top(), explanation.cosine
     if as_json:
         show_json({"cosine": cosine, "pairs": [pair._asdict() for pair in pairs]})

@@ -348,6 +348,8 @@ def _compare_models(
         a, b = pair["a"], pair["b"]
         table.add_row(number[a], number[b], pair["verdict"], *intervals, shares[b, a], shares[a, b])
     show(table)
+    if report["caution"]:
+        say(f"note: {report['caution']} See: isosent migrate A B {inputs[0]} --queries FILE")
 
 
 def _difference_cells(difference: Difference) -> list[str]:

@@ -7,7 +7,7 @@ import click
 
 from isosent._check import split_options
 from isosent.cli.options import PATH
-from isosent.cli.printing import show
+from isosent.cli.printing import say, show
 from isosent.errors import InputError
 from isosent.evaluation.result import read_result
 from isosent.exports import TARGETS
@@ -89,6 +89,8 @@ def export(
     )
     if note.contents:
         show(f"{output}: {note.contents}")
+    if (stored := loaded.record.storage) is not None:
+        say(f"note: vectors of {output} are float32; only isosent index -m {model} stores them as {stored.dtype}.")
 
 
 def _target(to: str) -> tuple[str, dict[str, Any]]:

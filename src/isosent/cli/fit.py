@@ -49,6 +49,7 @@ from isosent.demo import (
     run_demo,
     write_texts,
 )
+from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.jobs.fit import FitResult, Goal, fit_files, fit_pairs
@@ -230,7 +231,10 @@ def fit(
             "--workers": engine or shard_size,
         }
         if named := [option for option, value in others.items() if value is not None and value != ""]:
-            raise InputError(f"fit: --pairs does not go with {' and '.join(named)}. Leave one out.")
+            raise InputError(
+                f"fit: --pairs chooses the transform itself, so it does not go with {' and '.join(named)}. Leave that "
+                "out, or do it in a fit of its own, and name its model: -m FOLDER."
+            )
         result = fit_pairs(
             pairs,
             output,
@@ -303,7 +307,7 @@ def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:
     if result.groups is not None and not any(fit.transform == "erasure" for fit in result.model.fits):
         say(f"warning: {groups_warning(result.groups)}")
     show_tokens(result.n_tokens, result.n_unknown, result.model.encoder.languages)
-    show(f"Saved {output}: {_saved(result)}")
+    show(f"Saved {output}: {_saved(result, output)}")
     if result.unit == "pairs" and (groups := result.model.groups) is not None:
         show(
             f"From now on texts need their group: a column {groups.column} in tables, --group for a search. Without "
@@ -311,13 +315,17 @@ def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:
         )
 
 
-def _saved(result: FitResult) -> str:
+def _saved(result: FitResult, output: Path) -> str:
     """What the folder holds, such as "wordllama + PCA, 128 dimensions, fitted on 480 texts"."""
     model, record = result.model, result.record
     fits = [_FIT_NAMES.get(fit.transform, fit.transform.replace("_", " ")) for fit in model.fits]
-    parts = [" + ".join([model.record.name.partition(" -> ")[0], *(name for name in fits if name)])]
+    source = model.record.name.partition(" -> ")[0]
+    if source == PRECOMPUTED:
+        source = "vectors of an unnamed model"
+    parts = [" + ".join([source, *(name for name in fits if name)])]
+    stored = "" if result.size is None else f"; isosent index -m {output} stores {result.size.dtype_label}"
     if record is None or not any(fits):
-        return f"{parts[0]}, unchanged"
+        return f"{parts[0]}, {model.dim} dimension{'s' * (model.dim != 1)} unchanged{stored}"
     parts.append(f"{model.dim} dimension{'s' * (model.dim != 1)}")
     parts.append(
         f"fitted on {record.n_texts:,} {result.unit.removesuffix('s') if record.n_texts == 1 else result.unit}"
@@ -326,7 +334,7 @@ def _saved(result: FitResult) -> str:
         counted = "pairs" if result.unit == "pairs" else "texts"
         zero = "zero rows left out" if result.unit == "vectors" else f"{counted} without a vector"
         parts.append(f"{zero}: {record.n_zero_rows}")
-    return ", ".join(parts)
+    return ", ".join(parts) + stored
 
 
 def _show_size(result: FitResult, *, details: bool) -> None:

@@ -15,6 +15,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
+from isosent import _extras
 from isosent.cli.options import (
     PATH,
     column_option,
@@ -30,7 +31,7 @@ from isosent.cli.options import (
 )
 from isosent.cli.printing import GAIN, check_outputs, json_text, shortened, show, show_json, write_outputs
 from isosent.encoders.reference import DEFAULT_REFERENCE
-from isosent.errors import InputError
+from isosent.errors import InputError, MissingExtraError
 from isosent.io.bounds import STANDARD_INPUT
 from isosent.io.tables import read_numbers
 from isosent.io.texts import read_texts
@@ -51,6 +52,7 @@ from isosent.pages.progress import progress_bar
 from isosent.pages.tables import make_table
 from isosent.persistence import check_model_folder
 from isosent.report.inspect_page import html_page, inspection_tables
+from isosent.search.smaller import FEWEST_ROWS
 from isosent.transforms.base import NO_TRANSFORM
 
 
@@ -94,15 +96,32 @@ def inspect(
     if as_json:
         show_json(document)
         return
-    show(inspection.advice)
-    if inspection.choice is not None and inspection.choice.candidates:
+    _show_inspection(inspection, details=details)
+
+
+def _show_inspection(inspection: Inspection, *, details: bool) -> None:
+    """The recommendation, tables, and how small the vectors can be; this is first where texts are missing."""
+    choice, sizes = inspection.choice, inspection.sizes
+    if sizes is not None:
+        smaller = sizes.sentence(sizes.smallest(0.01))
+    else:
+        smaller = f"How small the vectors can be was not measured: give {FEWEST_ROWS} different ones or more."
+        try:
+            _extras.require("faiss")
+        except MissingExtraError as error:
+            smaller = f"How small the vectors can be was not measured. {error}"
+    lacks_texts = inspection.model is None and choice is not None and not choice.candidates
+    if lacks_texts and sizes is not None:
+        smaller += f" Save it: isosent fit {inspection.source} --loss 0.01 -o FOLDER"
+    show(f"{smaller}\n{inspection.advice}" if lacks_texts else inspection.advice)
+    if choice is not None and choice.candidates:
         show(GAIN)
     for table in inspection_tables(inspection, details=details):
         show(table)
-    if inspection.sizes is not None:
-        show(inspection.sizes.sentence(inspection.sizes.smallest(0.01)))
-        if inspection.choice is not None and inspection.choice.chosen.name != NO_TRANSFORM:
-            show("Neighbors are those of the original vectors; auto changes who is near, because that ranks better.")
+    if not lacks_texts:
+        show(smaller)
+    if sizes is not None and choice is not None and choice.chosen.name != NO_TRANSFORM:
+        show("Neighbors are those of the original vectors; auto changes who is near, because that ranks better.")
 
 
 def _inspect_moments(source: str, outputs: Sequence[Path], *, as_json: bool) -> None:

@@ -17,6 +17,8 @@ from isosent.pages.tables import make_table
 if TYPE_CHECKING:  # rich takes 0.1 s, and is needed for tables and bars only
     from rich.table import Table
 
+    from isosent.search.result import IndexStats
+
 
 def show(item: "str | Table") -> None:
     """Print a line or a table on standard output."""
@@ -118,7 +120,14 @@ def erasure_table(record: Any) -> "Table":
 
 def pairs_table(choice: Mapping[str, Any]) -> "Table":
     """Maps on pairs that were held out; `choice` is ``PairsChoice.to_json()``."""
-    caption = f"{choice['n_held_out']:,} held-out queries; pairs form {choice['n_groups']:,} groups that share no text"
+    pool = "Matches are searched for among the second texts."
+    if any(each["candidate"].startswith("group maps") for each in choice["folds"]):
+        pool = (
+            "Matches are searched for among the texts of both sides and of all groups, which is harder than among the "
+            "second texts alone, as without the columns of groups: compare rows of one table only."
+        )
+    held_out, n_groups = f"{choice['n_held_out']:,} held-out queries", f"{choice['n_groups']:,}"
+    caption = f"{held_out}; pairs form {n_groups} groups that share no text. {pool}"
     table = make_table("held-out pairs", "MRR", "gain, 95% interval", "nDCG@10", "gain, 95% interval", caption=caption)
     for each in choice["tested"]:
         gains = [
@@ -142,3 +151,59 @@ def likelihood_change(history: Sequence[Mapping[str, Any]]) -> str:
     ends = (history[place]["held_out_bits"] for place in (0, -1))
     before, after = ("undefined" if bits is None else f"{bits:.4f}" for bits in ends)
     return f"held-out rows: {before} bits per dimension before, {after} after (lower is better)"
+
+
+def show_stats(folder: Path, stats: "IndexStats") -> None:
+    """Print rows, bytes and recall of an index, and whether the recall is stale."""
+    show(f"{folder}: {stats.n_rows} rows of {stats.dim} dimensions, {stats.space}")
+    settings = stats.settings
+    chosen = {
+        "lists": settings.n_lists,
+        "probed": settings.n_probe,
+        "ef": settings.ef_search,
+        "rescored": settings.oversampling,
+    }
+    listed = "".join(f", {name} {value}" for name, value in chosen.items() if value)
+    show(
+        f"{settings.kind}, {settings.store}{listed}: {megabytes(stats.bytes_searched)} in memory, "
+        f"{megabytes(stats.bytes_on_disk)} on disk"
+    )
+    if stats.recall is None:
+        show("recall@10: not measured; there are too few rows")
+    else:
+        measured = stats.recall
+        counted = f"{measured.n_queries} of {measured.n_rows} texts as queries"
+        after, before = (", after the transform", ", before it") if stats.has_map else ("", "")
+        show(f"recall@10: {measured.recall:.4f} against exact search of its own vectors{after}; {counted}")
+        if (share := measured.original_recall) is not None:
+            show(f"recall@10: {share:.4f} against exact search of the original vectors{before}; {counted}")
+        elif stats.has_map:
+            show(f"recall@10 of the original vectors: not known; isosent search {folder} --against VECTORS measures it")
+        if stats.recall.recall < stats.recall.min_recall:
+            say(f"warning: recall is below the aim of {stats.recall.min_recall:g}; a finer --store keeps more")
+    if stats.queries is not None:
+        show(
+            f"queries by the static model: {stats.queries.recall:.4f} of the ten nearest of the model's own queries, "
+            f"{stats.queries.reranked:.4f} with --rerank; {stats.queries.n_queries} rows as queries"
+        )
+    if stats.n_added or stats.n_deleted:
+        show(f"since it was built: {stats.n_added} rows added, {stats.n_deleted} deleted")
+    if stats.n_mapped:
+        show(f"rows mapped from another model: {stats.n_mapped}; replace them by isosent index add, with the same ids")
+    if stats.n_zero_rows:
+        show(f"rows without a vector: {stats.n_zero_rows}")
+    say_if_stale(folder, stats)
+
+
+def megabytes(n_bytes: float) -> str:
+    """A size in memory or on disk."""
+    return f"{n_bytes / 1e6:,.3g} MB" if n_bytes < 1e9 else f"{n_bytes / 1e6:,.0f} MB"
+
+
+def say_if_stale(folder: Path, stats: "IndexStats") -> None:
+    """Say that the recall was measured before many rows changed."""
+    if stats.is_stale and stats.recall is not None:
+        say(
+            f"the recall of {stats.recall.recall:.4f} was measured before {stats.n_changed} of {stats.recall.n_rows} "
+            f"rows changed. Measure it again: isosent index compact {folder}"
+        )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
@@ -23,10 +24,10 @@ from msgspec import to_builtins
 from isosent import _extras
 from isosent._check import brief
 from isosent.cli.options import PATH, Share, json_option, model_options, open_model, worker_options
-from isosent.cli.printing import say, shortened, show, show_json
+from isosent.cli.printing import megabytes, say, say_if_stale, shortened, show, show_json, show_stats
 from isosent.encoders.precomputed import PrecomputedVectors
-from isosent.encoders.reference import DEFAULT_REFERENCE, without_permissions
-from isosent.errors import InputError, InputFileError
+from isosent.encoders.reference import DEFAULT_REFERENCE, MODEL_FILE, without_permissions
+from isosent.errors import InputError, InputFileError, ModelFolderError
 from isosent.io.atomic import check_folder
 from isosent.io.parquet import table_schema, vector_columns
 from isosent.io.remote import local_copies
@@ -50,7 +51,7 @@ from isosent.search.engine import K_MEASURED, KINDS, STORES, bytes_per_vector
 from isosent.search.index import Index
 from isosent.search.result import IndexStats
 from isosent.search.rows import TEXT, read_rows
-from isosent.search.storage import INDEX, is_index
+from isosent.search.storage import INDEX, MODEL_FOLDER, QUERY_FOLDER, is_index
 
 _DEFAULT = "create"
 _VECTOR_NAMES = ("vector", "vectors", "embedding", "embeddings")
@@ -141,7 +142,8 @@ def create(
     with local_copies(names) as (paths, _):
         if len(paths) > 1 and (texts is not None or any(map(holds_vectors, paths))):
             raise InputError(
-                f"index: {', '.join(paths)}: only texts can come from several files. Name one file of vectors."
+                f"index: {', '.join(paths)}: only texts can come from several files. Vectors with their texts: isosent "
+                "index VECTORS --texts TEXTS."
             )
         inputs = _joined([_read_inputs(path, column, id_column, texts, space=space) for path in paths])
         loaded = open_model(model) if model is not None or inputs["vectors"] is None else None
@@ -207,7 +209,7 @@ def add(
     show(f"{folder}: {n_added} rows added, {n_before + n_added - len(opened)} replaced; {len(opened)} now")
     if inputs["texts"] is None and TEXT in opened.schema.names:
         say(f"warning: {rows} has no texts, so results show these rows without one. Add them with --texts FILE.")
-    _say_if_stale(folder, opened.stats())
+    say_if_stale(folder, opened.stats())
 
 
 @index.command()
@@ -222,7 +224,7 @@ def remove(folder: Path, ids: tuple[str, ...]) -> None:
     opened = Index.open(folder)
     n_removed = opened.remove(_parsed_ids(ids, opened))
     show(f"{folder}: {n_removed} of {len(ids)} rows deleted; {len(opened)} now")
-    _say_if_stale(folder, opened.stats())
+    say_if_stale(folder, opened.stats())
 
 
 @index.command()
@@ -277,7 +279,8 @@ def migrate(folder: Path, mapping: str) -> None:
     isosent index migrate INDEX --map map
     """  # noqa: D301
     opened, loaded = Index.open(folder), open_model(mapping)
-    target = next((fit.parameters for fit in loaded.fits if fit.transform == MIGRATION), {})
+    record = next((fit for fit in loaded.fits if fit.transform == MIGRATION), None)
+    target = {} if record is None else record.parameters
     if target.get("reference"):
         model = open_model(without_permissions(target["reference"], {}, file=Path(mapping))[0])
     else:  # of an API
@@ -290,13 +293,15 @@ def migrate(folder: Path, mapping: str) -> None:
         show(f"{folder} was mapped to {model.record.name} before: nothing was changed; {left} mapped rows are left.")
     else:
         show(f"{folder}: mapped to {model.record.name}, which encodes queries from now on.")
+        if record is not None and record.choice:
+            show(f"isosent migrate recommended: {record.choice['reason']}")
     show_stats(folder, opened.stats())
 
 
 @click.command()
 @click.argument("folder", metavar="INDEX|URL")
 @click.argument("queries", nargs=-1, metavar="[QUERY]...")
-@click.option("--model", "-m", metavar="REFERENCE", help="Model of the table, if the first argument is a URL.")
+@click.option("--model", "-m", metavar="REFERENCE", help="Model of the table of a URL; of INDEX, if it moved.")
 @click.option("-k", "k", type=click.IntRange(1), default=_MOST_HITS, metavar="N", help="Number of results per query.")
 @click.option("--like", "likes", multiple=True, metavar="ID", help="Search rows like this one; may be repeated.")
 @click.option(
@@ -383,16 +388,16 @@ def search(
         hits = [[{"rank": n, **row} for n, row in enumerate(table.to_pylist(), start=1)] for table in tables]
         _show_hits(queries, hits, as_json=as_json)
         return
-    if model is not None:
-        raise InputError("search: -m belongs to a database; an index holds its model.")
     vectors = None if likes else _query_vectors(queries)
     asked = [f"like {name}" for name in likes] or list(queries)
     if vectors is not None:
         _refuse(chosen & {"hybrid", "explain", "rerank"}, f"texts; {queries[0]} holds vectors")
         asked = [f"row {row} of {queries[0]}" for row in range(vectors.n_rows)]
-    opened = Index.open(folder)
+    opened = _opened(folder, model)
     if explain and TEXT not in opened.schema.names:
         raise InputError("search: --explain needs the texts of the rows; this index has none.")
+    if not likes and opened.groups is not None and group is None:
+        say(opened.groups.note("queries without --group"))
     if likes:
         _refuse(chosen - {"like"}, "a query, not --like")
         result = opened.more_like(_parsed_ids(likes, opened), k, where=where)
@@ -403,13 +408,25 @@ def search(
         query = row.pop("query")
         hits[query].append(row)
         if explain:
-            groups = opened.model.groups
+            groups = opened.groups
             of_both = (group, None if groups is None else row.get(groups.column))
             words = opened.model.explain(
                 asked[query], row.get("text") or "", roles=("query", "document"), groups=of_both
             )
             row["words"] = words.line()
     _show_hits(asked, hits, as_json=as_json)
+
+
+def _opened(folder: str, moved: str | None) -> Index:
+    """Open an index; if its model or that of its queries has moved, with what is there now."""
+    if moved is None or not is_index(folder):
+        return Index.open(folder)
+    # each is refused unless it has the fingerprint that is saved in the index, or the vectors of its canary
+    if (Path(folder) / QUERY_FOLDER).is_dir():
+        with suppress(ModelFolderError):  # the model itself is meant
+            return Index.open(folder, query_model=load(Path(folder) / QUERY_FOLDER, encoder=moved))
+    is_saved = (Path(moved) / MODEL_FILE).is_file()
+    return Index.open(folder, load(moved) if is_saved else load(Path(folder) / MODEL_FOLDER, encoder=moved))
 
 
 def _refuse(options: Collection[str], needed: str) -> None:
@@ -603,56 +620,11 @@ def _parsed_ids(ids: Sequence[str], opened: Index) -> list[Any]:
     return [int(name) for name in ids]
 
 
-def show_stats(folder: Path, stats: IndexStats) -> None:
-    """Print rows, bytes and recall of an index, and whether the recall is stale."""
-    show(f"{folder}: {stats.n_rows} rows of {stats.dim} dimensions, {stats.space}")
-    settings = stats.settings
-    chosen = {
-        "lists": settings.n_lists,
-        "probed": settings.n_probe,
-        "ef": settings.ef_search,
-        "rescored": settings.oversampling,
-    }
-    listed = "".join(f", {name} {value}" for name, value in chosen.items() if value)
-    show(
-        f"{settings.kind}, {settings.store}{listed}: {_megabytes(stats.bytes_searched)} in memory, "
-        f"{_megabytes(stats.bytes_on_disk)} on disk"
-    )
-    if stats.recall is None:
-        show("recall@10: not measured; there are too few rows")
-    else:
-        measured = stats.recall
-        counted = f"{measured.n_queries} of {measured.n_rows} texts as queries"
-        show(f"recall@10: {measured.recall:.4f} against exact search of its own vectors; {counted}")
-        if measured.original_recall is not None:
-            show(f"recall@10: {measured.original_recall:.4f} against exact search of the original vectors; {counted}")
-        elif stats.has_map:
-            show(f"recall@10 of the original vectors: not known; isosent search {folder} --against VECTORS measures it")
-        if stats.recall.recall < stats.recall.min_recall:
-            say(f"warning: recall is below the aim of {stats.recall.min_recall:g}; a finer --store keeps more")
-    if stats.queries is not None:
-        show(
-            f"queries by the static model: {stats.queries.recall:.4f} of the ten nearest of the model's own queries, "
-            f"{stats.queries.reranked:.4f} with --rerank; {stats.queries.n_queries} rows as queries"
-        )
-    if stats.n_added or stats.n_deleted:
-        show(f"since it was built: {stats.n_added} rows added, {stats.n_deleted} deleted")
-    if stats.n_mapped:
-        show(f"rows mapped from another model: {stats.n_mapped}; replace them by isosent index add, with the same ids")
-    if stats.n_zero_rows:
-        show(f"rows without a vector: {stats.n_zero_rows}")
-    _say_if_stale(folder, stats)
-
-
-def _megabytes(n_bytes: float) -> str:
-    return f"{n_bytes / 1e6:,.3g} MB" if n_bytes < 1e9 else f"{n_bytes / 1e6:,.0f} MB"
-
-
 def _show_budget(stats: IndexStats, budget_mb: float) -> None:
     """What each number type would take, and why it is better than fewer dimensions."""
     kind = stats.settings.kind
     sizes = [
-        f"{store} {_megabytes(stats.n_rows * bytes_per_vector(stats.dim, kind, store))}"
+        f"{store} {megabytes(stats.n_rows * bytes_per_vector(stats.dim, kind, store))}"
         for store in STORES
         if (kind, store) != ("hnsw", "binary")
     ]
@@ -661,18 +633,12 @@ def _show_budget(stats: IndexStats, budget_mb: float) -> None:
     show("for vectors of a raw layer or means of word vectors: isosent inspect tells")
 
 
-def _say_if_stale(folder: Path, stats: IndexStats) -> None:
-    if stats.is_stale and stats.recall is not None:
-        say(
-            f"the recall of {stats.recall.recall:.4f} was measured before {stats.n_changed} of {stats.recall.n_rows} "
-            f"rows changed. Measure it again: isosent index compact {folder}"
-        )
-
-
 def _show_hits(asked: Sequence[str], hits: list[list[dict[str, Any]]], *, as_json: bool) -> None:
     if as_json:
         show_json({"results": [{"query": query, "hits": rows} for query, rows in zip(asked, hits, strict=True)]})
         return
+    if any(_share(row) for rows in hits for row in rows):
+        say("cosine, percentile (corrected for hubs: its order may differ), id, text")
     for number, (query, rows) in enumerate(zip(asked, hits, strict=True)):
         if len(asked) > 1:
             show(("\n" if number else "") + query)
@@ -684,9 +650,12 @@ def _show_hits(asked: Sequence[str], hits: list[list[dict[str, Any]]], *, as_jso
 
 def _show_hit(row: dict[str, Any]) -> None:
     text = shortened(row.get("text") or "")
-    share = "" if row.get("share") is None or row["share"] != row["share"] else f"  {100 * row['share']:7.3f}%"
     known = ("rank", "id", "score", "share", "text", "words")
     others = ", ".join(f"{name} {value}" for name, value in row.items() if name not in known and value is not None)
-    show(f"{row['score']:.4f}{share}  {row['id']}  {text}" + (f"  [{others}]" if others else ""))
+    show(f"{row['score']:.4f}{_share(row)}  {row['id']}  {text}" + (f"  [{others}]" if others else ""))
     if "words" in row:
         show(f"        {row['words']}")
+
+
+def _share(row: dict[str, Any]) -> str:
+    return "" if row.get("share") is None or row["share"] != row["share"] else f"  {100 * row['share']:7.3f}%"

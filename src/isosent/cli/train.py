@@ -268,7 +268,7 @@ def notes(results: Sequence[TrainingResult]) -> Iterator[str]:
 
 @click.command()
 @click.argument("model")
-@click.argument("inputs", nargs=-1, required=True, metavar="TEXTS...")
+@click.argument("inputs", nargs=-1, metavar="TEXTS...")
 @click.option("--output", "-o", type=PATH, metavar="FOLDER", required=True, help="Folder of the static model.")
 @click.option("--vectors", metavar="FILE", help="Vectors that the model gave the texts, if there are some already.")
 @column_option
@@ -298,6 +298,12 @@ def distill(
     \b
     isosent distill hf:DIR texts.txt -o static
     """  # noqa: D301
+    if not inputs or Path(model).is_file():
+        what = f"{model} is a file" if Path(model).is_file() else "there are no texts"
+        raise InputError(
+            f"distill: {what}. Name a transformer, and then files of texts: isosent distill hf:DIR TEXTS -o FOLDER. "
+            "If you have its vectors of these texts, add --vectors FILE."
+        )
     loaded = open_model(model)
     settings = {} if dims is None else {"n_components": parse_option(dims)}
     result = distill_files(

@@ -19,7 +19,13 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
-from isosent.evaluation.unlabelled import halves_of, mean_draws, overlap_agreements, reciprocal_ranks
+from isosent.evaluation.unlabelled import (
+    caution_of_halves,
+    halves_of,
+    mean_draws,
+    overlap_agreements,
+    reciprocal_ranks,
+)
 from isosent.io.space import Space
 from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.model import Role, SentenceEncoder
@@ -31,7 +37,7 @@ from isosent.numeric.threads import one_thread_products
 from isosent.pages.progress import Progress, part_of
 from isosent.persistence import MIGRATION, FitRecord
 from isosent.postprocessing import Postprocessing
-from isosent.transforms.auto import distinct_rows, separate_groups
+from isosent.transforms.auto import distinct_rows
 
 FEWEST_TEXTS = 300
 WAYS = ("old model", "documents mapped", "queries mapped", "embedded again")
@@ -180,7 +186,8 @@ def migrate(
         seed=seed,
         progress=progress,
     )
-    caution = None if answers is not None else _caution((old, new), x, [texts[row] for row in fitted[used]])
+    models = [side for side in (old, new) if isinstance(side, SentenceEncoder)]
+    caution = None if answers is not None else caution_of_halves(models, x, [texts[row] for row in fitted[used]])
     report = measured | {"caution": caution, "method": method, "n_fitted": len(x), "r2": r2}
     return Migration(_mapped_model(old, new, document_map, report, reference, source), report)
 
@@ -320,22 +327,6 @@ def _document_vectors(
         listed, place = np.unique(rows[rows >= 0], return_inverse=True)
         vectors[rows >= 0] = _vectors([stored], texts, listed)[0][place]
     return vectors
-
-
-def _caution(
-    sides: Sequence[SentenceEncoder | VectorSource | Vectors], units: Vectors, texts: Sequence[str]
-) -> str | None:
-    """What halves and word overlap, which are of one language each, did not measure."""
-    is_erased = any(
-        fit.transform == "erasure" for side in sides if isinstance(side, SentenceEncoder) for fit in side.fits
-    )
-    if is_erased:
-        what = "An attribute such as the language was erased, and both halves of a text have the same value"
-    elif separate_groups(units, texts) is not None:
-        what = "The texts form groups that share hardly a word, as languages do, and both halves of a text are of one"
-    else:
-        return None
-    return f"{what}: searches across them were not measured. Give queries with their answers, such as translations."
 
 
 def _advice(mapped: Difference, again: Difference) -> tuple[str, str]:

@@ -168,7 +168,7 @@ def _call(name: str, parameters: Mapping[str, object]) -> str:
 
 
 def overlap_table(counts: Mapping[str, Mapping[str, int]], corpus: str) -> Table:
-    """What `count_overlap` counted, one row per task."""
+    """What `count_overlap` counted, one row per task; or `count_hashed`, without exact and near."""
     caption = (
         f"in {corpus}\n"
         "exact: same characters; same: or up to case, punctuation and white space\n"
@@ -177,7 +177,8 @@ def overlap_table(counts: Mapping[str, Mapping[str, int]], corpus: str) -> Table
     )
     table = make_table("task", "texts", "exact", "same", "near", "items", "complete", caption=caption)
     for task, count in counts.items():
-        texts = [_counted(count[name], count["n_texts"]) for name in ("n_exact", "n_same", "n_near")]
+        names = ("n_exact", "n_same", "n_near")
+        texts = [_counted(count[name], count["n_texts"]) if name in count else "not known" for name in names]
         complete = _counted(count["n_items_same"], count["n_items"])
         table.add_row(task, f"{count['n_texts']:,}", *texts, f"{count['n_items']:,}", complete)
     return table

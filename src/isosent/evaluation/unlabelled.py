@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -19,7 +19,7 @@ from isosent.numeric.similarity import mean_ranks, unit_rows
 from isosent.numeric.statistics import central_interval, resampled_counts, weighted_pearson
 from isosent.numeric.threads import one_thread_products
 from isosent.pages.progress import Progress, part_of
-from isosent.transforms.auto import distinct_rows, sample_pairs
+from isosent.transforms.auto import distinct_rows, sample_pairs, separate_groups
 
 FEWEST_TEXTS = 30
 _FEWEST_WORDS = 6
@@ -111,7 +111,8 @@ def compare_models(
         is not known), ``dimensions``, ``bytes`` of a float32 vector, and ``ms``, the time to encode a text. ``pairs``:
         ``a``, ``b``, the ``verdict`` on B, and its ``difference`` to A with ``low`` and ``high``; ``overlap``,
         ``overlap_low`` and ``overlap_high`` are those by word overlap. ``contains``: how much of the model ``of`` a
-        linear map finds in the model ``within``, as ``r2`` on folds. ``n_texts``.
+        linear map finds in the model ``within``, as ``r2`` on folds. ``n_texts``. ``caution``: what the texts do not
+        measure, such as searches across languages, or None.
 
     Raises
     ------
@@ -145,7 +146,22 @@ def compare_models(
         ends = ("difference", "low", "high", "overlap", "overlap_low", "overlap_high")
         pairs.append({"a": a, "b": b, "verdict": compared.verdict} | {end: getattr(compared, end) for end in ends})
     contains = _contained(dict(zip(names, vectors, strict=True)), seed=seed)
-    return {"n_texts": n_texts, "models": facts, "pairs": pairs, "contains": contains}
+    texts = [f"{halves[row]} {halves[n_texts + row]}" for row in range(n_texts)]
+    caution = caution_of_halves(models.values(), vectors[0][:n_texts], texts)
+    return {"n_texts": n_texts, "models": facts, "pairs": pairs, "contains": contains, "caution": caution}
+
+
+def caution_of_halves(
+    models: Iterable[SentenceEncoder], units: NDArray[np.floating], texts: Sequence[str]
+) -> str | None:
+    """What halves and word overlap, which are of one language each, did not measure."""
+    if any(fit.transform == "erasure" for model in models for fit in model.fits):
+        what = "An attribute such as the language was erased, and both halves of a text have the same value"
+    elif separate_groups(units, texts) is not None:
+        what = "The texts form groups that share hardly a word, as languages do, and both halves of a text are of one"
+    else:
+        return None
+    return f"{what}: searches across them were not measured. Give queries with their answers, such as translations."
 
 
 @one_thread_products()

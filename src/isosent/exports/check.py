@@ -138,9 +138,11 @@ def required_map(target: str, model: SentenceEncoder) -> LinearMap:
     """The linear map of a model, for formats that hold nothing else."""
     refuse_flow(model)
     if model.linear_map is None:
+        stored = model.record.storage
+        kept = f"only isosent index stores it as {stored.dtype}" if stored else "auto may have chosen no transform"
         raise InputError(
-            f"export: {target} holds the fitted map without the encoder, and this model has none (auto may have chosen "
-            "no transform). Fit one: isosent fit TEXTS -m MODEL --transform NAME."
+            f"export: {target} holds the fitted map without the encoder, and this model has none ({kept}). Fit one: "
+            "isosent fit TEXTS -m MODEL --transform NAME."
         )
     return model.linear_map
 

@@ -47,6 +47,7 @@ INDEX_FILE = "shards.json"  # of a folder of shards
 
 NOTE_ENDING = ".isosent.json"
 SPACE_METADATA = _FINGERPRINT, _REFERENCE = "isosent.fingerprint", "isosent.reference"
+CODES_NAME = " codes"  # ends the name of the space of codes
 _SAMPLES, _SAMPLE_BYTES = 64, 4096
 
 
@@ -95,6 +96,15 @@ def same_space(here: str, space: Space | None, there: str, other: Space | None) 
             "They cannot be compared. Encode both with the same model."
         )
     return space or other
+
+
+def refuse_codes(name: str, space: Space | None) -> None:
+    """Refuse int8 codes and packed bits where vectors are needed."""
+    if space and space.reference.endswith(CODES_NAME):
+        raise InputError(
+            f"{name} holds codes ({space.reference.removesuffix(CODES_NAME)}), not vectors. Name the vectors that they "
+            "were made of; isosent index -m MODEL stores them as codes. In Python: model.quantization.decode."
+        )
 
 
 def space_in(metadata: Mapping[Any, Any]) -> Space | None:

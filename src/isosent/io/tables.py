@@ -254,7 +254,7 @@ def columns_missing(
             needed.append(" or ".join(listed) + (" (or others)" if len(usual) > _MOST_NAMES_LISTED else ""))
     roles = tuple(role for group in groups for role in group.roles)
     return InputError(
-        f"{table.name} has the columns {_check.brief(', '.join(table.columns), 600)}; {what} must have "
+        f"{table.name} has the columns {_check.brief(', '.join(table.columns), 100)}; {what} must have "
         f"{'; and '.join(needed)}. Name your columns in this order: {option} {','.join(roles)} (in Python columns)."
     )
 

@@ -69,7 +69,8 @@ def read_labels(
     """Values of a column of a table as they are, from a row on; None or empty where missing."""
     if not is_table(path):
         raise InputError(
-            f"{path} has no column {column}. Labels are a column of a .csv, .tsv, .jsonl or .parquet file."
+            f"{path} has no column {column}. Labels are a column of a .csv, .tsv, .jsonl or .parquet file: "
+            f"write all texts into one, with the columns text and {column}."
         )
     with open_content(path) as (name, file):
         ending = ending_of(path)

@@ -475,7 +475,12 @@ def _check_goal(
     """Refuse a size that does not go with the rest, before anything is read."""
     if any(value is not None and not math.isfinite(value) for value in goal):
         raise InputError(f"fit: {goal.option} is not a finite number.")
-    given = {"--transform none": transform is None, "--erase": erase, "--queries": queries, "--workers": engine}
+    if others := [option for option, value in {"--erase": erase, "--queries": queries}.items() if value]:
+        raise InputError(
+            f"fit: {goal.option} measures the vectors that {' and '.join(others)} would change. Fit twice: leave "
+            f"{goal.option} out, then fit with {goal.option} on the model that was saved: -m FOLDER."
+        )
+    given = {"--transform none": transform is None, "--workers": engine}
     if others := [option for option, value in given.items() if value]:
         raise InputError(f"fit: {goal.option} does not go with {' and '.join(others)}. Leave one out.")
     if isinstance(transform, Auto) and transform.n_components is not None:

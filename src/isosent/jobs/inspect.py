@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from isosent import _check
 from isosent.errors import InputError, MissingExtraError, RankWarning
 from isosent.io.json import without_nan
+from isosent.io.space import refuse_codes
 from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
@@ -249,7 +250,9 @@ def inspect_vectors(
     >>> isosent.inspect_vectors([[1.0, 0.0], [0.0, 2.0]]).counts.n_used
     2
     """
-    if not isinstance(vectors, VectorSource):
+    if isinstance(vectors, VectorSource):
+        refuse_codes(str(vectors.path), vectors.space)
+    else:
         vectors = _check.matrix("inspect_vectors", "vectors", vectors)
     n_duplicate_texts = None
     if texts is not None:

@@ -39,7 +39,7 @@ from isosent.io.bounds import shown_bytes
 from isosent.io.json import parse_json
 from isosent.io.parquet import ColumnsBeside
 from isosent.io.schemas import Count
-from isosent.io.space import SPACE_METADATA, Space, same_space, space_in
+from isosent.io.space import CODES_NAME, SPACE_METADATA, Space, refuse_codes, same_space, space_in
 from isosent.io.tensors import read_tensors, safetensors_header, tensors_bytes
 from isosent.io.texts import is_table, read_labels
 from isosent.io.vector_source import VectorSource
@@ -50,7 +50,7 @@ from isosent.numeric.drift import Drift, UnusualRow, drift, excess_kurtosis, fou
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.pages.progress import Progress, counted, progress_bar
-from isosent.persistence import CODES_NAME, ModelRecord, check_encoder_space, encoder_space, read_model
+from isosent.persistence import ModelRecord, check_encoder_space, encoder_space, read_model
 from isosent.postprocessing import GroupMaps
 from isosent.transforms.quantization import INT8, UBINARY
 from isosent.transforms.quantization import Dtype as CodeDtype
@@ -117,6 +117,7 @@ def open_vector_files(
             merged.append(fetch_moments(path) if is_url(path) else read_moments(path))
         else:
             sources.append(open_vectors(path, column=None if path in encoded else column))
+            refuse_codes(path, sources[-1].space)
     no_rows(sources, merged)
     return sources, merged
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent._locks import Lock
 from isosent.encoders.precomputed import PrecomputedVectors
-from isosent.errors import InputError, IsosentWarning, OutputError
+from isosent.errors import InputError, IsosentWarning, ModelFolderError, OutputError
 from isosent.io.atomic import sweep
 from isosent.io.space import Space, same_space
 from isosent.io.system import disk_error
@@ -39,6 +39,7 @@ from isosent.numeric.canary import CHANGED, Canary, CanaryCheck
 from isosent.numeric.similarity import nonzero_rows
 from isosent.pages.progress import Progress
 from isosent.persistence import MIGRATION, ModelRecord, read_model, write_model
+from isosent.postprocessing import GroupMaps
 from isosent.search.build import (
     APPEND_ONLY,
     RERANKED,
@@ -55,7 +56,7 @@ from isosent.search.build import (
 from isosent.search.engine import K_MEASURED, Kind, Segment, Store, best
 from isosent.search.keywords import FUSED
 from isosent.search.result import IndexStats, SearchResult
-from isosent.search.rows import HAS_VECTOR, ID, MAPPED, TEXT, VECTOR, id_kind_of, like, rows_table
+from isosent.search.rows import HAS_VECTOR, ID, MAPPED, TEXT, VECTOR, id_kind_of, like, other_ids, rows_table
 from isosent.search.snapshot import Snapshot, copy_last_commit
 from isosent.search.storage import (
     MODEL_FOLDER,
@@ -322,7 +323,13 @@ class Index:
         return index
 
     @classmethod
-    def open(cls, folder: str | os.PathLike[str], model: SentenceEncoder | None = None) -> Index:
+    def open(
+        cls,
+        folder: str | os.PathLike[str],
+        model: SentenceEncoder | None = None,
+        *,
+        query_model: SentenceEncoder | None = None,
+    ) -> Index:
         """Open an index.
 
         Parameters
@@ -331,7 +338,11 @@ class Index:
             What `create` or `save` wrote.
         model : SentenceEncoder, optional
             What encodes queries, if it is loaded already or was wrapped. By default the model that is saved in the
-            index is loaded when a text must be encoded.
+            index is loaded when a text must be encoded. ``load(folder / "model", encoder=REFERENCE)`` loads it from
+            another place, and refuses another model.
+        query_model : SentenceEncoder, optional
+            The static model of queries, if the index was made with one and it has moved: in the same way
+            ``load(folder / "queries", encoder=REFERENCE)``.
 
         Returns
         -------
@@ -347,7 +358,9 @@ class Index:
         InputError
             If the model belongs to another space; the message names both.
         """
-        return cls(folder, model)
+        index = cls(folder, model)
+        index._static = query_model
+        return index
 
     def _last_commit(self, before: Snapshot | None = None) -> Snapshot:
         """Open the last commit; it must be of the model's space, if the model is loaded, or have its vectors."""
@@ -372,13 +385,16 @@ class Index:
         """What encodes queries; loaded when it is first needed."""
         with self._loading:  # a model may be large, and threads may ask for it at once
             if self._model is None:
-                self._model = load_saved(self._record, self.folder / MODEL_FOLDER)
+                self._model = self._loaded(MODEL_FOLDER, self._record)
         return self._model
 
     @property
     def _text_model(self) -> SentenceEncoder:
         if isinstance(self.model.encoder, PrecomputedVectors):
-            raise InputError(f"{self.folder} has no model of texts. Make it with -m MODEL, or search with vectors.")
+            raise InputError(
+                f"{self.folder} has no model of texts: it holds vectors alone. Encode the query where they came from, "
+                "and search with a file of its vector, such as query.npy; or make the index with the model: -m MODEL."
+            )
         return self.model
 
     @property
@@ -388,8 +404,19 @@ class Index:
             return self._text_model
         with self._loading:
             if self._static is None:
-                self._static = load_saved(read_model(self.folder / QUERY_FOLDER), self.folder / QUERY_FOLDER)
+                self._static = self._loaded(QUERY_FOLDER, read_model(self.folder / QUERY_FOLDER))
         return self._static
+
+    def _loaded(self, name: str, record: ModelRecord) -> SentenceEncoder:
+        """Load a model of this folder, whose encoder may lie elsewhere."""
+        try:
+            return load_saved(record, self.folder / name)
+        except ModelFolderError as error:
+            reason, is_elsewhere, _ = str(error).partition("\n")
+            if not is_elsewhere:
+                raise
+            advice = f"If it was moved, put it back, or name it: isosent search {self.folder} QUERY -m REFERENCE."
+            raise ModelFolderError(f"{reason}\n{advice} In Python: see Index.open.") from error
 
     @property
     def _record(self) -> ModelRecord:
@@ -404,6 +431,11 @@ class Index:
     def canary(self) -> Canary | None:
         """Vectors of fixed texts by the bare encoder of the model, when it was saved; None if it encoded none."""
         return self._record.canary
+
+    @property
+    def groups(self) -> GroupMaps | None:
+        """The maps of groups of the model, which is not loaded for it; None without any."""
+        return self._record.postprocessing.groups
 
     @property
     def dim(self) -> int:
@@ -766,8 +798,7 @@ class Index:
                 check_added(self.folder, snapshot, units)
             is_other_kind = len(units) and id_kind_of(ids) != state.ids  # an empty list is of either kind
             if (ids is None) != (state.ids == "numbers") or is_other_kind:
-                wanted = {"numbers": "left out, as the index gives numbers", "int": "whole numbers", "str": "strings"}
-                raise InputError(f"add: the ids must be {wanted[state.ids]}.")
+                raise other_ids(self.folder, state.ids, None if ids is None else id_kind_of(ids))
             table = rows_table(len(units), ids=ids, texts=listed, metadata=metadata, first_number=state.next_number)
             table = like(table, self.schema)
             if len(units):

@@ -70,18 +70,34 @@ def id_kind_of(ids: Any) -> IdKind:
     return "numbers" if ids is None else "int" if pa.types.is_integer(_id_column(ids).type) else "str"
 
 
+def other_ids(folder: Path, wanted: IdKind, given: IdKind | None) -> InputError:
+    """The error for rows whose ids are not like those of the index."""
+    if wanted == "numbers":
+        return InputError(
+            f"add: {folder} was made without ids and numbers its rows, so new rows must have none. Rename their column "
+            "id, or make the index again with ids, by which rows can be replaced."
+        )
+    kinds = {"int": "whole numbers", "str": "strings", None: "missing"}
+    advice = "Name their column: --id-column NAME (in Python: ids)." if given is None else "Write them like those."
+    return InputError(f"add: ids of {folder} are {kinds[wanted]}; those of the new rows are {kinds[given]}. {advice}")
+
+
 def _id_column(ids: Any) -> Any:
     import pyarrow.compute as pc
 
     column = id_array(ids)
     if column.null_count:
-        raise InputError(f"index: {column.null_count} rows have no id.")
+        row = pc.index(pc.is_null(column), True).as_py()
+        raise InputError(
+            f"index: {column.null_count} rows have no id, such as row {row}, counted from 0. Fill it in, or remove the "
+            "row."
+        )
     counts = pc.value_counts(column)
     if len(counts) < len(column):
         twice = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
         listed = ", ".join(repr(value.as_py()) for value in twice[:_MOST_LISTED])
         raise InputError(
-            f"index: {len(twice)} ids occur twice or more, such as {brief(listed)}. Give every row another id."
+            f"index: {len(twice)} ids occur twice or more, such as {brief(listed)}. Keep one row of each id."
         )
     return column
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -10,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import InputError
+from isosent.errors import InputError, IsosentWarning
+from isosent.io.space import refuse_codes
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
 from isosent.numeric.similarity import unit_rows
@@ -20,12 +22,25 @@ BATCH_ROWS: Final = 8192  # that are encoded, or read, at once
 
 
 def opened_vectors(vectors: Any) -> NDArray[np.floating] | VectorSource | None:
-    """Vectors as an array, or a file of vectors that is open."""
-    if vectors is None or isinstance(vectors, VectorSource):
-        return vectors
+    """Vectors as an array, or a file of vectors that is open; codes are refused, as far as they are known."""
+    if vectors is None:
+        return None
     if isinstance(vectors, (str, os.PathLike)):
-        return open_vectors(vectors)
-    return _check.matrix("index", "vectors", vectors)
+        vectors = open_vectors(vectors)
+    if isinstance(vectors, VectorSource):
+        refuse_codes(str(vectors.path), vectors.space)
+        name, is_suspect = str(vectors.path), vectors.dtype == "uint8" and vectors.path.suffix.lower() != ".bvecs"
+    else:
+        vectors = _check.matrix("index", "vectors", vectors)
+        name, is_suspect = "index: an array", vectors.dtype == np.uint8
+    if is_suspect:
+        warnings.warn(
+            f"{name} of uint8 is read as numbers from 0 to 255. If it holds packed bits, cosines of them mean nothing: "
+            "make the index of the vectors, with --store binary.",
+            IsosentWarning,
+            stacklevel=3,
+        )
+    return vectors
 
 
 def is_of_model(record: ModelRecord, vectors: NDArray[np.floating] | VectorSource | None) -> bool:

@@ -95,7 +95,8 @@ class Distillation(Struct, frozen=True):
         What was measured on held-out texts, as JSON values. ``r2`` and ``cosine``: how close the vectors are to those
         of the model. ``nearest``: which share of the ten nearest texts is kept, by the static model, by its queries
         against vectors of the model, and by wordllama, with ``nearest_gain`` over wordllama (95% interval).
-        ``word_overlap``: agreement of cosines with word overlap. ``texts_per_second`` and ``bytes`` of both.
+        ``word_overlap``: agreement of cosines with word overlap. ``texts_per_second`` and ``bytes`` of both. ``model``
+        names the transformer, and ``prior`` says how its tokens were encoded.
     shares : Space, optional
         The embedding space of the model, if the vectors can be compared with its own; None after a transform.
     """
@@ -403,6 +404,7 @@ class Fit:
         scaled = [self._scaled_prior(prior) for prior in priors]
         scores = [r2(self.held_out, self.predicted(prior[corpus.vocab])) for prior in scaled]
         self.prior = scaled[int(np.argmax(scores))]
+        self.is_in_context = int(np.argmax(scores)) > 0  # the prior
         self._image = self._normal_image(self.shares)
 
     def _scaled_prior(self, alone: Array) -> Array:
@@ -494,6 +496,7 @@ class Fit:
             "r2_trial": halves,
             "cosine": cosine,
             "scale": scale,
+            "prior": "tokens in context" if self.is_in_context else "tokens alone",
         }
 
 
@@ -536,6 +539,7 @@ def _distilled(
             rows, report = fit.best(show)
         seen = len(corpus.vocab) / max(1, int(alone.any(axis=1).sum()))
         report |= {"n_texts": len(corpus.fitted), "n_held_out": len(corpus.held_out), "vocabulary_seen": seen}
+        report["model"] = model.record.name
         sentences = corpus.sentences()
         chosen = np.concatenate([corpus.fitted[:_MOST_FITTED_ON], corpus.held_out])
         by_number = dict(zip(chosen.tolist(), _at(texts(), chosen), strict=True))
