@@ -31,9 +31,6 @@ BETTER = {
     r"whitening was rejected": "a recommendation",
     r"most hits": "number of results",
     r"in turns": "interleaved",
-}
-# of pages and help texts alone
-PLAINER = {
     r"told (from|by|apart)": "detected, or distinguished",
     r"at hand": "available",
     r"for want of": "without",
@@ -101,9 +98,8 @@ def main() -> int:
     """Check everything."""
     found = [
         f"{place}: {match[0]!r}: better: {better}"
-        for texts, words in (([*pages(), *helps(app, "isosent")], BETTER | PLAINER), (messages(), BETTER))
-        for place, text in texts
-        for pattern, better in words.items()
+        for place, text in [*pages(), *helps(app, "isosent"), *messages()]
+        for pattern, better in BETTER.items()
         for match in re.finditer(rf"\b(?:{pattern})\b", text, re.I)
     ]
     found += states()

@@ -125,7 +125,7 @@ def test_the_recall_is_stated_and_called_stale(isosent_, table):
 def test_the_recall_names_what_it_is_compared_with(isosent_, table):
     assert isosent_("fit", table, "--column", "text", "--transform", "whitening?n_components=8", "-o", "m").code == 0
     out = isosent_("index", table, "-m", "m", "-o", "small").out
-    assert "own vectors, after the transform; 15 of 60 texts" in out
+    assert "its vectors, after the transform; 15 of 60 texts" in out
     assert "original vectors, before it; 15 of 60 texts" in out
     stats = json.loads(isosent_("info", "small", "--json").out)
     assert stats["recall"]["original_recall"] < stats["recall"]["recall"] == 1

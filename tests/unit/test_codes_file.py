@@ -143,5 +143,5 @@ def test_vectors_are_beside_the_codes_where_the_settings_say_so(tmp_path):
     assert finer_settings(state.settings) is not None
     segments = (replace(state.segments[0], vectors=None), *state.segments[1:])
     write_state(folder, replace(state, segments=segments))
-    with pytest.raises(FileFormatError, match="has no vectors beside it"):
+    with pytest.raises(FileFormatError, match="has no vectors next to it"):
         Index.open(folder)

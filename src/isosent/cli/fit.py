@@ -233,7 +233,7 @@ def fit(
         if named := [option for option, value in others.items() if value is not None and value != ""]:
             raise InputError(
                 f"fit: --pairs chooses the transform itself, so it does not go with {' and '.join(named)}. Leave that "
-                "out, or do it in a fit of its own, and name its model: -m FOLDER."
+                "out, or fit it first, separately, and name that model: -m FOLDER."
             )
         result = fit_pairs(
             pairs,

@@ -174,7 +174,7 @@ def show_stats(folder: Path, stats: "IndexStats") -> None:
         measured = stats.recall
         counted = f"{measured.n_queries} of {measured.n_rows} texts as queries"
         after, before = (", after the transform", ", before it") if stats.has_map else ("", "")
-        show(f"recall@10: {measured.recall:.4f} against exact search of its own vectors{after}; {counted}")
+        show(f"recall@10: {measured.recall:.4f} against exact search of its vectors{after}; {counted}")
         if (share := measured.original_recall) is not None:
             show(f"recall@10: {share:.4f} against exact search of the original vectors{before}; {counted}")
         elif stats.has_map:

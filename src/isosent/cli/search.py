@@ -486,7 +486,7 @@ def _measure_recall(folder: str, against: str, *, as_json: bool) -> None:
     show(f"recall@{K_MEASURED}: {recall:.4f} against exact search of {against}; {counted}")
     if opened.recall is not None:
         counted = f"{opened.recall.n_queries} of {opened.recall.n_rows} texts as queries"
-        show(f"recall@{K_MEASURED}: {opened.recall.recall:.4f} against exact search of its own vectors; {counted}")
+        show(f"recall@{K_MEASURED}: {opened.recall.recall:.4f} against exact search of its vectors; {counted}")
 
 
 @index.command()

@@ -302,7 +302,7 @@ class TransformerEncoder(Encoder):
         for rule in (encoder._frame for encoder in (self, self.for_queries(), self.for_documents())):
             if rule.n_own <= rule.overlap:
                 raise InputError(
-                    f"{self.reference}: max_length={rule.max_length} leaves too little room for a text beside "
+                    f"{self.reference}: max_length={rule.max_length} leaves too little room for a text next to "
                     f"overlap={rule.overlap} and {rule.n_leading + rule.n_closing} of prompt and special tokens. Raise "
                     "it, or lower the overlap."
                 )

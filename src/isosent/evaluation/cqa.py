@@ -245,7 +245,7 @@ def _read_labels(path: Path) -> dict[str, bool]:
             raise FileFormatError(f"{path}, line {number}: expected true or false at its end, found {fields[4]!r}.")
         if fields[1] in labels or not fields[1].startswith(f"{fields[0]}_"):
             raise FileFormatError(
-                f"{path}, line {number}: {fields[1]} is labelled twice, or is not related to {fields[0]}."
+                f"{path}, line {number}: {fields[1]} is labeled twice, or is not related to {fields[0]}."
             )
         labels[fields[1]] = _LABELS[fields[4]]
     return labels

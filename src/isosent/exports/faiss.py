@@ -161,7 +161,7 @@ def _check_output(output: Path) -> None:
     check_destination(note)
     if (note.exists() or output.exists()) and not is_noted(output, TARGET):
         raise OutputError(
-            f"{output} exists, and is no older faiss export with its note {note.name} beside it. Name another file."
+            f"{output} exists, and is no older faiss export with its note {note.name} next to it. Name another file."
         )
 
 

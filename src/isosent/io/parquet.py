@@ -491,7 +491,7 @@ class ColumnsBeside:
                 try:
                     arrays = [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)]
                 except (pa.ArrowException, UnicodeError, OverflowError) as error:
-                    raise InputError(f"a column beside the texts cannot be written to .parquet: {error}.") from None
+                    raise InputError(f"a column next to the texts cannot be written to .parquet: {error}.") from None
                 yield pa.record_batch(arrays, schema=schema)
 
         return cls(schema, batches())

@@ -436,7 +436,7 @@ class PostgresTable(Connection):
         effort = f"{tuning.effort} candidates" if comment.bits else f"ef_search {tuning.effort}"
         since = f"; {tuning.n_changed} rows have changed since" if tuning.n_changed else ""
         say(
-            f"recall@10: {tuning.recall:.4f} against exact search of its own vectors, {tuning.n_queries} queries, "
+            f"recall@10: {tuning.recall:.4f} against exact search of its vectors, {tuning.n_queries} queries, "
             f"{effort}{since}"
         )
         if tuning.recall < _MIN_RECALL:

@@ -69,7 +69,7 @@ class _Part:
         finer, kept = None, finer_settings(settings)
         if (entry.vectors is None) != (kept is None):
             raise FileFormatError(
-                f"{folder / MANIFEST}: {entry.codes.name} has {'no ' if kept else ''}vectors beside it, unlike "
+                f"{folder / MANIFEST}: {entry.codes.name} has {'no ' if kept else ''}vectors next to it, unlike "
                 f"every {settings.kind} index of {settings.store}. Make the index again."
             )
         if entry.vectors is not None and kept is not None:

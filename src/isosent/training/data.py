@@ -487,8 +487,8 @@ def _read_scored(table: Table, columns: Mapping[str, str], score_range: Range | 
     if scores and score_range is None:
         raise InputError(
             f"{table.name}: the range of the scores is unknown; they lie between {min(scores):g} and {max(scores):g}. "
-            "Give the ends of the scale with --score-range LOW,HIGH (in Python score_range). With 0,1 the scores stay "
-            "as they are."
+            "Give the ends of the scale with --score-range LOW,HIGH (in Python score_range). With 0,1 the scores do "
+            "not change."
         )
     least, greatest = score_range or (0.0, 1.0)
     scaled = [(score - least) / (greatest - least) for score in scores]
