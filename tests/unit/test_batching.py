@@ -105,11 +105,10 @@ def assert_right(outputs):
 
 
 @pytest.mark.parametrize("n_workers", [1, 2, 5])
-def test_rows_are_in_their_places_whoever_computes_them(n_workers):
-    done = []
-    outputs = BatchRunner([sums] * n_workers, [1, 2], 64).run(TOKENS, done.append)
+def test_rows_are_in_their_places_whoever_computes_them(n_workers, progress):
+    outputs = BatchRunner([sums] * n_workers, [1, 2], 64).run(TOKENS, progress)
     assert_right(outputs)
-    assert sum(done) == len(LENGTHS)
+    assert progress.complete() == [len(LENGTHS)]
 
 
 def test_a_backend_runs_one_batch_at_a_time_even_for_two_callers():
@@ -160,13 +159,13 @@ OUT_OF_MEMORY = [
 
 @pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=lambda error: str(error)[:20] or type(error).__name__)
 @pytest.mark.parametrize("n_workers", [1, 3])
-def test_a_batch_that_does_not_fit_is_halved_and_that_is_said_once(error, n_workers):
+def test_a_batch_that_does_not_fit_is_halved_and_that_is_said_once(error, n_workers, progress):
     backends = [Small(30, error) for _ in range(n_workers)]
-    runner, done = BatchRunner(backends, [1, 2], 64), []
+    runner = BatchRunner(backends, [1, 2], 64)
     with pytest.warns(MemoryWarning, match=r"did not fit into memory and was halved; the vectors are the same") as said:
-        assert_right(runner.run(TOKENS, done.append))
+        assert_right(runner.run(TOKENS, progress))
     assert len(said) == 1
-    assert sum(done) == len(LENGTHS)
+    assert progress.complete() == [len(LENGTHS)]
     assert max(size for backend in backends for size in backend.sizes) <= 30
     with warnings.catch_warnings(record=True) as again:
         warnings.simplefilter("always")
