@@ -133,7 +133,7 @@ def evaluate(
     if has_several and (
         unused := settings.keys() - {name for each in transform for name in _settings_for(each, settings)}
     ):
-        raise InputError(f"{', '.join(sorted(unused))}: not a setting of {' or '.join(transform)}. Leave it out.")
+        raise InputError(f"No transform of {', '.join(transform)} takes {', '.join(sorted(unused))}. Leave it out.")
     transforms = [
         resolve_transform(name, _settings_for(name, settings) if has_several else settings, dim=loaded.dim)
         for name in transform
