@@ -92,14 +92,15 @@ _MODEL_OPTIONS = {
 
 
 @click.command("help")
-@click.argument("topic", type=click.Choice(["models"]))
-def help(topic: str) -> None:
+@click.argument("topic", type=click.Choice(["models"]), required=False)
+@click.pass_context
+def help(context: click.Context, topic: str | None) -> None:
     """List all options of a model.
 
     \b
     isosent help models
     """  # noqa: D301
-    click.echo(GRAMMAR)
+    click.echo(GRAMMAR if topic else context.find_root().get_help())
 
 
 model_option = click.option(

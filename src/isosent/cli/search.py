@@ -388,6 +388,8 @@ def search(
         hits = [[{"rank": n, **row} for n, row in enumerate(table.to_pylist(), start=1)] for table in tables]
         _show_hits(queries, hits, as_json=as_json)
         return
+    if queries and is_index(queries[0]) and not is_index(folder):
+        raise InputError(f"search: {queries[0]} is the index. Name it first: isosent search {queries[0]} {folder}")
     vectors = None if likes else _query_vectors(queries)
     asked = [f"like {name}" for name in likes] or list(queries)
     if vectors is not None:

@@ -24,6 +24,8 @@ _NORMALIZE = "isosent.normalize"
 def export_numpy(model: SentenceEncoder, output: str | os.PathLike[str]) -> Export:
     """Write ``weight`` and ``bias``, ``query_weight`` and ``query_bias`` if they differ, and the quantization."""
     check_destination(output)
+    if Path(output).suffix.lower() in (".npy", ".npz"):
+        raise OutputError(f"{output}: the arrays are written as .safetensors. Name such a file.")
     if Path(output).exists() and not _is_export(Path(output)):
         raise OutputError(f"{output} exists, and is no older numpy export. Name another file.")
     linear_map = required_map(TARGET, model)

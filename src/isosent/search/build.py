@@ -77,7 +77,15 @@ from isosent.search.storage import (
     write_file,
     write_state,
 )
-from isosent.search.units import BATCH_ROWS, checked_blocks, is_of_model, opened_vectors, raw_blocks, unit_vectors
+from isosent.search.units import (
+    BATCH_ROWS,
+    checked_blocks,
+    is_of_model,
+    opened_vectors,
+    raw_blocks,
+    unit_vectors,
+    warn_of_unknown_space,
+)
 from isosent.transforms.quantization import Quantization
 
 FLAT_LIMIT: Final = 200_000  # rows; above, kind auto clusters them
@@ -439,6 +447,7 @@ def encoded_units(
             group = None if groups is None else groups[start : start + len(batch)]
             yield unit_vectors(record.postprocessing.apply(rows, group=group))
         return
+    warn_of_unknown_space(record, vectors)
     is_mapped, start = is_of_model(record, vectors), 0
     n_rows = len(vectors) if isinstance(vectors, np.ndarray) else vectors.n_rows
     for block in counted(raw_blocks(record, vectors), progress, n_rows):

@@ -16,7 +16,7 @@ from isosent.io.space import refuse_codes
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
 from isosent.numeric.similarity import unit_rows
-from isosent.persistence import ModelRecord, check_encoder_space
+from isosent.persistence import ModelRecord, check_encoder_space, encoder_space
 
 BATCH_ROWS: Final = 8192  # that are encoded, or read, at once
 
@@ -47,6 +47,19 @@ def is_of_model(record: ModelRecord, vectors: NDArray[np.floating] | VectorSourc
     """Whether vectors have been mapped already, as their file says."""
     space = vectors.space if isinstance(vectors, VectorSource) else None
     return space is not None and space.fingerprint == record.fingerprint
+
+
+def warn_of_unknown_space(record: ModelRecord, vectors: NDArray[np.floating] | VectorSource) -> None:
+    """Warn of vectors of a named model for a model that does not know whose vectors it takes."""
+    if isinstance(vectors, np.ndarray) or vectors.space is None or is_of_model(record, vectors):
+        return
+    if encoder_space(record) is None:
+        warnings.warn(
+            f"{vectors.path} holds vectors of {vectors.space}, and the index does not know which model its own come "
+            "from. If it is another one, the results mean nothing. Name it when you fit: --space NAME.",
+            IsosentWarning,
+            stacklevel=4,
+        )
 
 
 def raw_blocks(record: ModelRecord, vectors: NDArray[np.floating] | VectorSource) -> Iterator[NDArray[np.floating]]:
@@ -108,6 +121,7 @@ def row_groups(record: ModelRecord, table: Any) -> list[Any] | None:
 def query_units(record: ModelRecord, queries: Any, group: str | None = None) -> NDArray[np.float32]:
     """Unit vectors of queries that are vectors, (n_queries, dim)."""
     if isinstance(queries, VectorSource):
+        warn_of_unknown_space(record, queries)
         is_mapped = is_of_model(record, queries)
         blocks = (
             unit_vectors(block if is_mapped else record.postprocessing.apply(block, queries=True, group=group))
