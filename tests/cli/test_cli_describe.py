@@ -52,6 +52,14 @@ def test_info_describes_an_index(isosent_):
     assert json.loads(isosent_("info", "index", "--json").out)["n_rows"] == 36
 
 
+def test_files_are_not_compared_as_texts(isosent_, refuses):
+    refuses(isosent_("similarity", "v.npy", "a text", "-m", "words:glove.txt"), "v.npy is a file")
+
+
+def test_help_without_a_topic_is_the_first_help(isosent_):
+    assert isosent_("help").out == isosent_("--help").out != isosent_("help", "models").out
+
+
 def test_two_texts_are_compared_and_their_cosine_is_explained_word_by_word(isosent_):
     texts = ("man dog", "dog cat")
     printed = isosent_("similarity", *texts, "-m", "words:glove.txt").out.splitlines()

@@ -745,3 +745,9 @@ def test_the_texts_of_a_check_cause_no_warning(wordllama):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert compare_on_texts(wordllama, encode, has_zero_rows=True).holds
+
+
+def test_arrays_are_not_written_as_files_of_numpy(wordllama, texts, tmp_path):
+    model = wordllama.fitted(texts, transform=isosent.Whitening())
+    with pytest.raises(OutputError, match=r"map\.npz.*\.safetensors"):
+        numpy_export.export_numpy(model, tmp_path / "map.npz")

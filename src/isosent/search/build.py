@@ -39,7 +39,7 @@ from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
 from isosent.pages.progress import Progress, counted, encoding_bar, part_of
-from isosent.persistence import ModelRecord, Storage, write_model
+from isosent.persistence import ModelRecord, Storage, read_model, write_model
 from isosent.postprocessing import NO_POSTPROCESSING
 from isosent.search.chance import FEWEST_ROWS, Chance
 from isosent.search.codes_file import write_codes
@@ -67,6 +67,7 @@ from isosent.search.rows import ID, TEXT, IdKind, id_kind_of, write_rows
 from isosent.search.snapshot import Snapshot
 from isosent.search.storage import (
     MODEL_FOLDER,
+    QUERY_FOLDER,
     FileEntry,
     QueryRecall,
     Recall,
@@ -602,6 +603,15 @@ def check_query_model(query_model: SentenceEncoder, space: Space, where: str = "
             "isosent distill MODEL TEXTS -o FOLDER."
         )
     same_space("the query model", shares, where, space)
+
+
+def check_moved_query_model(query_model: SentenceEncoder, queries: QueryRecall | None, folder: Path) -> None:
+    """Refuse a model in place of the query model of an index, unless it gives the same vectors."""
+    if queries is None:
+        raise InputError(f"{folder} was made without a query model. Leave query_model out.")
+    record = read_model(folder / QUERY_FOLDER)
+    if query_model.fingerprint != record.fingerprint and not query_model.has_vectors_of(record):
+        raise InputError(f"{query_model.record.name} is not the query model of {folder}, which is {record.name}.")
 
 
 def query_recall(

@@ -44,6 +44,7 @@ from isosent.search.build import (
     APPEND_ONLY,
     RERANKED,
     check_added,
+    check_moved_query_model,
     check_query_model,
     encoded_units,
     original_queries,
@@ -356,10 +357,12 @@ class Index:
         FileFormatError
             If one of its files is damaged or missing.
         InputError
-            If the model belongs to another space; the message names both.
+            If the model or the query model is another one; the message names both.
         """
         index = cls(folder, model)
-        index._static = query_model
+        if query_model is not None:
+            check_moved_query_model(query_model, index._snapshot.state.queries, index.folder)
+            index._static = query_model
         return index
 
     def _last_commit(self, before: Snapshot | None = None) -> Snapshot:
