@@ -109,7 +109,10 @@ def test_queries_get_a_mean_of_their_own(isosent_, here, texts):
     [
         (("--transform", "auto", "--strength", "1"), "auto has no option strength"),
         (("--transform", "mean_projection", "--dims", "8"), "mean_projection has no setting --dims"),
-        (("--transform", "l2_normalize,whitening"), "l2_normalize is step"),
+        (
+            ("--transform", "l2_normalize,whitening"),
+            "l2_normalize is step 1, but it is not linear. Make it the last step",
+        ),
         (("--strength", "strong"), "'--strength': 'strong'"),
         (("--dims", "1000"), "--dims 1000: choose 1 to 256"),
         (("--transform", "whitening?shrinkage=lots"), "shrinkage=lots: choose one of oas"),

@@ -124,13 +124,15 @@ def test_poolings_are_stored_in_one_spelling(written, stored):
 
 @pytest.mark.parametrize("written", ["", "median", "mean,", "MEAN", "mean;cls"])
 def test_an_unknown_pooling_is_refused_with_the_list(written):
-    with pytest.raises(ModelReferenceError, match=r"there is no .*\. Choose among mean, cls, max, .*, sbert_wk"):
+    with pytest.raises(
+        ModelReferenceError, match=r"pooling=.*: there is no .*\. Choose among mean, cls, max, .*, sbert_wk"
+    ):
         canonical_pooling(written)
 
 
 @pytest.mark.parametrize("written", ["mean,mean", "cls,mean,cls", "lasttoken,last_token"])
 def test_a_pooling_named_twice_is_refused(written):
-    with pytest.raises(ModelReferenceError, match="a name occurs twice"):
+    with pytest.raises(ModelReferenceError, match="pooling=.*: a name occurs twice"):
         canonical_pooling(written)
 
 
