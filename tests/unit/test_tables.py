@@ -156,7 +156,7 @@ def test_columns_are_named_in_order_or_by_role():
     assert parse_columns("score=grade", roles) == {"score": "grade"}
     assert parse_columns(None, roles) == {}
     for columns in ("q1,q2", ["q1", "q1", "grade"], {"anchor": "q1"}, ""):
-        with pytest.raises(InputError, match="columns .*: name 3 different columns"):
+        with pytest.raises(InputError, match=r"columns .*: name 3 different columns"):
             parse_columns(columns, roles)
 
 
