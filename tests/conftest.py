@@ -93,7 +93,7 @@ def wordllama_is_read_once():
 
 
 class Progress:
-    """A progress that remembers the total of each stage, which rises from 0, unless it resumes, to its total if known."""
+    """A progress that remembers the total of each stage, which rises from 0, unless it resumes, to that total."""
 
     def __init__(self):
         self.totals, self.done, self.resumes = [], 0, False

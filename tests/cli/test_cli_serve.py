@@ -88,7 +88,7 @@ def test_few_open_files_leave_a_server_that_answers(serving, model, wait_until):
         stack.close()
         wait_until(lambda: is_answered(url))
         assert ask(url).status_code == 200
-    [fewer] = [line for line in lines if line["event"] == "fewer connections than asked for"]
+    [fewer] = [line for line in lines if line["event"] == "fewer connections than requested"]
     assert 0 < fewer["max_connections"] < fewer["open_files"] == 64
     assert len(lines) < 20
 

@@ -159,7 +159,7 @@ def test_a_study_of_auto_sets_it_against_fixed_rules(isosent_, here, write_stsb)
     (cell,) = json.loads((here / "study.json").read_text())["results"]
     assert (cell["model"], cell["task"]) == ("wordllama", "STSB")
     assert cell["scores"]["best in hindsight"] >= max(cell["scores"].values())
-    assert "largest loss against the vectors as they are: " in finished.out
+    assert "largest loss against the original vectors: " in finished.out
 
 
 def test_vectors_need_a_width_to_be_changed_by_auto(isosent_, here, wordllama, texts):
