@@ -38,7 +38,7 @@ BETTER = {
     r"beside": "next to",
     r"likewise|thereby": "also, or so",
     r"of (its|their|your|our) own": "separate, or its",
-    r"as (they are|it is)(?=[.,;:)|]| and )": "unchanged, or original",
+    r"as (they are|it is)(?=[.,;:)|]| and |$)": "unchanged, or original",
     r"that (is|are) there": "existing",
     r"asked for": "requested",
     r"(one|each) a (line|row)": "one per line",
@@ -50,7 +50,7 @@ BETTER = {
 _STATES = {"InputFileError", "FileFormatError", "ModelFolderError", "OutputError"}
 _FORM_OF_ARGUMENTS = re.compile(r"; got\b|\bmust\b")
 # keys of JSON, of settings and of arguments, which do not change with the words of readers
-_KEYS = {"verdict", "beside", "neighbours", "standardised"}
+_KEYS = {"as they are", "verdict", "beside", "neighbours", "standardised"}
 
 
 def pages() -> Iterator[tuple[str, str]]:

@@ -94,7 +94,7 @@ _OWN_OPTIONS = {
 }
 # settings after the question mark
 _SETTINGS = dict.fromkeys(KINDS, ()) | {"dims": ("widths", "docs"), "flow": ("nli", "columns", "seeds")}
-_TITLES = {NONE: "as they are", WHITENING: "whitening", AUTO: "auto"}
+_TITLES = {NONE: "original", WHITENING: "whitening", AUTO: "auto"}
 
 
 @click.group()
@@ -356,7 +356,7 @@ def _dims_tables(studies: Sequence[DimsStudy], how: str) -> "Iterator[Table]":
             return [*columns, f"{bytes_of_a_million(k) / 1e6:,.0f}", *([times.get(k, "")] if times else [])]
 
         whole = [x100(result.whole(column, how)) + " " for column in columns]
-        table.add_row(f"{result.dim}, as they are", *whole, *cost(result.dim))
+        table.add_row(f"{result.dim}, original", *whole, *cost(result.dim))
         table.add_section()
         for k in result.widths:
             marked = (x100(curves[column][k]) + ("*" if best[column] == k else " ") for column in columns)

@@ -398,7 +398,7 @@ def _spectrum(inspection: Inspection) -> Figure:
         f"The first axis has a variance of {values[0]:.3g}, number {len(values)} has {values[-1]:.3g}; "
         f"{len(values)} of {len(inspection.eigenvalues)} axes are more than rounding noise."
     )
-    return _one("Spectrum of the vectors as they are", description, panel)
+    return _one("Spectrum of the original vectors", description, panel)
 
 
 def _cumulative(inspection: Inspection) -> Figure:
