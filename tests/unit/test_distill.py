@@ -430,7 +430,9 @@ def test_the_command_distils_and_its_index_reranks(reference, texts, tmp_path, c
     assert "wordllama" in printed[0]
     assert "--rerank" in printed[1]
     assert texts[0] in printed[2]
-    for described, space in zip(printed[4:], ("whose embedding space it shares", "space of its own"), strict=True):
+    for described, space in zip(
+        printed[4:], ("whose embedding space it shares", "with a separate embedding space"), strict=True
+    ):
         [line] = [line for line in described.splitlines() if line.startswith("distilled")]
         assert "from hf:" in line
         assert space in line

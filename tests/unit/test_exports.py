@@ -611,7 +611,7 @@ def test_other_content_of_a_note_is_refused_in_one_sentence(content, tmp_path):
 
 
 def test_a_missing_note_is_named(tmp_path):
-    with pytest.raises(InputFileError, match="note of an export"):
+    with pytest.raises(InputFileError, match="there is no such note of an export"):
         read_space(tmp_path)
 
 
