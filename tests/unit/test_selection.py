@@ -305,7 +305,10 @@ def test_the_width_may_stand_behind_the_name(name):
 
 def test_auto_takes_no_other_setting(wordllama, texts):
     for name, settings in (("auto?strength=1", None), ("auto", {"strength": 1.0})):
-        with pytest.raises(InputError, match=r"auto has no option strength\. It has dims"):
+        with pytest.raises(
+            InputError,
+            match=r"auto has no option strength\. It chooses all but the dimensions \(in Python n_components\)",
+        ):
             wordllama.fitted(texts, name, settings=settings)
     with pytest.raises(InputError, match="n_components"):
         wordllama.fitted(texts, Auto(8), settings={"n_components": 16})

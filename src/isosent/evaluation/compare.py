@@ -388,7 +388,8 @@ def _notes(
         if result.variants:
             yield (
                 f"{name} holds {1 + len(result.variants)} transforms; only the first, "
-                f"{result.fitting['transform'] or 'none'}, is compared."
+                f"{result.fitting['transform'] or 'none'}, is compared. To compare another, evaluate it alone: isosent "
+                "evaluate --transform NAME -o FILE.json. In Python: EvaluationResult.by_transform."
             )
     if undefined := [task for task, each in differences.items() if np.isnan(each.p_value)]:
         yield f"undefined, so that they cannot be compared: {', '.join(undefined)}."

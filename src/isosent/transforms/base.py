@@ -210,7 +210,10 @@ def resolve_transform(
             raise InputError("fit: dims and n_components both set the dimensions. Leave one out.")
         widths = {"n_components": named[0]} if named else {}
         if unknown := ", ".join([*options, *(settings or {}).keys() - {"n_components"}]):
-            raise InputError(f"fit: auto has no option {unknown}. It has dims (in Python n_components).")
+            raise InputError(
+                f"auto has no option {unknown}. It chooses all but the dimensions (in Python n_components). Name a "
+                "transform that has it, such as whitening."
+            )
         transform = Auto(**widths | dict(settings or {}))
         if dim is not None:
             transform.check_settings(dim)
