@@ -67,6 +67,14 @@ def test_info_describes_an_index(isosent_):
     assert json.loads(isosent_("info", "index", "--json").out)["n_rows"] == 36
 
 
+def test_an_index_in_place_of_texts_or_a_model_is_named_as_one(isosent_, refuses):
+    isosent_("index", "texts.txt", "-m", "words:glove.txt", "-o", "index")
+    refuses(isosent_("fit", "index", "-o", "x"), "index is an index. Name the texts")
+    refuses(isosent_("index", "index", "-o", "x"), "index is an index. Name the texts")
+    refuses(isosent_("calibrate", "texts.txt", "-m", "index"), "index is an index, not a model")
+    refuses(isosent_("calibrate", "v.npy"), "no model is named (-m FOLDER)")
+
+
 def test_two_texts_are_compared_and_their_cosine_is_explained_word_by_word(isosent_):
     texts = ("man dog", "dog cat")
     printed = isosent_("similarity", *texts, "-m", "words:glove.txt").out.splitlines()
