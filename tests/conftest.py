@@ -93,14 +93,15 @@ def wordllama_is_read_once():
 
 
 class Progress:
-    """A progress that remembers the total of each stage; a stage increases, and ends at its total, if that is known."""
+    """A progress that remembers the total of each stage, which rises from 0, unless it resumes, to that total."""
 
     def __init__(self):
-        self.totals, self.done = [], 0
+        self.totals, self.done, self.resumes = [], 0, False
 
     def __call__(self, done, total):
         if not self.totals or total != self.totals[-1] or done < self.done:
             self.complete()
+            assert self.resumes or done == 0
             self.totals.append(total)
         self.done = done
 

@@ -260,6 +260,13 @@ def test_evaluate_sts_prints_a_table_of_hundredfold_scores(isosent_, here, write
     assert "model: wordllama?weighting=mean\ndimensions: 256\ntexts without a vector: 0\nunknown tokens: 0 of " in told
 
 
+def test_evaluate_says_where_many_tokens_are_unknown(isosent_, here, write_stsb):
+    write_stsb(here / "sts")
+    (here / "few.txt").write_text("the 1 2\na 2 1\nis 3 1\n")
+    told = isosent_("evaluate", "sts", "--data", "sts", "-m", "words:few.txt").out
+    assert re.search(r"STSB: \d+% of the tokens are unknown", told)
+
+
 def test_evaluate_sts_names_what_a_model_was_fitted_on(isosent_, here, write_stsb):
     write_stsb(here / "sts")
     model = isosent.load().fitted(isosent.demo_texts(), transform=isosent.Whitening(8), source="corpus.txt")

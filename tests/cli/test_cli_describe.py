@@ -75,6 +75,14 @@ def test_an_index_in_place_of_texts_or_a_model_is_named_as_one(isosent_, refuses
     refuses(isosent_("calibrate", "v.npy"), "no model is named (-m FOLDER)")
 
 
+def test_files_are_not_compared_as_texts(isosent_, refuses):
+    refuses(isosent_("similarity", "v.npy", "a text", "-m", "words:glove.txt"), "v.npy is a file")
+
+
+def test_help_without_a_topic_is_the_first_help(isosent_):
+    assert isosent_("help").out == isosent_("--help").out != isosent_("help", "models").out
+
+
 def test_two_texts_are_compared_and_their_cosine_is_explained_word_by_word(isosent_):
     texts = ("man dog", "dog cat")
     printed = isosent_("similarity", *texts, "-m", "words:glove.txt").out.splitlines()

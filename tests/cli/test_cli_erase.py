@@ -29,7 +29,7 @@ def test_fit_erases_a_column_says_what_changed_and_info_names_it(isosent_, pool,
     monkeypatch.chdir(tmp_path)
     path, mixed, labels = pool
     finished = isosent_("fit", path, "--column", "text", "--erase", "lang", "-o", "m")
-    assert "lang told by a linear model" in finished.out
+    assert "lang detected by a linear model" in finished.out
     assert "without a label, left out: 1" in finished.out
     facts = json.loads(isosent_("info", "m", "--json").out)
     assert facts["fits"][0]["parameters"] == {"attribute": "lang", "values": "en, ne", "n_missing": 1}

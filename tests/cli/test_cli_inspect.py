@@ -42,7 +42,7 @@ def test_inspect_and_fit_give_the_same_verdict(isosent_, here, texts):
         inspected, fitted = isosent_("inspect", source), isosent_("fit", source, "-o", "fitted")
         assert (inspected.code, fitted.code) == (0, 0)
         reason = isosent.load(here / "fitted").fits[-1].choice["reason"]
-        assert reason in "\n".join(inspected.out.splitlines()[:2])
+        assert inspected.out.splitlines()[source == "v.npy"].startswith(reason)
         assert reason in fitted.out.splitlines()
 
 
@@ -160,13 +160,13 @@ def test_a_calibration_that_cannot_be_made_is_refused_and_the_model_is_as_it_was
     pairs = ("pairs.tsv", "--columns")
     both = (*pairs, "first,second,grade", "--column", "first")
     refuses(isosent_("calibrate", *both, "-m", model), "--column is for TEXTS")
-    refuses(isosent_("calibrate", *pairs, "first,second,first", "-m", model), "not a number", "line 2")
+    refuses(isosent_("calibrate", *pairs, "first,second,first", "-m", model), "line 2: first is 'Add", "not a number")
     refuses(isosent_("calibrate", *pairs, "first,second,score", "-m", model), "no column score")
     refuses(isosent_("calibrate", *pairs, "first,grade", "-m", model), "three columns")
     refuses(isosent_("calibrate", "texts.txt"), "wordllama", "-o FOLDER")
     (here / "same.tsv").write_text("a\tb\tgrade\n" + "one\ttwo\t1\n" * 40, "utf-8")
     same = ("same.tsv", "--columns", "a,b,grade")
-    refuses(isosent_("calibrate", *same, "-m", model), "the labels of all ")
+    refuses(isosent_("calibrate", *same, "-m", model), "the labels of all 40 pairs are 1.")
     (here / "few.txt").write_text("one\ntwo\n", "utf-8")
     refuses(isosent_("calibrate", "few.txt", "-m", model), "make 1 pairs, and at least 30 are needed")
     assert isosent.load(here / model).calibration is None

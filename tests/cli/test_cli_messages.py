@@ -282,3 +282,24 @@ def test_no_message_names_anything_of_python(isosent_, folder, monkeypatch):
         if done.code != 2 or names:
             wrong.append(f"{line}: exit {done.code}, {names}: {message}")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ("fit texts.txt -m wordllama?weighting=sif&n_components=1 --dims 1000 -o x", "--dims 1000: choose 1 to 256"),
+        (
+            "fit texts.txt -m wordllama?weighting=sif&n_components=1 --transform whitening?n_components=999 -o x",
+            "n_components=999: choose 1 to 256",
+        ),
+    ],
+)
+def test_of_two_options_of_one_name_the_wrong_one_is_named(isosent_, folder, monkeypatch, line, option):
+    monkeypatch.chdir(folder)
+    assert option in isosent_(*line.split(" ")).err
+
+
+def test_a_file_that_is_named_like_a_function_is_named(isosent_, folder, monkeypatch):
+    shutil.copy(folder / "nan.npy", folder / "folder" / "my_vectors.npy")
+    monkeypatch.chdir(folder / "folder")
+    assert "my_vectors.npy: row 3" in isosent_("fit", ".", "-o", "../x").err

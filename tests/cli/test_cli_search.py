@@ -376,3 +376,19 @@ def test_a_model_that_has_moved_is_named_and_another_is_refused(isosent_, refuse
     assert "isosent search index QUERY -m REFERENCE" in missing.err
     assert hits(isosent_(*query, "-m", "words:new.txt")) == [[3]]
     refuses(isosent_(*query, "-m", "words:other.txt"), "cannot be compared")
+
+
+def test_an_index_that_does_not_know_its_space_warns_of_vectors_of_a_named_model(isosent_, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    vectors = np.random.default_rng(0).standard_normal((200, 8)).astype(np.float32)
+    np.save("vectors.npy", vectors)
+    assert isosent_("index", "vectors.npy", "-o", "index").code == 0
+    assert isosent_("fit", "vectors.npy", "--transform", "whitening", "-o", "other").code == 0
+    assert isosent_("transform", "vectors.npy", "-m", "other", "-o", "of_other.npy").code == 0
+    for command in (("search", "index", "of_other.npy"), ("index", "add", "index", "of_other.npy")):
+        assert "of_other.npy holds vectors of vectors -> whitening" in isosent_(*command).err
+    assert "holds vectors of" not in isosent_("search", "index", "vectors.npy").err
+
+
+def test_the_index_is_named_before_the_query(isosent_, refuses, made):
+    refuses(isosent_("search", "query", "index"), "isosent search index query")

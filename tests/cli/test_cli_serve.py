@@ -88,7 +88,7 @@ def test_few_open_files_leave_a_server_that_answers(serving, model, wait_until):
         stack.close()
         wait_until(lambda: is_answered(url))
         assert ask(url).status_code == 200
-    [fewer] = [line for line in lines if line["event"] == "fewer connections than asked for"]
+    [fewer] = [line for line in lines if line["event"] == "fewer connections than requested"]
     assert 0 < fewer["max_connections"] < fewer["open_files"] == 64
     assert len(lines) < 20
 
@@ -229,7 +229,7 @@ def test_a_port_in_use_is_refused(isosent_, refuses, log_settings):
 def test_what_cannot_be_served_is_refused(isosent_, refuses, tmp_path):
     refuses(isosent_("serve", "wordllama", "wordllama"), "wordllama", "NAME=")
     refuses(isosent_("serve", tmp_path / "nothing"), "nothing")
-    refuses(isosent_("serve", "wordllama?weighting=sif"), "not fitted")
+    refuses(isosent_("serve", "wordllama?weighting=sif"), "is not fitted. Fit it on texts first")
     vectors = np.random.default_rng(0).standard_normal((200, 8)).astype(np.float32)
     np.save(tmp_path / "vectors.npy", vectors)
     assert isosent_("fit", tmp_path / "vectors.npy", "-o", tmp_path / "map", "--transform", "whitening").code == 0

@@ -36,7 +36,7 @@ def test_a_study_is_printed_and_written(isosent_, here):
     assert all(line_of(finished.out, f"random {k}")[1] == f"{score:.2f}" for k, score in drawn.items())
     assert study["best"]["STSB"]["all"] == best
     assert [time["n_docs"] for time in study["search"]] == [50] * 3
-    assert line_of(finished.out, "256, as they are")[1] == f"{100 * study['untransformed'][0]['spearman']['all']:.2f}"
+    assert line_of(finished.out, "256, original")[1] == f"{100 * study['untransformed'][0]['spearman']['all']:.2f}"
     rows = list(csv.DictReader((here / "dims.csv").read_text().splitlines()))
     assert [(row["transform"], row["k"]) for row in rows] == [
         ("none", "256"),

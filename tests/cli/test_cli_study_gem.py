@@ -49,7 +49,7 @@ def test_models_that_are_no_plain_word_vectors_are_refused(isosent_, refuses):
         isosent_(
             "research", "study", "gem", "--data", "data", "-m", "words:vectors.txt?tokenizer=whitespace&zipfian=true"
         ),
-        "is not word vectors with weighting=mean or gem",
+        "study gem: words:vectors.txt?tokenizer=whitespace&zipfian=true is not word vectors with weighting=mean or gem",
     )
     refuses(
         isosent_("research", "study", "gem", "--data", "data", "-m", "words:vectors.txt"), "at most 4, the dimensions"

@@ -32,7 +32,7 @@ def test_layers_are_printed_and_written(isosent_, here):
     cells = json.loads((here / "layers.json").read_text())["results"]
     scores = {(tuple(cell["layers"]), cell["transform"]): cell["spearman"]["all"] for cell in cells}
     assert len(scores) == len(cells) == 15 + 15 + 13
-    for transform, title in (("none", "as they are"), ("whitening", "whitening"), ("auto", "auto")):
+    for transform, title in (("none", "original"), ("whitening", "whitening"), ("auto", "auto")):
         for layers, label in (((3,), "L3"), ((1, 3), "L1+L3")):
             ((*_, score),) = lines_of(finished.out, label, title)
             assert score == f"{100 * scores[layers, transform]:.2f}"
@@ -81,9 +81,9 @@ def test_published_numbers_have_a_column_beside_the_measured_ones(isosent_, here
     )
     assert finished.code == 0, finished.err
     assert "published: BERT-base [CLS], last layer, list of Awesome-Sentence-Embedding" in finished.out
-    ((*_, published),) = lines_of(finished.out, "cls", "L12", "as they are")
+    ((*_, published),) = lines_of(finished.out, "cls", "L12", "original")
     assert published == "20.30"
-    ((*_, published),) = lines_of(finished.out, "mean", "L11+L12", "as they are")
+    ((*_, published),) = lines_of(finished.out, "mean", "L11+L12", "original")
     assert published == ""
     rows = csv.DictReader((here / "pooling.csv").read_text().splitlines())
     beside = {(row["pooling"], row["layers"], row["transform"], row["aggregation"]): row["published"] for row in rows}

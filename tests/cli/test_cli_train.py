@@ -241,7 +241,7 @@ def test_a_development_set_of_training_pairs_is_warned_of(isosent_):
         (("classification", "--data", "nowhere.jsonl"), ("nowhere.jsonl",)),
         (("classification", "--data", "nli.jsonl", "--columns", "anchor"), ("columns", "anchor")),
         (("classification", "--data", "nli.jsonl", "--set", "concatenation=u"), ("concatenation", "|u-v|")),
-        (("classification", "--data", "nli.jsonl", "--base", "scratch:?dim=15"), ("does not divide dim",)),
+        (("classification", "--data", "nli.jsonl", "--base", "scratch:?dim=15"), ("does not divide dim=15",)),
         (("classification", "--data", "nli.jsonl", "--fit-on", "nli.jsonl"), ("--fit-on", "--transform auto")),
         (("classification", "--data", "nli.jsonl", "--set", "matryoshka=8,x"), ("matryoshka",)),
         (("classification", "--data", "nli.jsonl", "--set", "matryoshka=32", *FAST), ("matryoshka", "16")),

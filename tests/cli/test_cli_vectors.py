@@ -274,7 +274,7 @@ def test_bad_vectors_are_refused_in_a_sentence(isosent_, here, refuses):
     (here / "cut.npy").write_bytes((here / "v.npy").read_bytes()[:-1])
     save_file({"a": ROWS, "b": ROWS}, "two.safetensors")
     refuses(isosent_("fit", "nan.npy", "-o", "m"), "nan.npy: row 150 of vectors, counted from 0, holds NaN")
-    refuses(isosent_("fit", "zero.npy", "-o", "m"), "one that is not zero")
+    refuses(isosent_("fit", "zero.npy", "-o", "m"), "no vectors, or only zero ones. At least one that is not zero")
     refuses(isosent_("fit", "objects.npy", "-o", "m"), "holds pickled objects")
     refuses(isosent_("moments", "cut.npy", "-o", "m.safetensors"), "is truncated")
     refuses(isosent_("moments", "two.safetensors", "-o", "m.safetensors"), "Choose one with --column NAME")
@@ -332,7 +332,7 @@ def test_a_file_without_a_vector_is_refused_and_nothing_is_written(isosent_, her
     for path in ("zeros.npy", "none.npy"):
         for transform in ("auto", "none"):
             finished = isosent_("fit", path, "-o", "model", "--transform", transform)
-            refuses(finished, "one that is not zero")
+            refuses(finished, "no vectors, or only zero ones. At least one that is not zero")
         assert not (here / "model").exists()
     np.save("old.npy", KNOWN)
     assert isosent_("fit", "none.npy", "old.npy", "-o", "model").code == 0

@@ -93,7 +93,7 @@ def test_info_tells_the_weighting_and_its_settings(isosent_):
 
 def test_encoding_without_a_fit_is_refused(isosent_, refuses, here):
     finished = isosent_("encode", "texts.txt", "-m", GEM_MODEL, "-o", "v.npy")
-    refuses(finished, "is not fitted", "isosent fit TEXTS -m REFERENCE -o FOLDER")
+    refuses(finished, "is not fitted. Fit it on texts first: isosent fit TEXTS -m REFERENCE -o FOLDER")
     assert not (here / "v.npy").exists()
 
 
@@ -130,7 +130,7 @@ def test_queries_without_a_transform_are_refused(isosent_, refuses):
 def test_vectors_of_an_unfitted_encoder_are_refused(isosent_, refuses, here):
     np.save("v.npy", np.random.default_rng(0).normal(size=(50, 6)).astype(np.float32))
     finished = isosent_("fit", "v.npy", "-m", GEM_MODEL, "-o", "model")
-    refuses(finished, "is not fitted")
+    refuses(finished, "is not fitted. Fit it on texts first")
     assert not (here / "model").exists()
 
 

@@ -101,12 +101,15 @@ def test_windows_are_part_of_the_model(tiny_model, tmp_path):
         ("long=truncate&overlap=2", "overlap is for long=windows"),
         (
             "max_length=12&long=windows&overlap=10",
-            "leaves too little room for a text next to overlap=10",
+            "max_length=12 leaves too little room for a text next to overlap=10",
         ),
-        ("max_length=8&long=windows&prompt=find the red dog in the park", "leaves too little room for a text"),
+        (
+            "max_length=8&long=windows&prompt=find the red dog in the park",
+            "max_length=8 leaves too little room for a text",
+        ),
         (
             "max_length=8&long=windows&query_prompt=find the red dog in the",
-            "leaves too little room for a text",
+            "max_length=8 leaves too little room for a text",
         ),
     ],
 )

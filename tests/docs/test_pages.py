@@ -37,6 +37,12 @@ PAGES = {path.stem: path for path in [ROOT / "README.md", *sorted((ROOT / "docs"
 STUDIES = {f"research/{path.stem}": path for path in sorted((ROOT / "docs" / "research").glob("*.md"))}
 SLOW = {"better", "command_line", "distill", "evaluation", "export", "layers", "migrate", "models", "pairs", "scale"}
 SLOW |= {"training", "transformers", "vectors", "word_vectors"}
+BUNDLED = {
+    "README",
+    "languages",
+    "quickstart",
+    "tutorial",
+}  # on texts that readers have: all output is that of the block before
 DEEP = {"transformers"}  # names the twelfth layer
 NOT_RUN = r"<!-- not run: (?P<reason>[^\n]{10,}) -->\n+"
 BLOCK = re.compile(rf"(?:^{NOT_RUN})?^```(?P<language>\w*)\n(?P<code>.*?)^```\n(?P<gap>\n*)", re.DOTALL | re.MULTILINE)
@@ -332,7 +338,7 @@ def test_the_page_runs_as_written(name, readers_folder, transformer, tmp_path, c
             if block["language"] in (*SHELL, "python"):
                 printed = None if block["reason"] else reader.follow(block)
             elif block["language"] in ("text", ""):
-                if printed is not None and block.start() == end and not block["reason"]:
+                if printed is not None and (block.start() == end or name in BUNDLED) and not block["reason"]:
                     check_output(block["code"], printed)
                 printed = None
             end = block.end()

@@ -71,7 +71,7 @@ CRAFTED = {
         lambda content: after(content, b"RmDT", 12),
         struct.pack("<i", 1 << 20),
     ),
-    "the number type": ("flat", "int8", lambda content: after(content, b"IxSQ", 37), struct.pack("<i", 99)),
+    "the dtype": ("flat", "int8", lambda content: after(content, b"IxSQ", 37), struct.pack("<i", 99)),
     "the bytes of a code": ("flat", "int8", lambda content: after(content, b"IxSQ", 37 + 20), struct.pack("<Q", 1)),
     "the ranges": ("flat", "int8", lambda content: after(content, b"IxSQ", 37 + 28), struct.pack("<Q", 0)),
     "the bits of a query": ("flat", "binary", lambda content: len(content) - 1, b"\xff"),

@@ -221,7 +221,7 @@ def test_the_rows_hold_memory_and_search_time():
             {"transform": isosent.Whitening(method="zca")},
             r"the transform ends with whitening, .*by method pca or pca_cor",
         ),
-        ({"transform": isosent.Whitening(64)}, "keeps only some dimensions"),
+        ({"transform": isosent.Whitening(64)}, r"the transform keeps only some dimensions \(dims=64\)"),
         ({"transform": isosent.L2Normalize()}, r"ends with l2_normalize, whose first axes"),
         ({"widths": [300]}, "widths must be from 1 to 256, the dimensions of the vectors; got 300"),
         ({"widths": []}, "no widths are named"),

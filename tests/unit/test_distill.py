@@ -362,6 +362,13 @@ def test_a_query_model_is_saved_with_the_index_and_belongs_to_its_model(distille
     first, again = index.search(texts[:5]), Index.open(tmp_path / "copy").search(texts[:5])
     assert (first.ids == again.ids).all()
     static, other, refused = isosent.load(distilled.path), f"hf:{tiny_model('distilbert')}", tmp_path / "refused"
+    assert (Index.open(tmp_path / "copy", query_model=static).search(texts[:5]).ids == first.ids).all()
+    for another in (model, isosent.load()):
+        with pytest.raises(InputError, match="is not the query model of"):
+            Index.open(tmp_path / "copy", query_model=another)
+    Index.create(texts, model, folder=tmp_path / "without")
+    with pytest.raises(InputError, match="made without a query model"):
+        Index.open(tmp_path / "without", query_model=static)
     with pytest.raises(InputError, match="cannot be compared"):
         Index.create(texts, isosent.load(other), query_model=static, folder=refused)
     with pytest.raises(InputError, match="two texts or more"):
@@ -423,7 +430,9 @@ def test_the_command_distils_and_its_index_reranks(reference, texts, tmp_path, c
     assert "wordllama" in printed[0]
     assert "--rerank" in printed[1]
     assert texts[0] in printed[2]
-    for described, space in zip(printed[4:], ("whose embedding space it shares", "space of its own"), strict=True):
+    for described, space in zip(
+        printed[4:], ("whose embedding space it shares", "with a separate embedding space"), strict=True
+    ):
         [line] = [line for line in described.splitlines() if line.startswith("distilled")]
         assert "from hf:" in line
         assert space in line

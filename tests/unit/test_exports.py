@@ -611,7 +611,7 @@ def test_other_content_of_a_note_is_refused_in_one_sentence(content, tmp_path):
 
 
 def test_a_missing_note_is_named(tmp_path):
-    with pytest.raises(InputFileError, match="note of an export"):
+    with pytest.raises(InputFileError, match="there is no such note of an export"):
         read_space(tmp_path)
 
 
@@ -745,3 +745,9 @@ def test_the_texts_of_a_check_cause_no_warning(wordllama):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert compare_on_texts(wordllama, encode, has_zero_rows=True).holds
+
+
+def test_arrays_are_not_written_as_files_of_numpy(wordllama, texts, tmp_path):
+    model = wordllama.fitted(texts, transform=isosent.Whitening())
+    with pytest.raises(OutputError, match=r"map\.npz.*\.safetensors"):
+        numpy_export.export_numpy(model, tmp_path / "map.npz")

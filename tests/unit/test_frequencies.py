@@ -56,7 +56,7 @@ def test_a_malformed_line_is_named(read, line):
 
 @pytest.mark.parametrize("content", ["a 0\nb 0\n", "\n \n", "a 1e308\nb 1e308\n"])
 def test_counts_without_a_sum_are_refused(read, content):
-    with pytest.raises(FileFormatError, match="must be finite and above 0"):
+    with pytest.raises(FileFormatError, match=r"its \d counts have the sum .*, which is not finite and above 0"):
         read(content, ["a"])
 
 

@@ -124,18 +124,20 @@ def test_poolings_are_stored_in_one_spelling(written, stored):
 
 @pytest.mark.parametrize("written", ["", "median", "mean,", "MEAN", "mean;cls"])
 def test_an_unknown_pooling_is_refused_with_the_list(written):
-    with pytest.raises(ModelReferenceError, match=r"there is no .*\. Choose among mean, cls, max, .*, sbert_wk"):
+    with pytest.raises(
+        ModelReferenceError, match=r"pooling=.*: there is no .*\. Choose among mean, cls, max, .*, sbert_wk"
+    ):
         canonical_pooling(written)
 
 
 @pytest.mark.parametrize("written", ["mean,mean", "cls,mean,cls", "lasttoken,last_token"])
 def test_a_pooling_named_twice_is_refused(written):
-    with pytest.raises(ModelReferenceError, match="a name occurs twice"):
+    with pytest.raises(ModelReferenceError, match=r"pooling=.*: a name occurs twice"):
         canonical_pooling(written)
 
 
 @pytest.mark.parametrize("layers", ["-1", "0", "5..5", "0.4*1,0.6*2"])
 def test_sbert_wk_takes_several_layers_without_weights(layers):
-    with pytest.raises(ModelReferenceError, match="pooling=sbert_wk needs two layers or more, without weights"):
+    with pytest.raises(ModelReferenceError, match=r"pooling=sbert_wk needs two layers or more, without weights"):
         LayerPooling.of(layers, "mean,sbert_wk", n_layers=12)
     assert LayerPooling.of("4..12", "mean,sbert_wk", n_layers=12).poolings == ("mean", "sbert_wk")

@@ -145,7 +145,7 @@ def test_a_file_of_that_form_is_read(written):
         ("label: mean", "label: mean, options: 3", "Expected `object`, got `int`.*options"),
         ("name: T", "[", "is not valid YAML: .*line"),
         ("name: T", "name: " + "[" * 30_000, "is not valid YAML: maximum recursion depth exceeded"),
-        (SMALL, "- 1", "does not hold names and their values"),
+        (SMALL, "- 1", "holds a list instead of names and their values"),
     ],
 )
 def test_a_file_of_another_form_is_refused(written, old, new, message):

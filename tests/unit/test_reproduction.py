@@ -236,7 +236,7 @@ ALIASES = [f"&a{i + 1} [{', '.join([f'*a{i}'] * 9)}]" for i in range(9)]
         ),
         ("here: 3\n", "here is 3, neither a model reference nor a path"),
         ("instead: wordllama\n", "instead does not hold names and references, but 'wordllama'"),
-        ("- wordllama\n", "does not hold names and their values"),
+        ("- wordllama\n", "holds a list instead of names and their values"),
         ("here: &a [*a]\n", "an alias is a part of itself"),
         (f"here: [&a0 [x], {', '.join(ALIASES)}]\n", "more than 100,000 values"),
         (f"here: {'1:' * 9000}1\n", "a whole number is too large"),

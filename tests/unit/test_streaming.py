@@ -132,7 +132,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(vectors_in, tmp_path, after
     sources = [vectors_in(ROWS[:30], "a.npy"), vectors_in(ROWS[30:], "b.parquet")]
     whole = moments_of(sources)
     interrupt(sources, tmp_path / "kept", after)
-    before = []
+    before, progress.resumes = [], True
     again = moments_of(sources, checkpoint=tmp_path / "kept", resumed=before.append, progress=progress)
     same_bits(again, whole)
     assert before == [sum(([11, 11, 8] + [11] * 6 + [5])[:after])]

@@ -114,7 +114,7 @@ def test_the_fingerprint_hangs_on_the_content_alone(write):
             "classification",
             NLI,
             {"columns": {"sentence1": "premise", "sentence2": "premise"}},
-            "name 3 different columns",
+            "columns .*: name 3 different columns",
         ),
         ("classification", NLI, {"class_names": ["neutral"]}, "class_names must be two different names or more"),
         ("classification", NLI, {"class_names": "neutral"}, "class_names must be two different names or more"),

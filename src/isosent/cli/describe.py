@@ -79,7 +79,7 @@ def _distilled(folder: Path) -> dict[str, Any]:
 def _distilled_lines(report: Mapping[str, Any], shares: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     """The model and texts of a distillation, and what it keeps."""
     model = report.get("model") or (shares or {}).get("reference") or "a transformer"
-    space = "whose embedding space it shares" if shares else "with an embedding space of its own"
+    space = "whose embedding space it shares" if shares else "with a separate embedding space"
     prior = f", prior of {report['prior']}" if "prior" in report else ""
     kept = f"mean cosine to the model {report['cosine']:.3f}, ten nearest kept {report['nearest']['static']:.1%}"
     return [

@@ -107,6 +107,7 @@ def _demo_steps(report: DemoReport) -> Iterator[list[str]]:
         "The same pool without a label: is whitening worth it?",
         f"{pool.recommendation}",
         f"With their English translation among the 10 nearest: {pool.original:.0%} before, {pool.whitened:.0%} after.",
+        "Both numbers: fitted on half of the pool, measured on the rest. The command below fits on all of it.",
         "Whitening evens out a space in which texts look alike for the wrong reason, such as their language.",
         f"  {WHITEN}",
     ]

@@ -21,9 +21,9 @@ EXIT_INTERRUPTED = 130
 _LONGEST_LINE = 1000  # characters of one line of a message
 # "where: name must rule; got value. What to do.", the form of a wrong value of a Python argument
 _WRONG_VALUE = re.compile(r"(?:[\w ]+: )?(\w+) must (.+?); got (.+?)\.( [A-Z].*)?", re.S)
-_PYTHON_PLACE = re.compile(  # functions and classes
-    r"(?:[a-z]+_\w+|(?:[A-Z][a-z]+){2,}|L2Normalize|GEM|U?SIF|Calibration|Chance|Erasure|Examples|Glow|Moments|Postprocessing"
-    r"|Quantization|Sharding|Standardize|Truncate|Whitening)(?:\.\w+)?: "
+_PYTHON_PLACE = re.compile(  # functions, and classes with their methods
+    r"(?:[a-z]+_\w+|(?:(?:[A-Z][a-z]+){2,}|L2Normalize|GEM|U?SIF|Calibration|Chance|Erasure|Examples|Glow|Moments"
+    r"|Postprocessing|Quantization|Sharding|Standardize|Truncate|Whitening)(?:\.\w+)?): "
 )
 _PYTHON_NAME = re.compile(r"(?<![\w?&./'-])[a-z]+(?:_[a-z]+)+(?![\w=/']|\.\w)")
 _FOR_PYTHON = re.compile(r" \(in Python [\w.]+\)")
@@ -174,10 +174,10 @@ def _in_shell(message: str, arguments: Sequence[str]) -> str:
     """A message without Python names: options that were typed replace parameters, and no function is named."""
     message = _FOR_PYTHON.sub("", message)
     place = _PYTHON_PLACE.match(message)
-    if place and not any(place[0][:-2] in argument for argument in arguments):  # or it is a file, or a transform
+    if place and not any(place[0][:-2] in argument for argument in arguments):  # or it is a transform
         message = message[place.end() :]
     wrong = _WRONG_VALUE.fullmatch(message)
-    if wrong and (typed := _typed(wrong[1], arguments)):
+    if wrong and (typed := _typed(wrong[1], arguments, wrong[3])):
         option, value = typed
         joint = " " if option.startswith("-") else "="
         message = f"{option}{joint}{value or wrong[3]}: {_choice(wrong[2])}.{wrong[4] or ''}"
@@ -186,19 +186,28 @@ def _in_shell(message: str, arguments: Sequence[str]) -> str:
     return _PYTHON_NAME.sub(lambda name: shown.get(name[0], name[0]), message)
 
 
-def _typed(parameter: str, arguments: Sequence[str]) -> tuple[str, str] | None:
-    """The option, or the setting after a question mark or ``--set``, that gave a parameter; and its value."""
+def _typed(parameter: str, arguments: Sequence[str], found: str | None = None) -> tuple[str, str] | None:
+    """The option, or the setting after a question mark or ``--set``, that gave a parameter (this value); its value."""
+    places = []
     for name in dict.fromkeys([parameter, parameter.removeprefix("n_"), _SHELL_NAMES.get(parameter, parameter)]):
-        option, setting = (
-            f"--{name.replace('_', '-')}",
-            re.compile(rf"(?:.*[?&])?({name.replace('_', '[-_]')})=([^&]*).*"),
-        )
+        option = f"--{name.replace('_', '-')}"
+        setting = re.compile(rf"(?:.*[?&])?({name.replace('_', '[-_]')})=([^&]*).*")
         for argument, after in zip(arguments, [*arguments[1:], ""], strict=True):
             if argument.partition("=")[0] == option:
-                return option, argument.partition("=")[2] or after
-            if found := setting.fullmatch(argument):
-                return found[1], found[2]
-    return None
+                places.append((option, argument.partition("=")[2] or after))
+            elif match := setting.fullmatch(argument):
+                places.append((match[1], match[2]))
+    if found is not None and len(places) > 1:  # the same name was typed in several places
+        places = [place for place in places if _is_same(place[1], found)]
+    return places[0] if places else None
+
+
+def _is_same(typed: str, value: str) -> bool:
+    """Whether a value in a message is what was typed."""
+    try:
+        return float(typed) == float(value)
+    except ValueError:
+        return typed == value.strip("'")
 
 
 def _choice(rule: str) -> str:

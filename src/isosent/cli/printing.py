@@ -103,7 +103,7 @@ def choice_table(choice: Mapping[str, Any]) -> "Table":
 def erasure_table(record: Any) -> "Table":
     """What erasing an attribute has changed; `record` is the `FitRecord` of the erasure."""
     effect, name = record.choice, record.parameters["attribute"]
-    told = f"{name} told by a linear model" + (", R2" if record.parameters["values"] == "numbers" else "")
+    told = f"{name} detected by a linear model" + (", R2" if record.parameters["values"] == "numbers" else "")
     rows = [(told, *effect["told"]), (f"nearest text has the same {name}", *effect["same"])]
     n_missing = record.parameters["n_missing"]
     left_out = f"; without a label, left out: {n_missing:,}" if n_missing else ""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
@@ -425,8 +424,13 @@ def _opened(folder: str, moved: str | None) -> Index:
         return Index.open(folder)
     # each is refused unless it has the fingerprint that is saved in the index, or the vectors of its canary
     if (Path(folder) / QUERY_FOLDER).is_dir():
-        with suppress(ModelFolderError):  # the model itself is meant
+        try:
             return Index.open(folder, query_model=load(Path(folder) / QUERY_FOLDER, encoder=moved))
+        except ModelFolderError as error:
+            if moved.startswith("static:"):  # else the model itself is meant
+                raise InputError(
+                    f"search: -m {moved} is not the query model of {folder}. {str(error).partition(chr(10))[0]}"
+                ) from None
     is_saved = (Path(moved) / MODEL_FILE).is_file()
     return Index.open(folder, load(moved) if is_saved else load(Path(folder) / MODEL_FOLDER, encoder=moved))
 

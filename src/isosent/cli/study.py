@@ -94,7 +94,7 @@ _OWN_OPTIONS = {
 }
 # settings after the question mark
 _SETTINGS = dict.fromkeys(KINDS, ()) | {"dims": ("widths", "docs"), "flow": ("nli", "columns", "seeds")}
-_TITLES = {NONE: "as they are", WHITENING: "whitening", AUTO: "auto"}
+_TITLES = {NONE: "original", WHITENING: "whitening", AUTO: "auto"}
 
 
 @click.group()
@@ -279,7 +279,7 @@ def _pooling_tables(cells: Sequence[LayerCell], how: str) -> "Iterator[Table]":
         rows.append((f"L1+last minus {name}, mean", *changes))
     for name, layers in sets.items():
         changes = (change(("mean", layers, t), ("mean", layers, NONE)) for t in (WHITENING, AUTO))
-        rows.append((f"gain over the vectors as they are, mean, {name}", "", *changes))
+        rows.append((f"gain over the original vectors, mean, {name}", "", *changes))
     table = make_table("points of the average", *_TITLES.values(), title="conclusions of WhiteningBERT, here")
     for row in rows:
         if any(row[1:]):
@@ -356,7 +356,7 @@ def _dims_tables(studies: Sequence[DimsStudy], how: str) -> "Iterator[Table]":
             return [*columns, f"{bytes_of_a_million(k) / 1e6:,.0f}", *([times.get(k, "")] if times else [])]
 
         whole = [x100(result.whole(column, how)) + " " for column in columns]
-        table.add_row(f"{result.dim}, as they are", *whole, *cost(result.dim))
+        table.add_row(f"{result.dim}, original", *whole, *cost(result.dim))
         table.add_section()
         for k in result.widths:
             marked = (x100(curves[column][k]) + ("*" if best[column] == k else " ") for column in columns)
@@ -370,7 +370,7 @@ def _dims_tables(studies: Sequence[DimsStudy], how: str) -> "Iterator[Table]":
             table.add_section()
             cells = result.cells if row.transformed else result.untransformed
             scores = {cell.task: cell.spearman[row.aggregation] for cell in cells if cell.k == row.k}
-            label = row.aggregation if row.transformed else f"as they are, {row.aggregation}"
+            label = row.aggregation if row.transformed else f"original, {row.aggregation}"
             table.add_row(f"{row.k}, {label}", *(x100(scores[task]) + " " if task else "" for task in columns))
             published = (f"{row.scores[task]:.2f} " if task in row.scores else "" for task in columns if task)
             table.add_row(f"  published: {row.label}", *published)
@@ -389,7 +389,7 @@ def _dims_caption(result: DimsStudy, how: str) -> str:
         f"SICKR: {cell.n_pairs} pairs ({protocol['sickr']})" for cell in result.untransformed if cell.task == "SICKR"
     ]
     if result.random:
-        lines.append("random: so many of the dimensions as they are, mean of ten draws; interval: of resampled pairs")
+        lines.append("random: so many of the original dimensions, mean of ten draws; interval: of resampled pairs")
     lines.append(f"sentences without a vector: {sum(cell.n_zero_rows for cell in result.untransformed)}")
     ranks = {cell.task: cell.n_components for cell in result.cells if cell.n_components < cell.k}
     for rank in sorted(set(ranks.values())):
@@ -416,15 +416,15 @@ def _auto_tables(cells: Sequence[AutoCell], how: str) -> "Iterator[Table | str]"
         yield table
     yield f"models for which a fixed rule has a higher average than auto: {', '.join(verdict.below_average) or 'none'}"
     yield f"best in hindsight minus auto, mean over encoders and tasks ({len(cells)}): {100 * verdict.mean_regret:.2f}"
-    yield f"largest loss against the vectors as they are: {100 * max(0.0, verdict.worst_loss):.2f}"
+    yield f"largest loss against the original vectors: {100 * max(0.0, verdict.worst_loss):.2f}"
 
 
 def _retrieval_tables(cells: Sequence[RetrievalCell], how: str) -> "Iterator[Table]":
     """A row per index. The last columns are percentages."""
-    columns = ("kind", "store", "bytes", "on disk", "build s", "queries/s", "of FAISS", "recall@10", "labelled")
+    columns = ("kind", "store", "bytes", "on disk", "build s", "queries/s", "of FAISS", "recall@10", "labeled")
     caption = (
         "bytes per vector; queries/s in batches of 100, and as a multiple of plain FAISS with the same codes;\n"
-        "recall@10 against exact search, and of labelled paraphrases"
+        "recall@10 against exact search, and of labeled paraphrases"
     )
     for vectors in dict.fromkeys(cell.vectors for cell in cells):
         of_vectors = [cell for cell in cells if cell.vectors == vectors]

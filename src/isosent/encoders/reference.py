@@ -249,7 +249,7 @@ OPTIONS = {
                _text),
         Option("encoder", "REFERENCE", "an encoder", "FOLDER: where its encoder is now, if it was moved", _text),
         _choice("backend", "hf: what computes (default auto)", AUTO, *BACKENDS, panel=RUNNING),
-        _choice("dtype", "hf: number type of the layers (default float32)", *DTYPES, panel=RUNNING),
+        _choice("dtype", "hf: dtype of the layers (default float32)", *DTYPES, panel=RUNNING),
         Option("devices", "auto|cpu|cuda:0,...", "auto, or devices as torch writes them, with commas between them",
                "hf: where to compute; several GPUs share the work (default auto: a GPU if there is one)",
                _devices, RUNNING),

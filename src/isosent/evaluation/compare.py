@@ -393,4 +393,4 @@ def _notes(
         yield f"undefined, so that they cannot be compared: {', '.join(undefined)}."
     by_bootstrap = any(each.test == BOOTSTRAP for each in differences.values())
     if by_bootstrap and 2 * len(differences) / (n_resamples + 1) >= 1 - level:
-        yield f"{n_resamples} draws are too few for a verdict by the bootstrap on {len(differences)} tasks. Draw more."
+        yield f"{n_resamples} draws are too few for a test by the bootstrap on {len(differences)} tasks. Draw more."

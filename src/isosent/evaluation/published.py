@@ -182,7 +182,10 @@ def read_yaml(path: str | os.PathLike[str]) -> dict[str, Any]:
     if n_values > _MOST_VALUES:  # aliases of aliases grow without a bound
         raise FileFormatError(f"{path}: holds more than {_MOST_VALUES:,} values. Write them without aliases.")
     if not isinstance(document, dict) or not all(isinstance(name, str) for name in document):
-        raise FileFormatError(f"{path} does not hold names and their values.")
+        found = {dict: "a name that is not a text", list: "a list", type(None): "nothing"}.get(
+            type(document), "one value"
+        )
+        raise FileFormatError(f"{path} holds {found} instead of names and their values.")
     return document
 
 

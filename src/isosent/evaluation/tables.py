@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from isosent.evaluation.overlap import NEAR_SHARE, NEAR_WORDS
 from isosent.evaluation.published import published_rows
-from isosent.evaluation.result import ERRORS, EvaluationResult, TaskResult
+from isosent.evaluation.result import ERRORS, MANY_UNKNOWN, EvaluationResult, TaskResult
 from isosent.evaluation.rte import ENTAILMENT
 from isosent.evaluation.sts import AGGREGATIONS, METRICS
 from isosent.pages.tables import make_table
@@ -141,6 +141,11 @@ def _caption(result: EvaluationResult) -> list[str]:
     n_tokens, n_unknown = sum(task.n_tokens for task in tasks), sum(task.n_unknown for task in tasks)
     if n_tokens:
         lines.append(f"unknown tokens: {n_unknown:,} of {n_tokens:,} ({n_unknown / n_tokens:.1%})")
+    lines += [
+        f"{name}: {task.n_unknown / task.n_tokens:.0%} of the tokens are unknown; not comparable with published scores"
+        for name, task in result.tasks.items()
+        if task.n_unknown > MANY_UNKNOWN * task.n_tokens
+    ]
     return lines
 
 

@@ -98,14 +98,14 @@ def _document_function(name: str, linear_map: LinearMap) -> str:
     weight = linear_map.weight.astype(np.float32)
     bias = linear_map.bias + mean.astype(np.float64) @ weight.astype(np.float64)  # what rounding leaves
     # <#> is the negative inner product
-    products = [f"(centred <#> {_literal(-w)}) + {b!r}" for w, b in zip(weight.T, bias.tolist(), strict=True)]
+    products = [f"(centered <#> {_literal(-w)}) + {b!r}" for w, b in zip(weight.T, bias.tolist(), strict=True)]
     entries = ",\n".join(products)
     return f"""CREATE OR REPLACE FUNCTION {name}(encoded vector) RETURNS vector
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE COST {100 + weight.size // _PRODUCTS_PER_COST}
 SET search_path FROM CURRENT -- indexes are built with another one, which may lack pgvector
 AS $isosent$
 DECLARE
-  centred vector := encoded - {_literal(mean)};
+  centered vector := encoded - {_literal(mean)};
 BEGIN
   IF vector_norm(encoded) = 0 THEN RETURN NULL; END IF;
   RETURN l2_normalize(ARRAY[

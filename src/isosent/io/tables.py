@@ -123,7 +123,7 @@ def open_table(
     """
     ending = ending_of(path)
     if ending not in ENDINGS:
-        raise InputFileError(f"{path} is no table. Its name must end in {', '.join(ENDINGS)}.")
+        raise InputFileError(f"{path} is no table. Expected a name that ends in {', '.join(ENDINGS)}.")
     with open_content(path) as (name, file):
         yield table_in(name, ending, file, header=header, short_rows=short_rows)
 

@@ -528,7 +528,7 @@ def groups_warning(groups: Groups) -> str:
     shares = f"{groups.share:.0%} and {1 - groups.share:.0%}" if two else each
     return (
         f"the rows form {'two' if two else groups.n_groups} separate groups, {shares}, such as languages. Texts find "
-        "only texts of their own group, and a cosine means something else in each. If a column names the group, erase "
+        "only texts of the same group, and a cosine means something else in each. If a column names the group, erase "
         "it: isosent fit --erase COLUMN. If you have translations, fit on them: isosent fit --pairs FILE. Otherwise "
         "inspect and fit the groups separately."
     )

@@ -278,4 +278,4 @@ def _recommend(new: Moments, is_changed: bool, spread: float, expected: float) -
         return "too few rows", (
             f"A refit needs more rows: {cosines}. There are {new.weight:,.0f} new vectors; collect {fewest:,}."
         )
-    return "yes", f"Refit: {cosines}. Compare both maps on pairs of your own before you switch."
+    return "yes", f"Refit: {cosines}. Compare both maps on your pairs before you switch."

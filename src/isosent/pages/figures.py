@@ -478,21 +478,23 @@ def check_format(ending: str) -> None:
 
 def render(figure: Figure, ending: str) -> bytes:
     """Content of a file of that ending, one of `FORMATS`, in the light colors."""
-    return _svg_file(figure) if ending == ".svg" else _matplotlib_file(figure, ending)
+    return svg_file(figure) if ending == ".svg" else _matplotlib_file(figure, ending)
 
 
-def _light(name: str) -> str:
-    return PALETTE[name][0] if name in PALETTE else name
+def _colour(name: str, is_dark: bool = False) -> str:
+    return PALETTE[name][is_dark] if name in PALETTE else name
 
 
-def _svg_file(figure: Figure) -> bytes:
+def svg_file(figure: Figure, theme: str = "") -> bytes:
+    """SVG in the colors of a theme, "light" or "dark", on a transparent ground; without one, light on white."""
     width, height, shapes = layout(figure)
+    is_dark = theme == "dark"
+    ground = "" if theme else f'<rect width="{width:g}" height="{height:g}" fill="#ffffff"/>'
     text = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" role="img" '
         f'width="{width:g}" height="{height:g}" font-family="system-ui, \'DejaVu Sans\', sans-serif" font-size="13">'
         f"<title>{escape(figure.title)}</title><desc>{escape(figure.description)}</desc>"
-        f'<rect width="{width:g}" height="{height:g}" fill="#ffffff"/>'
-        f"{''.join(_svg_shape(shape, _light) for shape in shapes)}</svg>\n"
+        f"{ground}{''.join(_svg_shape(shape, lambda name: _colour(name, is_dark)) for shape in shapes)}</svg>\n"
     )
     return text.encode()
 
@@ -545,10 +547,10 @@ def _matplotlib_file(figure: Figure, ending: str) -> bytes:
         style: dict[str, Any] = {"linewidth": shape.width * _POINTS_PER_PIXEL, "alpha": shape.opacity, "zorder": order}
         if isinstance(shape, Path) and not shape.closed:
             dash = [float(part) for part in shape.dash.split()]
-            style |= {"color": _light(shape.stroke), "linestyle": (0, dash) if dash else "-"}
+            style |= {"color": _colour(shape.stroke), "linestyle": (0, dash) if dash else "-"}
             axes.add_line(lines.Line2D(*zip(*shape.points, strict=True), **style))
             continue
-        style |= {"facecolor": _light(shape.fill), "edgecolor": _light(shape.stroke)}
+        style |= {"facecolor": _colour(shape.fill), "edgecolor": _colour(shape.stroke)}
         if isinstance(shape, Circle):
             axes.add_patch(patches.Circle((shape.x, shape.y), shape.radius, **style))
         else:
@@ -567,7 +569,7 @@ def _draw_text(axes: Any, shape: Text, order: int) -> None:
         shape.x,
         shape.y,
         shape.words,
-        color=_light(shape.colour),
+        color=_colour(shape.colour),
         ha={"start": "left", "middle": "center", "end": "right"}[shape.anchor],
         va="baseline",
         fontsize=shape.size * _POINTS_PER_PIXEL * 0.93,  # DejaVu Sans is wider than most system fonts

@@ -21,7 +21,7 @@ def duplicates_page(found: Duplicates, *, source: str, model: str) -> str:
     """The page of near-duplicates: a table per group; words that the first text of a group lacks are marked."""
     n_groups, rate = len(found.groups), found.false_positives
     meaning = (
-        "There are too few texts to tell what chance gives: only equal texts are grouped."
+        "There are too few texts to estimate how high unrelated texts score: only equal texts are grouped."
         if rate is None
         else f"About {100 * rate:g}% of the texts without a duplicate may be in a group by chance."
     )

@@ -125,7 +125,7 @@ def _sizes_caption(sizes: Sizes) -> str:
     return (
         f"Recall@10: the share of the ten nearest {kind} vectors that are found, for {sizes.n_queries:,} held-out "
         f"queries among {sizes.n_texts:,} texts, with the 95% interval; among more texts, fewer are found. Bytes are "
-        "those in memory. Rescored x 40: 40 candidates per result are scored again with a float16 copy on disk. Rows "
+        "those in memory. Rescored x 40: 40 candidates per result are reranked with a float16 copy on disk. Rows "
         "marked front are the best of their size: nothing smaller keeps as many."
     )
 
@@ -157,7 +157,7 @@ def html_page(inspection: Inspection) -> str:
         _figures(inspection),
         f'<div class="two"><section>{_candidates(inspection)}</section><section>{_meaning(inspection)}</section></div>',
         _sizes_section(inspection.sizes),
-        f"<h2>All statistics</h2>{_lead(f'Before: the vectors as they are. {after}')}",
+        f"<h2>All statistics</h2>{_lead(f'Before: the original vectors. {after}')}",
         _page_table(columns, _figure_rows(inspection), wide=True),
         "<h2>Rows</h2>",
         _page_table(("", "count", "", "meaning"), _count_rows(inspection), wide=True),
@@ -287,7 +287,7 @@ def _count_rows(inspection: Inspection) -> list[Row]:
     ]
     if counts.n_duplicate_texts is not None:
         rows.append(Row("duplicate texts", f"{counts.n_duplicate_texts:,}", "", "texts that equal an earlier one"))
-    return [*rows, Row("number type", counts.dtype)]
+    return [*rows, Row("dtype", counts.dtype)]
 
 
 def _figure_rows(inspection: Inspection) -> list[Row]:
@@ -398,7 +398,7 @@ def _spectrum(inspection: Inspection) -> Figure:
         f"The first axis has a variance of {values[0]:.3g}, number {len(values)} has {values[-1]:.3g}; "
         f"{len(values)} of {len(inspection.eigenvalues)} axes are more than rounding noise."
     )
-    return _one("Spectrum of the vectors as they are", description, panel)
+    return _one("Spectrum of the original vectors", description, panel)
 
 
 def _cumulative(inspection: Inspection) -> Figure:

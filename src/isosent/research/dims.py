@@ -105,7 +105,10 @@ def _check_transform(transform: LinearTransform, model: SentenceEncoder) -> None
             f"number. Choose {', '.join(LEADING)} (whitening by method {' or '.join(_METHODS)})."
         )
     if last_settings["n_components"] is not None:
-        raise InputError("study dims: the transform keeps only some dimensions. Leave dims out, and give widths.")
+        dims = last_settings["n_components"]
+        raise InputError(
+            f"study dims: the transform keeps only some dimensions (dims={dims}). Leave dims out, and give widths."
+        )
     if model.normalize:
         raise InputError(
             "study dims: the model ends with scaling to length 1, and no transform can follow that. Study its encoder."

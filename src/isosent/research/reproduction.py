@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from isosent.evaluation.published import SCORE, Paper, PaperTable
+from isosent.evaluation.result import MANY_UNKNOWN
 from isosent.io.json import without_nan
 
 FORMAT = "isosent reproduction 1"
-MANY_UNKNOWN = 0.05
 UNKNOWN = "unknown"
 _DAGGER = "\u2020"
 LEGEND = (

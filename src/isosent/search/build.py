@@ -28,9 +28,8 @@ from safetensors.numpy import save
 
 from isosent import _check, _extras
 from isosent.encoders.load import encoder_for
-from isosent.encoders.static import StaticEncoder
 from isosent.errors import InputError, IsosentWarning
-from isosent.io.space import Space, same_space
+from isosent.io.space import Space
 from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.model import SentenceEncoder
 from isosent.numeric.drift import FEWEST_ROWS as FEWEST_COMPARED
@@ -40,7 +39,6 @@ from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
 from isosent.pages.progress import Progress, counted, encoding_bar, part_of
 from isosent.persistence import ModelRecord, Storage, write_model
-from isosent.postprocessing import NO_POSTPROCESSING
 from isosent.search.chance import FEWEST_ROWS, Chance
 from isosent.search.codes_file import write_codes
 from isosent.search.engine import (
@@ -591,17 +589,6 @@ def _stored_by_default(storage: Storage, kind: Kind | None) -> tuple[Store, floa
     _check.one_of("index", "dtype of the model", storage.dtype, STORES)
     store = cast("Store", storage.dtype)
     return ("int8" if (kind, store) == ("hnsw", "binary") else store), storage.min_recall or None
-
-
-def check_query_model(query_model: SentenceEncoder, space: Space, where: str = "the index") -> None:
-    """Refuse a model for queries that is not static, or not of the space of an index or model."""
-    shares = query_model.encoder.shared_space if isinstance(query_model.encoder, StaticEncoder) else None
-    if shares is None or query_model.record.postprocessing != NO_POSTPROCESSING:
-        raise InputError(
-            f"{query_model.record.name} lies in the space of no other model. Distil one from the model of {where}: "
-            "isosent distill MODEL TEXTS -o FOLDER."
-        )
-    same_space("the query model", shares, where, space)
 
 
 def query_recall(

@@ -226,7 +226,7 @@ class _Reader:
     def _number_type(self, dim: int, store: str) -> int:
         """The fields of a scalar quantizer; returns the bytes of a code."""
         kind, ranges, _, width, n_bytes = self._fields("iifQQ")
-        self._expect("number type", kind, _NUMBER_TYPES[store])
+        self._expect("dtype", kind, _NUMBER_TYPES[store])
         self._expect("way of fitting ranges", ranges, 0, 1, 2, 3)
         self._expect("width", width, dim)
         self._expect("bytes of a code", n_bytes, dim * (2 if store == "float16" else 1))

@@ -44,7 +44,6 @@ from isosent.search.build import (
     APPEND_ONLY,
     RERANKED,
     check_added,
-    check_query_model,
     encoded_units,
     original_queries,
     query_recall,
@@ -57,7 +56,7 @@ from isosent.search.engine import K_MEASURED, Kind, Segment, Store, best
 from isosent.search.keywords import FUSED
 from isosent.search.result import IndexStats, SearchResult
 from isosent.search.rows import HAS_VECTOR, ID, MAPPED, TEXT, VECTOR, id_kind_of, like, other_ids, rows_table
-from isosent.search.snapshot import Snapshot, copy_last_commit
+from isosent.search.snapshot import Snapshot, check_moved_query_model, check_query_model, copy_last_commit
 from isosent.search.storage import (
     MODEL_FOLDER,
     QUERY_FOLDER,
@@ -356,10 +355,12 @@ class Index:
         FileFormatError
             If one of its files is damaged or missing.
         InputError
-            If the model belongs to another space; the message names both.
+            If the model or the query model is another one; the message names both.
         """
         index = cls(folder, model)
-        index._static = query_model
+        if query_model is not None:
+            check_moved_query_model(query_model, index._snapshot.state.queries, index.folder)
+            index._static = query_model
         return index
 
     def _last_commit(self, before: Snapshot | None = None) -> Snapshot:

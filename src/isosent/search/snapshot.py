@@ -20,12 +20,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
+from isosent.encoders.static import StaticEncoder
 from isosent.errors import FileFormatError, InputError
 from isosent.io.atomic import recover
 from isosent.io.space import Space, same_space
 from isosent.io.tensors import read_tensors
+from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import read_model
+from isosent.postprocessing import NO_POSTPROCESSING
 from isosent.search.chance import Chance
 from isosent.search.codes_file import check_codes, read_codes
 from isosent.search.engine import SearchSettings, Segment, best, finer_settings, inner_codes, tail_settings
@@ -35,6 +38,7 @@ from isosent.search.storage import (
     MANIFEST,
     MODEL_FOLDER,
     QUERY_FOLDER,
+    QueryRecall,
     SegmentEntry,
     State,
     manifest_state,
@@ -374,3 +378,23 @@ class Snapshot:
             return np.full(positions.shape, np.nan)
         shares = self.chance.share(units, self.vectors(positions), np.where(found, scores, np.float32(0)))
         return np.where(found, shares, np.nan)
+
+
+def check_query_model(query_model: SentenceEncoder, space: Space, where: str = "the index") -> None:
+    """Refuse a model for queries that is not static, or not of the space of an index or model."""
+    shares = query_model.encoder.shared_space if isinstance(query_model.encoder, StaticEncoder) else None
+    if shares is None or query_model.record.postprocessing != NO_POSTPROCESSING:
+        raise InputError(
+            f"{query_model.record.name} lies in the space of no other model. Distil one from the model of {where}: "
+            "isosent distill MODEL TEXTS -o FOLDER."
+        )
+    same_space("the query model", shares, where, space)
+
+
+def check_moved_query_model(query_model: SentenceEncoder, queries: QueryRecall | None, folder: Path) -> None:
+    """Refuse a model in place of the query model of an index, unless it gives the same vectors."""
+    if queries is None:
+        raise InputError(f"{folder} was made without a query model. Leave query_model out.")
+    record = read_model(folder / QUERY_FOLDER)
+    if query_model.fingerprint != record.fingerprint and not query_model.has_vectors_of(record):
+        raise InputError(f"{query_model.record.name} is not the query model of {folder}, which is {record.name}.")

@@ -51,7 +51,9 @@ class Fetches:
         self._in_flight: dict[bytes, asyncio.Future[NDArray[np.float32]]] = {}
         self._tasks: set[asyncio.Task[Answer]] = set()
         self._failures = Counter("isosent_upstream_failures", "Requests that the upstream failed.", registry=registry)
-        self._fetched = Counter("isosent_upstream_texts", "Texts that the upstream was asked for.", registry=registry)
+        self._fetched = Counter(
+            "isosent_upstream_texts", "Texts that were requested from the upstream.", registry=registry
+        )
         self._cached = Counter("isosent_cached_texts", "Texts whose vectors were in the cache.", registry=registry)
 
     async def vectors(self, items: Sequence[Item], role: Role, caller: Mapping[str, str]) -> Answer:

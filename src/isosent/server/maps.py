@@ -29,7 +29,7 @@ from isosent.model import Role, SentenceEncoder
 from isosent.numeric.canary import FIXED_TEXTS, LEAST_COSINE, N_SHORT, Canary
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
-from isosent.search.build import check_query_model
+from isosent.search.snapshot import check_query_model
 from isosent.server.registry import CANARY_EVERY_S
 from isosent.server.service import Metrics, RequestError, reason_of
 from isosent.server.upstream import Upstream, upstream_facts

@@ -190,7 +190,7 @@ def create_proxy(proxy: Proxy, *, keys: Iterable[str] = (), hosts: Sequence[str]
 
 
 async def _embeddings(request: Request, body: EmbeddingsBody) -> Response:
-    """Embed texts upstream, and apply the map."""
+    """Embed texts upstream, and transform their vectors."""
     proxy: Proxy = request.app.state.service
     name, model = proxy.choose(body.model)
     items, role = _items_of(body.input, proxy), role_of(body.prompt_name, body.input_type)

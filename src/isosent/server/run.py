@@ -375,7 +375,7 @@ def _within_open_files(limits: Limits) -> Limits:
         "open_files": soft,
         "advice": "raise the limit of open files (ulimit -n)",
     }
-    _log.warning("fewer connections than asked for", extra={"facts": facts})
+    _log.warning("fewer connections than requested", extra={"facts": facts})
     return replace(limits, max_connections=n_connections)
 
 

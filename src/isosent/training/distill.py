@@ -121,7 +121,7 @@ class Distillation(Struct, frozen=True):
             f"ten nearest of the model kept: {nearest['static']:.1%}{queries}; by wordllama {nearest['wordllama']:.1%} "
             f"(difference {low:+.1%} to {high:+.1%})",
             *([f"agreement of cosines with word overlap: {agreement}"] if agreement else []),
-            f"texts a second: model {speed['model']:,.0f}, static {speed['static']:,.0f}; MB: model "
+            f"texts per second: model {speed['model']:,.0f}, static {speed['static']:,.0f}; MB: model "
             f"{size['model'] / 1e6:,.0f}, static {size['static'] / 1e6:,.0f}",
             *self.advice,
         ]

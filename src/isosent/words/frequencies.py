@@ -40,7 +40,7 @@ def read_frequencies(path: str | os.PathLike[str], vocabulary: Vocabulary) -> ND
     total = sum(counts)
     if not 0 < total < np.inf:
         raise FileFormatError(
-            f"{path}: its {len(counts)} counts have the sum {total}, which must be finite and above 0."
+            f"{path}: its {len(counts)} counts have the sum {total}, which is not finite and above 0."
         )
     bounds = offsets_of([len(word) for word in words])
     ids = vocabulary.ids_of_spans(np.frombuffer(b"".join(words), dtype=np.uint8), bounds[:-1], bounds[1:])
