@@ -95,10 +95,9 @@ class Manifest(NamedTuple):
         for name in names:
             key = name.strip().lower()
             if key not in self.sets:
-                nearest = get_close_matches(key, self.sets, n=1, cutoff=0)[0]
-                raise InputError(
-                    f"data: there is no set {name!r}. Did you mean {nearest}? There are {', '.join(self.sets)}."
-                )
+                nearest = get_close_matches(key, self.sets, n=1)
+                advice = f" Did you mean {nearest[0]}?" if nearest else ""
+                raise InputError(f"data: there is no set {name!r}.{advice} There are {', '.join(self.sets)}.")
             for each in (key, *self.sets[key].includes):
                 chosen.setdefault(each, self.sets[each])
         return tuple(chosen.values())

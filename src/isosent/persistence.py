@@ -307,6 +307,8 @@ def check_model_folder(folder: str | os.PathLike[str]) -> None:
             if not os.access(folder, os.W_OK):
                 raise OutputError(f"{folder} cannot be written to. Name another folder.")
             return
+    if (folder / "manifest.json").exists():
+        raise OutputError(f"{folder} is an index, not a model. Name another folder.")
     raise OutputError(f"{folder} exists, and is neither empty nor an isosent model. Name another folder.")
 
 

@@ -3,6 +3,10 @@ import json
 import numpy as np
 import pytest
 
+from isosent.errors import FileFormatError
+from isosent.io.json import write_document
+from isosent.io.space import read_export_note
+
 GLOVE = "man 1 2 3\ndog 2 1 5\ncat 3 -1 0\nyak 0 0 7\n"
 
 
@@ -37,8 +41,19 @@ def test_info_of_texts_says_which_command_describes_them(isosent_, refuses, here
     (here / "table.csv").write_text("id,v1,v2\n1,0.1,0.2\n")
     refuses(isosent_("info", "texts.txt"), "texts.txt holds texts", "isosent inspect texts.txt")
     refuses(isosent_("info", "table.csv"), "is a table", "isosent inspect table.csv", ".npy")
+    (here / "words.tsv").write_text("the\t0.1\t0.2\ncat\t0.3\t0.4\n")
+    assert facts(isosent_, "words.tsv")["rows"] == "2"
     (here / "wrong.txt").write_text("man 1 2 3\ndog 2 1\n")
     refuses(isosent_("info", "wrong.txt"), "line 2")
+
+
+def test_a_note_without_what_info_shows_is_refused(here):
+    agreement = {"n_vectors": 1, "largest_difference": 0.0, "lowest_cosine": 1.0}
+    note = {"format": "isosent-export", "target": "static", "isosent_version": "0.1.0", "fingerprint": "0" * 64}
+    note |= {"reference": "m", "normalize": True, "model": {}, "agreement": agreement, "checksums": {}}
+    write_document(here / "isosent.json", note | {"distilled": {"a": 1}})
+    with pytest.raises(FileFormatError, match=r"distilled.*n_texts|n_texts.*distilled"):
+        read_export_note(here)
 
 
 def test_info_describes_a_mean_and_covariance(isosent_):
@@ -50,6 +65,14 @@ def test_info_describes_an_index(isosent_):
     isosent_("index", "texts.txt", "-m", "words:glove.txt", "-o", "index")
     assert isosent_("info", "index").out.startswith("index: 36 rows of 3 dimensions")
     assert json.loads(isosent_("info", "index", "--json").out)["n_rows"] == 36
+
+
+def test_an_index_in_place_of_texts_or_a_model_is_named_as_one(isosent_, refuses):
+    isosent_("index", "texts.txt", "-m", "words:glove.txt", "-o", "index")
+    refuses(isosent_("fit", "index", "-o", "x"), "index is an index. Name the texts")
+    refuses(isosent_("index", "index", "-o", "x"), "index is an index. Name the texts")
+    refuses(isosent_("calibrate", "texts.txt", "-m", "index"), "index is an index, not a model")
+    refuses(isosent_("calibrate", "v.npy"), "no model is named (-m FOLDER)")
 
 
 def test_files_are_not_compared_as_texts(isosent_, refuses):

@@ -107,7 +107,7 @@ def test_options_that_do_not_go_together_are_refused(isosent_, backwards, tmp_pa
     np.save("b.npy", np.ones((39, 4), np.float32))
     for arguments, message in (
         (("--pairs", path, "--erase", "lang"), "--erase"),
-        (("--pairs", path, "--dims", 64), "--transform"),
+        (("--pairs", path, "--dims", 64), "with --dims. Leave"),
         (("--pairs", path, "--queries", "q.txt"), "a file of --queries"),
         (("--pairs", path, "--workers", 2), "--workers"),
         ((path, "--pairs", path), "Leave it out"),

@@ -210,8 +210,18 @@ def test_vectors_without_a_map_are_calibrated_quantized_and_watched(isosent_, he
     refuses(isosent_("transform", "same.npy", "-m", "m", "--dtype", "ubinary", "-o", "b.parquet"), "an .npy file")
     refuses(isosent_("transform", "same.npy", "-m", "m", "--dtype", "ubinary", "-o", "folder"), "one .npy file")
     refuses(isosent_("fit", "c.npy", "-m", "m", "-o", "again"), "holds codes")  # they are no vectors of the space
-    for command in (("fit", "b.npy", "-o", "again"), ("index", "b.npy", "-o", "index"), ("inspect", "b.npy")):
+    (here / "400.txt").write_text("".join(f"text {row}\n" for row in range(400)))
+    for command in (
+        ("fit", "b.npy", "-o", "again"),
+        ("index", "b.npy", "-o", "index"),
+        ("inspect", "b.npy"),
+        ("migrate", "b.npy", "same.npy", "400.txt"),
+        ("migrate", "same.npy", "b.npy", "400.txt"),
+    ):
         refuses(isosent_(*command), "b.npy holds codes")
+    assert isosent_("fit", "old.npy", "--transform", "none", "--space", "zip codes", "-o", "zip").code == 0
+    assert isosent_("transform", "same.npy", "-m", "zip", "-o", "zip.npy").code == 0
+    assert isosent_("inspect", "zip.npy").code == 0  # a space may have such a name
     np.save("unnamed.npy", np.load("b.npy"))
     assert "packed bits" in isosent_("index", "unnamed.npy", "-o", "index").err
     assert "No refit" in isosent_("drift", "m", "same.npy").out

@@ -347,8 +347,8 @@ def test_the_command_line_has_workers(inputs, wordllama, tmp_path, monkeypatch, 
 class FailsOnce:
     """A model that runs out of memory at one text, once."""
 
-    def __init__(self, model, text):
-        self._model, self._text = model, text
+    def __init__(self, model, text, error=RuntimeError):
+        self._model, self._text, self._error = model, text, error
 
     def __getattr__(self, name):
         return getattr(self._model, name)
@@ -356,7 +356,7 @@ class FailsOnce:
     def encode(self, texts, **settings):
         if self._text in texts:
             self._text = None
-            raise RuntimeError("out of memory")
+            raise self._error("out of memory")
         return self._model.encode(texts, **settings)
 
 
@@ -380,6 +380,14 @@ def test_an_error_in_the_middle_of_a_shard_moves_no_row(wordllama, texts, tmp_pa
     parts = contents(tmp_path / "out")
     assert parts == {name: each for name, each in contents(tmp_path / "whole").items() if name in parts}
     assert len(parts) == 4
+
+
+def test_progress_goes_on_after_a_shard_that_failed(wordllama, texts, tmp_path, progress):
+    (tmp_path / "t.txt").write_text("".join(f"{text}\n" for text in texts[:40]), "utf-8")
+    model = FailsOnce(wordllama, texts[7], InputError)
+    with pytest.raises(InputError, match="1 of 2 shards"):
+        encode_folder(model, [str(tmp_path / "t.txt")], tmp_path / "out", sharding=Sharding(20), progress=progress)
+    assert progress.complete() == [40]
 
 
 def _encode_five_by_five(texts, encode, shape, progress):

@@ -122,16 +122,18 @@ def _is_word_vectors(source: str) -> bool:
 
 def _refuse_texts(source: str) -> None:
     """Say which command describes texts, instead of what is wrong with them as word vectors."""
+    if source.lower().endswith((".txt", ".tsv", ".csv")):  # word vectors have these endings, too
+        with open_to_read(Path(source)) as file:
+            lines = file.readline(_LONGEST_START), file.readline(_LONGEST_START)
+        if all(_is_number(field) for line in lines for field in line.split()[-1:]):
+            return
     if is_table(source):
         raise InputError(
             f"info: {source} is a table. Its texts are described by isosent inspect {source} --column NAME; vectors "
             "must be saved as .npy or .parquet."
         )
     if source.lower().endswith(".txt"):
-        with open_to_read(Path(source)) as file:
-            lines = file.readline(_LONGEST_START), file.readline(_LONGEST_START)
-        if not all(_is_number(field) for line in lines for field in line.split()[-1:]):
-            raise InputError(f"info: {source} holds texts. Describe them with a model: isosent inspect {source}")
+        raise InputError(f"info: {source} holds texts. Describe them with a model: isosent inspect {source}")
 
 
 def _is_number(field: bytes) -> bool:

@@ -7,7 +7,7 @@ the files hold. `_show_fit` prints the result: the recommendation, what was meas
 recommendation first, then what has changed, and last what was saved.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -57,7 +57,7 @@ from isosent.jobs.inspect import groups_warning
 from isosent.jobs.shards import Engine
 from isosent.persistence import check_model_folder
 from isosent.report.inspect_page import sizes_table
-from isosent.transforms.base import Auto, resolve_transform
+from isosent.transforms.base import AUTO, resolve_transform
 
 _FEW_KEPT = 0.5  # of the neighbors
 
@@ -221,8 +221,10 @@ def fit(
     if pairs is None and queries == "":
         raise InputError("fit: --queries names no file. Name one; without a file it goes with --pairs.")
     if pairs is not None:
-        others = {
-            "--transform, --dims and --strength": transform if chosen != Auto() else None,
+        typed = {
+            "--transform": None if transform in (AUTO, "whitening" if "strength" in settings else AUTO) else transform,
+            "--dims": settings.get("n_components"),
+            "--strength": settings.get("strength"),
             "--erase": erase,
             "a file of --queries": queries,
             "--texts": texts,
@@ -231,11 +233,7 @@ def fit(
             "--loss": loss,
             "--workers": engine or shard_size,
         }
-        if named := [option for option, value in others.items() if value is not None and value != ""]:
-            raise InputError(
-                f"fit: --pairs chooses the transform itself, so it does not go with {' and '.join(named)}. Leave that "
-                "out, or fit it first, separately, and name that model: -m FOLDER."
-            )
+        _refuse_beside_pairs([option for option, value in typed.items() if value is not None and value != ""])
         result = fit_pairs(
             pairs,
             output,
@@ -268,6 +266,17 @@ def fit(
         show(f"{model or DEFAULT_REFERENCE} was fitted before; the new transform follows the old one.")
     if result.loses_storage:
         say(f"note: the size chosen for {model} is not kept. Use --bytes in the last fit, or isosent index --store.")
+
+
+def _refuse_beside_pairs(options: Sequence[str]) -> None:
+    """Refuse options that do not go with --pairs; some could be fitted before."""
+    if options:
+        is_fit = options[0] in ("--transform", "--dims", "--strength", "--erase")
+        first = ", or fit it first, separately, and name that model: -m FOLDER" * is_fit
+        raise InputError(
+            f"fit: --pairs chooses the transform itself, so it does not go with {' and '.join(options)}. Leave that "
+            f"out{first}."
+        )
 
 
 def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:

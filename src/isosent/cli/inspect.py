@@ -309,7 +309,8 @@ def quantize(source: str, model: str | None, column: str | None, output: Path | 
 def _folder_to_write(command: str, model: str | None, output: Path | None) -> Path:
     folder = Path(model or DEFAULT_REFERENCE) if output is None else output
     if output is None and not folder.is_dir():
-        raise InputError(f"{command}: {folder} is not a model folder. Name one to write: -o FOLDER.")
+        problem = "no model is named (-m FOLDER), and " if model is None else ""
+        raise InputError(f"{command}: {problem}{folder} is not a model folder. Name one to write: -o FOLDER.")
     check_model_folder(folder)
     return folder
 

@@ -247,7 +247,7 @@ OPTIONS = {
         Option("query_prompt", "TEXT", "a text", "hf: the same for queries (default: as the folder says)", _text),
         Option("document_prompt", "TEXT", "a text", "hf: the same for documents (default: as the folder says)",
                _text),
-        Option("encoder", "REFERENCE", "name an encoder", "FOLDER: where its encoder is now, if it was moved", _text),
+        Option("encoder", "REFERENCE", "an encoder", "FOLDER: where its encoder is now, if it was moved", _text),
         _choice("backend", "hf: what computes (default auto)", AUTO, *BACKENDS, panel=RUNNING),
         _choice("dtype", "hf: dtype of the layers (default float32)", *DTYPES, panel=RUNNING),
         Option("devices", "auto|cpu|cuda:0,...", "auto, or devices as torch writes them, with commas between them",

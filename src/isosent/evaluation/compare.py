@@ -232,10 +232,9 @@ def shared_tasks(results: Pair, names: Names, wanted: Sequence[str] | None) -> l
     for task in wanted or ():
         for name, result in zip(names, results, strict=True):
             if task not in result.tasks:
-                nearest = get_close_matches(task, result.tasks, n=1, cutoff=0)
-                raise InputError(
-                    f"{name} has no task {task!r}. Did you mean {nearest[0]}? It has: {', '.join(result.tasks)}."
-                )
+                nearest = get_close_matches(task, result.tasks, n=1)
+                advice = f" Did you mean {nearest[0]}?" if nearest else ""
+                raise InputError(f"{name} has no task {task!r}.{advice} It has: {', '.join(result.tasks)}.")
     first, second = (result.tasks for result in results)
     shared = [task for task in first if task in (second if wanted is None else wanted)]
     if not shared:

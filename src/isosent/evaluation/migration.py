@@ -26,7 +26,7 @@ from isosent.evaluation.unlabelled import (
     overlap_agreements,
     reciprocal_ranks,
 )
-from isosent.io.space import Space
+from isosent.io.space import Space, refuse_codes
 from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.model import Role, SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
@@ -148,6 +148,8 @@ def migrate(
         if side is not None and not isinstance(side, SentenceEncoder):
             n_rows = side.n_rows if isinstance(side, VectorSource) else len(side)
             name = str(side.path) if isinstance(side, VectorSource) else "vectors"
+            if isinstance(side, VectorSource):
+                refuse_codes(name, side.space)
             if n_rows != len(texts):
                 counted = f"{n_rows:,} vectors of {len(texts):,} texts"
                 raise InputError(f"migrate: {name} holds {counted}. Name files of the same texts.")

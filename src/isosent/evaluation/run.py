@@ -271,11 +271,10 @@ def _by_kind(tasks: Sequence[str]) -> dict[str, list[str] | None]:
         kind = kind.lower() or ("cqa" if name.upper().startswith("CQA-") else kind_of.get(name_key(name), ""))
         if kind not in KINDS:
             known = ("all", *KINDS, PAIRS, *TASKS, *TRANSFER_TASKS)
-            nearest = get_close_matches(name_key(name), map(name_key, known), 1, 0)[0]
-            similar = next(other for other in known if name_key(other) == nearest)
-            raise InputError(
-                f"there is no task {name!r}. Did you mean {similar}? There are {', '.join(known)}, and KIND:NAME."
-            )
+            by_key = {name_key(other): other for other in reversed(known)}
+            nearest = get_close_matches(name_key(name), by_key, 1)
+            advice = f" Did you mean {by_key[nearest[0]]}?" if nearest else ""
+            raise InputError(f"there is no task {name!r}.{advice} There are {', '.join(known)}, and KIND:NAME.")
         if (sets := wanted.setdefault(kind, [])) is not None and set_name not in sets:
             sets.append(set_name)
     return {} if "all" in map(str.lower, names) else wanted

@@ -54,10 +54,9 @@ def task_names(names: Sequence[str], available: Sequence[str]) -> list[str]:
     by_key = {name_key(name): name for name in available}
     for name in names:
         if (key := name_key(name)) not in by_key:
-            similar = [other for other in by_key if other.startswith(key)] or get_close_matches(key, by_key, 1, 0)
-            raise InputError(
-                f"there is no task {name!r}. Did you mean {by_key[similar[0]]}? There are {', '.join(available)}."
-            )
+            similar = [other for other in by_key if other.startswith(key)] or get_close_matches(key, by_key, 1)
+            advice = f" Did you mean {by_key[similar[0]]}?" if similar else ""
+            raise InputError(f"there is no task {name!r}.{advice} There are {', '.join(available)}.")
     return [by_key[name_key(name)] for name in names]
 
 

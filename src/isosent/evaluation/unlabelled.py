@@ -72,7 +72,7 @@ def compare_on_texts(
 
     Returns
     -------
-    UnlabeledComparison
+    UnlabelledComparison
         Both scores, and the differences with their intervals over texts.
 
     Raises

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from isosent import _check
 from isosent.errors import FileFormatError, InputError, IsosentError, OutputError
 from isosent.io.atomic import check_parent, is_temporary, locked, sweep
-from isosent.io.json import check_format, check_schema, read_json, write_document
+from isosent.io.json import check_format, check_schema, format_of, read_json, write_document
 from isosent.io.remote import (
     destination,
     exists,
@@ -286,6 +286,8 @@ def input_paths(patterns: Sequence[str], endings: Sequence[str], *, as_parts: bo
 
 
 def _inputs_in(folder: str, endings: tuple[str, ...], as_parts: bool) -> list[str]:
+    if not is_remote(folder) and format_of(Path(folder) / "manifest.json") == "isosent-index":
+        raise InputError(f"{folder} is an index. Name the texts or vectors that it was made of.")
     if is_remote(folder) and as_parts and (index := read_index(folder)):
         check_complete(folder, index)
         names = [index.shard_name(number) for number in range(index.n_shards)]

@@ -48,6 +48,7 @@ INDEX_FILE = "shards.json"  # of a folder of shards
 NOTE_ENDING = ".isosent.json"
 SPACE_METADATA = _FINGERPRINT, _REFERENCE = "isosent.fingerprint", "isosent.reference"
 CODES_NAME = " codes"  # ends the name of the space of codes
+_CODES_NAMES = (f", int8{CODES_NAME}", f", ubinary{CODES_NAME}")
 _SAMPLES, _SAMPLE_BYTES = 64, 4096
 
 
@@ -100,7 +101,7 @@ def same_space(here: str, space: Space | None, there: str, other: Space | None) 
 
 def refuse_codes(name: str, space: Space | None) -> None:
     """Refuse int8 codes and packed bits where vectors are needed."""
-    if space and space.reference.endswith(CODES_NAME):
+    if space and space.reference.endswith(_CODES_NAMES):
         raise InputError(
             f"{name} holds codes ({space.reference.removesuffix(CODES_NAME)}), not vectors. Name the vectors that they "
             "were made of; isosent index -m MODEL stores them as codes. In Python: model.quantization.decode."
@@ -220,6 +221,17 @@ class _ExportedFile(Fields):
     reference: Text
 
 
+class _KeptNearest(Struct):
+    static: Finite
+
+
+class _Distilled(Struct):  # what is shown of it; the rest may change
+    n_texts: Whole
+    n_held_out: Whole
+    cosine: Finite
+    nearest: _KeptNearest
+
+
 class ExportNote(SealedFile, kw_only=True):
     """What every note of an export says."""
 
@@ -241,7 +253,7 @@ class _FolderNote(ExportNote, kw_only=True):
     output: str | None = None
     files: dict[str, _FilesOfRole] | None = None  # of ONNX
     shares: Space | None = None  # the space of another model, in which the vectors of this one lie
-    distilled: dict[str, Any] | None = None  # how well
+    distilled: _Distilled | None = None  # how well
 
 
 class _IndexNote(ExportNote, kw_only=True):

@@ -264,7 +264,8 @@ def open_safetensors(path: Path, column: str | None) -> VectorSource:
     tensors, metadata, data_start = safetensors_header(path)
     # a saved transform or word vectors of isosent; either sign is enough, as one of them may be damaged
     if metadata.get("format", "").startswith("isosent-") or SEAL in metadata:
-        raise FileFormatError(f"{path} holds {brief(metadata.get('format', 'something else'))}, not vectors.")
+        other = "a map that isosent export wrote" if "isosent.normalize" in metadata else "something else"
+        raise FileFormatError(f"{path} holds {brief(metadata.get('format', other))}, not vectors.")
     name = _choose_tensor(path, tensors, column)
     dtype, (begin, end) = tensors[name]["dtype"], tensors[name]["data_offsets"]
     if dtype not in _SAFETENSORS_NAMES:

@@ -494,7 +494,7 @@ def make_shards(
     pipes = [name for name in inputs if remote.is_pipe(name)]
     if pipes and (len(inputs) > 1 or not isinstance(engine, Here)):
         raise InputError(f"{pipes[0]} can be read only once. Name it as the only input, without workers.")
-    n_rows = done = 0  # in all, and in shards that are complete
+    n_rows = done = 0  # in all, and in shards that are complete or failed
 
     def show(n_more: int, total: int | None = None) -> None:
         if progress and n_rows:
@@ -520,11 +520,10 @@ def make_shards(
         try:
             for task, outcome in run(tasks):
                 shard = task.arguments[0]
-                if saved.add(shard, outcome):
-                    done += shard.n_rows
-                    show(0)
-                else:
+                if not saved.add(shard, outcome):
                     failed.append((shard, outcome))
+                done += shard.n_rows
+                show(0)
         finally:
             saved.write()
     if failed:

@@ -69,12 +69,12 @@ def progress_bar(
     """
     is_seen = sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
     if not (is_wanted or (is_seen and is_wanted is None)):
-        totals = set()
+        last: list[tuple[int, int | None]] = []
 
         def say_total(done: int, total: int | None) -> None:
-            if say and total not in totals:
-                say(f"{label}: {total or 0:,} {unit}")
-            totals.add(total)
+            if say and (not last or total != last[0][1] or done < last[0][0]):  # the next stage
+                say(label if total is None else f"{label}: {total:,} {unit}")
+            last[:] = [(done, total)]
 
         yield say_total
         return

@@ -68,7 +68,8 @@ class Chance:
     The corrected score is the cosine after the mean of the index has been subtracted from both vectors,
 
     :math:`c = \frac{(u - m) \cdot (x - m)}{\|u - m\| \|x - m\|}`
-              = \frac{s - u \cdot m - x \cdot m + m \cdot m}{\|u - m\| \|x - m\|}
+
+    or :math:`c = \frac{s - u \cdot m - x \cdot m + m \cdot m}{\|u - m\| \|x - m\|}`
 
     for unit vectors u and x with the cosine s. A hub, a text close to everything, lies near m and loses what it shares
     with every text (Suzuki et al. 2013).

@@ -78,7 +78,11 @@ def other_ids(folder: Path, wanted: IdKind, given: IdKind | None) -> InputError:
             "id, or make the index again with ids, by which rows can be replaced."
         )
     kinds = {"int": "whole numbers", "str": "strings", None: "missing"}
-    advice = "Name their column: --id-column NAME (in Python: ids)." if given is None else "Write them like those."
+    advice = (
+        "Add a table with a column of ids: --id-column NAME (in Python: ids)."
+        if given is None
+        else "Write them like those."
+    )
     return InputError(f"add: ids of {folder} are {kinds[wanted]}; those of the new rows are {kinds[given]}. {advice}")
 
 

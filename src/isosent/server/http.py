@@ -436,7 +436,7 @@ class Gate:
 
     def _check(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
         if b"transfer-encoding" in headers and b"content-length" in headers:  # two ideas of where the request ends
-            message = "the request has both or none of Content-Length and Transfer-Encoding. Send one of them."
+            message = "the request has both Content-Length and Transfer-Encoding. Send one of them."
             raise RequestError(400, message, headers={"Connection": "close"})
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or len(length) > 18:

@@ -239,7 +239,9 @@ class TextSet:
         eigen = spectrum(moments.covariance, noise=moments.rounding_variance)
         if has_vector.sum() < 2 or not eigen.rank:
             raise RequestError(
-                422, "all texts have the same vector. At least two different vectors are needed.", param="texts"
+                422,
+                "all texts have the same vector, or none. At least two different vectors are needed.",
+                param="texts",
             )
         rotated = ((vectors - moments.mean) @ eigen.vectors[:, : eigen.rank]).astype(np.float32)
         rotated[~has_vector] = 0

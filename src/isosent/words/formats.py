@@ -160,8 +160,10 @@ def _only_member(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     members = [
         info for info in archive.infolist() if not info.is_dir() and not info.filename.startswith(_RESOURCE_FORKS)
     ]
+    if not members:
+        raise InputFileError(f"{path} holds no file. Name another.")
     if len(members) != 1:
-        listed = ", ".join(info.filename for info in members) or "none"
+        listed = ", ".join(info.filename for info in members)
         raise InputFileError(f"{path} holds several files: {listed}. Unpack it, and name one of them.")
     if members[0].flag_bits & 1:
         raise FileFormatError(f"{path}: {members[0].filename} is encrypted. Unpack it first.")
