@@ -274,7 +274,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes_without_a_finished_shard_twice(
         encode_folder(Encoding(wordllama, stop_after), source, tmp_path / "out", sharding=sharding)
     n_before = (stop_after - 1) // 3
     assert n_written(read_index(tmp_path / "out")) == n_before == len(list((tmp_path / "out").glob(f"*.{file_format}")))
-    again, seen = Encoding(wordllama), []
+    again, seen, progress.resumes = Encoding(wordllama), [], n_before > 0
     encoded = encode_folder(again, source, tmp_path / "out", sharding=sharding, resumed=seen.append, progress=progress)
     assert again.n_encoded == N_TEXTS - 20 * n_before
     assert [n_written(index) for index in seen] == [n_before] * bool(n_before)
