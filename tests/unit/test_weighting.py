@@ -703,7 +703,7 @@ def test_token_embeddings_take_no_layers(option):
 
 @pytest.mark.parametrize("query", ["weighting=sif", "static=false&zipfian=true"])
 def test_a_transformer_takes_no_weighting(query):
-    with pytest.raises(InputError, match=r"(weighting|zipfian) are for token embeddings\. Add static=true"):
+    with pytest.raises(InputError, match=r"token embeddings alone take (weighting|zipfian)\. Add static=true"):
         isosent.load(f"hf:{MINILM}?{query}")
 
 

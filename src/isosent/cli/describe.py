@@ -18,6 +18,7 @@ from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.errors import InputError
 from isosent.io.space import NOTE_FILE, read_export_note
 from isosent.io.system import open_to_read
+from isosent.io.tables import is_number
 from isosent.io.tensors import safetensors_header
 from isosent.io.texts import is_table
 from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors, open_vectors
@@ -125,7 +126,7 @@ def _refuse_texts(source: str) -> None:
     if source.lower().endswith((".txt", ".tsv", ".csv")):  # word vectors have these endings, too
         with open_to_read(Path(source)) as file:
             lines = file.readline(_LONGEST_START), file.readline(_LONGEST_START)
-        if all(_is_number(field) for line in lines for field in line.split()[-1:]):
+        if all(is_number(field) for line in lines for field in line.split()[-1:]):
             return
     if is_table(source):
         raise InputError(
@@ -134,14 +135,6 @@ def _refuse_texts(source: str) -> None:
         )
     if source.lower().endswith(".txt"):
         raise InputError(f"info: {source} holds texts. Describe them with a model: isosent inspect {source}")
-
-
-def _is_number(field: bytes) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True
 
 
 def _facts_of_vectors(source: str) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def load_encoder(
         return load_token_embeddings(location, options, corpus=corpus)
     if weights := [name for name in WEIGHTING_OPTIONS if name in options]:
         raise InputError(
-            f"hf:{location}: {', '.join(weights)} are for token embeddings. Add static=true, or leave them out."
+            f"hf:{location}: token embeddings alone take {' and '.join(weights)}. Add static=true, or leave that out."
         )
     return load_transformer(location, options)
 

@@ -3,7 +3,7 @@
 `read_sts` finds the original files below a folder (`_find`) and gives an `STSSet` each; `sts_task` makes a `Task` of
 one. `score_task` takes the cosine of each pair and correlates it with the human scores in each aggregation
 (`aggregate`): all pairs at once, or the mean over subsets, plain or weighted. `pairs_task` does the same for a table of
-pairs of one's own, which `read_scored_pairs` reads; training uses that reader too, and `read_paraphrases` for pairs
+the user's pairs, which `read_scored_pairs` reads; training uses that reader too, and `read_paraphrases` for pairs
 without scores.
 """
 

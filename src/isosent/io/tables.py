@@ -286,7 +286,7 @@ def _delimited_table(name: str, ending: str, file: BinaryIO, header: bool | None
         # some translations add the origins of the sentences as two more fields
         names, short_rows, rows = list(STSB_COLUMNS), True, chain([(number, first)], rows)
         rows = ((number, fields[: len(names)]) for number, fields in rows)
-    elif header or (header is None and not any(map(_is_number, first))):
+    elif header or (header is None and not any(map(is_number, first))):
         names = [column.strip() for column in first]
     else:
         names, rows = [str(place) for place in range(1, len(first) + 1)], chain([(number, first)], rows)
@@ -351,13 +351,14 @@ def csv_rows(name: str, blocks: Iterable[str]) -> Iterator[tuple[int, list[str]]
 
 def _is_stsb(fields: Sequence[str]) -> bool:
     """Whether the first line is a row of the STS benchmark: a score where others name a column."""
-    return len(fields) >= len(STSB_COLUMNS) and _is_number(fields[STSB_COLUMNS.index("score")])
+    return len(fields) >= len(STSB_COLUMNS) and is_number(fields[STSB_COLUMNS.index("score")])
 
 
-def _is_number(field: str) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a field of a table is a finite number."""
     try:
-        return math.isfinite(float(field))
-    except ValueError:
+        return math.isfinite(float(value))
+    except (TypeError, ValueError):
         return False
 
 

@@ -21,7 +21,7 @@ from isosent.io import bounds
 from isosent.io.bounds import lines_in, open_content
 from isosent.io.checksum import FileState, open_file_state
 from isosent.io.parquet import VECTOR_COLUMN
-from isosent.io.tables import Table, check_depth, ending_of, table_in
+from isosent.io.tables import Table, check_depth, ending_of, is_number, table_in
 
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
 TEXT_ENDINGS = (".txt", *_TABLES)  # of the files of a folder
@@ -121,21 +121,13 @@ def _text_column(table: Table, column: str | None) -> str:
     if _USUAL_COLUMN in table.columns:
         return _USUAL_COLUMN
     if len(table.columns) != 1:
-        if all(map(_is_number, table.columns)) or all(map(_is_number, next(table.rows(*table.columns), (0, ("",)))[1])):
+        if all(map(is_number, table.columns)) or all(map(is_number, next(table.rows(*table.columns), (0, ("",)))[1])):
             raise FileFormatError(numbers_error(table.name))
         raise InputError(
             f"{table.name} has {len(table.columns)} columns ({_check.brief(', '.join(table.columns), 600)}). "
             "Choose one with --column NAME (in Python column)."
         )
     return table.columns[0]
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def refuse_lists(name: str, column: str, value: Any) -> None:

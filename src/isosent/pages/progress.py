@@ -1,7 +1,7 @@
 """Progress, which all functions report in one way, and the bars of commands and encoders on standard error.
 
-A `Progress` is called as ``progress(done, total)``: at the start with 0, then with what is finished so far, at the end
-with the total, which is None where it is not known. A function of several stages starts again from 0 for each. Loops
+A `Progress` is called as ``progress(done, total)``: at the start with 0, or what an earlier run has finished, then with
+what is finished so far, at the end with the total, which is None where it is not known. Each stage starts again. Loops
 report with `counted`; who calls another function for a part of the work passes it `part_of` the progress.
 """
 

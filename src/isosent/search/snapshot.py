@@ -5,6 +5,7 @@ the files of each segment (`_Part`), or takes those that the snapshot before has
 count over all segments; `starts` says where each begins. `nearest` searches each `Segment` of `engine` and keeps the
 best of all; `fused` adds the ranking by words, `matches` drops what chance would find, and `shares` compares a score
 with those of random pairs. Ids, rows and vectors are read by position: `ids_at`, `take`, `vectors`, and all in batches.
+`check_query_model` and `check_moved_query_model` refuse a static model of queries that does not belong to the rest.
 """
 
 from __future__ import annotations
