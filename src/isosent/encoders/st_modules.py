@@ -109,8 +109,8 @@ def read_module_folder(folder: Path, *, pooling: str | None = None) -> ModuleFol
     is_weighted = pooling is None and "weighted_mean" in (stored or "").split(",")
     if is_weighted and not pools_prompt and any(settings.prompts.values()):
         raise FileFormatError(
-            f"{path}: it pools by weightedmean without the prompt, but counts its positions, which isosent does not. Let  sentence-transformers "
-            "compute the vectors: isosent.wrap(SentenceTransformer(FOLDER))."
+            f"{path}: it pools by weightedmean without the prompt, but counts its positions, which isosent does not. "
+            "Let sentence-transformers compute the vectors: isosent.wrap(SentenceTransformer(FOLDER))."
         )
     stored = stored or pooling
     if stored is None:
@@ -170,10 +170,11 @@ def _entries(folder: Path) -> list[_Entry]:
 
 
 def _unread(path: Path, entry: _Entry) -> FileFormatError:
-    advice = " Write static:DIR for it." if entry.kind == "StaticEmbedding" else ""
+    if entry.kind == "StaticEmbedding":
+        return FileFormatError(f"{path} lists a StaticEmbedding: it is a static model. Write static:DIR for it.")
     return FileFormatError(
         f"{path}: the module {entry.kind or repr(entry.type)} is not read at its place; of sentence-transformers, "
-        f"Transformer, WeightedLayerPooling, Pooling, and then {', '.join(_FOLLOWING)} and Dropout are.{advice}"
+        f"Transformer, WeightedLayerPooling, Pooling, and then {', '.join(_FOLLOWING)} and Dropout are."
     )
 
 

@@ -544,7 +544,7 @@ def _static_layout(folder: Path) -> tuple[Path, tuple[ModuleSpec, ...], int | No
         settings = read_json(config, Model2VecConfig)
         if beyond := [spec for spec in modules if spec.kind != NORMALIZE]:
             raise FileFormatError(
-                f"{path}: it has {beyond[0].kind} after the StaticEmbedding, which {config} of Model2Vec does not know: "
+                f"{path}: it has {beyond[0].kind} after the StaticEmbedding. {config} of Model2Vec does not know it: "
                 "the two libraries give different vectors. Remove the file of the library that you do not use."
             )
         scaling = (ModuleSpec(NORMALIZE, Path(), {}),) if settings.get("normalize") else ()
