@@ -15,7 +15,7 @@ from tiny_models import DIM, TEXTS, write_json
 from untrusted import change_json
 
 import isosent
-from isosent.encoders import st_keys
+from isosent.encoders.st_modules import MODULE_KEYS, TRANSFORMER_KEYS
 from isosent.errors import FileFormatError, ModelFolderError, TruncationWarning
 from isosent.exports import export
 
@@ -386,13 +386,13 @@ def test_the_list_has_every_key_that_the_installed_release_writes():
     """A key of a new release that is not listed is refused: this test says so before a user does."""
     refused = {"query_length", "document_length", "query_expansion"}
     lists = {
-        modules.Transformer: st_keys.TRANSFORMER,
-        modules.Pooling: st_keys.OF_MODULE["Pooling"],
-        modules.WeightedLayerPooling: st_keys.OF_MODULE["WeightedLayerPooling"],
-        modules.Dense: st_keys.OF_MODULE["Dense"],
-        modules.LayerNorm: st_keys.OF_MODULE["LayerNorm"],
-        modules.Normalize: st_keys.OF_MODULE["Normalize"],
-        modules.Dropout: st_keys.OF_MODULE["Dropout"],
+        modules.Transformer: TRANSFORMER_KEYS,
+        modules.Pooling: MODULE_KEYS["Pooling"],
+        modules.WeightedLayerPooling: MODULE_KEYS["WeightedLayerPooling"],
+        modules.Dense: MODULE_KEYS["Dense"],
+        modules.LayerNorm: MODULE_KEYS["LayerNorm"],
+        modules.Normalize: MODULE_KEYS["Normalize"],
+        modules.Dropout: MODULE_KEYS["Dropout"],
     }
     for kind, keys in lists.items():
         assert set(kind.config_keys) - refused <= {*keys.applied, *keys.harmless, *keys.fixed}, kind

@@ -1,19 +1,18 @@
 """Folders of sentence-transformers: their modules in order, their settings, and their prompts.
 
 `read_module_folder` reads one that begins with a Transformer, `read_static_folder` one that begins with a
-StaticEmbedding. What a file says is applied, known not to change a vector (`st_keys`), or refused.
+StaticEmbedding. What a file says is applied, known not to change a vector (`MODULE_KEYS` and others), or refused.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from isosent.encoders.output_modules import DENSE, LAYER_NORM, NORMALIZE, TRUNCATE, ModuleSpec
-from isosent.encoders.st_keys import MODULES, OF_MODULE, SETTINGS, check_keys, check_transformer_keys
 from isosent.errors import FileFormatError, ModelReferenceError
 from isosent.io.json import read_json
 from isosent.io.schemas import (
@@ -47,6 +46,79 @@ _FOLLOWING = (DENSE, LAYER_NORM, NORMALIZE)
 _THEIRS = "sentence_transformers."  # modules of other packages may have the same names and compute something else
 ROLES: tuple[Literal["text", "query", "document"], ...] = ("text", "query", "document")
 _PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
+
+
+# A key that isosent does not know may change vectors, so `_check_keys` refuses it unless it holds nothing. The lists
+# are those of the classes of sentence-transformers 6, with the names that they had in earlier releases.
+
+
+class Keys(NamedTuple):
+    """What a file, or an object in it, may say."""
+
+    applied: Collection[str] = ()  # by isosent
+    harmless: Collection[str] = ()  # change no vector, whatever they hold
+    fixed: Mapping[str, Collection[str | bool]] = {}  # change none if they hold one of these
+
+
+_SENTENCE = ("sentence_embedding",)
+_INPUT_AND_OUTPUT = {"module_input_name": _SENTENCE, "module_output_name": _SENTENCE}
+# sentence-transformers overwrites these with what its caller says
+_SOURCES = ("trust_remote_code", "local_files_only", "token", "revision", "cache_dir", "subfolder")
+_FLOATS = tuple(prefix + name for prefix in ("", "torch.") for name in ("float32", "float16", "bfloat16", "float64"))
+_NUMBERS = dict.fromkeys(("dtype", "torch_dtype"), ("auto", *_FLOATS))  # by rounding only
+_HOW_TO_COMPUTE = ("attn_implementation", "use_cache", "add_pooling_layer", "reference_compile")
+
+_MODULES_KEYS = Keys(applied=("type", "path", "kwargs"), harmless=("idx", "name"))
+_SETTINGS_KEYS = Keys(
+    applied=("prompts", "default_prompt_name", "truncate_dim"),
+    harmless=("__version__", "requirements", "similarity_fn_name"),
+    fixed={"model_type": ("SentenceTransformer",)},
+)
+TRANSFORMER_KEYS = Keys(
+    applied=("max_seq_length", "do_lower_case", "modality_config", "processing_kwargs"),
+    harmless=("unpad_inputs", "backend"),
+    fixed={"transformer_task": ("feature-extraction",), "module_output_name": ("token_embeddings",)},
+)
+_ARGUMENTS = {
+    "model": Keys(harmless=("device_map", "low_cpu_mem_usage", "use_safetensors", *_HOW_TO_COMPUTE), fixed=_NUMBERS),
+    "tokenizer": Keys(
+        applied=("model_max_length",),
+        harmless=("padding_side", "use_fast", "clean_up_tokenization_spaces", "chat_template"),
+        fixed={"truncation_side": ("right",)},
+    ),
+    "config": Keys(applied=("output_hidden_states",), harmless=("output_attentions", *_HOW_TO_COMPUTE), fixed=_NUMBERS),
+}
+# two names of each: those of releases before 6, and those since
+_ARGUMENT_NAMES = {
+    "model": ("model_args", "model_kwargs"),
+    "tokenizer": ("tokenizer_args", "processor_kwargs"),
+    "config": ("config_args", "config_kwargs"),
+}
+_PROCESSING = Keys(harmless=("image", "audio", "video", "chat_template"))  # not of texts
+# "message" is refused: with it, every text goes through the chat template
+_MODALITIES = Keys(applied=("text",), harmless=("image", "audio", "video"))
+_TEXT = Keys(harmless=("format",), fixed={"method": ("forward",), "method_output_name": ("last_hidden_state",)})
+MODULE_KEYS = {
+    "Pooling": Keys(
+        applied=(
+            *("pooling_mode", "pooling_mode_cls_token", "pooling_mode_max_tokens", "pooling_mode_mean_tokens"),
+            *("pooling_mode_mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken"),
+            "include_prompt",
+        ),
+        harmless=("embedding_dimension", "word_embedding_dimension"),
+    ),
+    "WeightedLayerPooling": Keys(
+        applied=("layer_start",), harmless=("embedding_dimension", "word_embedding_dimension", "num_hidden_layers")
+    ),
+    "Dense": Keys(
+        applied=("activation_function", "bias"),
+        harmless=("in_features", "out_features"),
+        fixed={"use_residual": (False,), **_INPUT_AND_OUTPUT},
+    ),
+    "LayerNorm": Keys(harmless=("dimension",)),
+    "Normalize": Keys(fixed=_INPUT_AND_OUTPUT),
+    "Dropout": Keys(harmless=("dropout",)),
+}
 
 
 class _Entry(NamedTuple):
@@ -160,7 +232,7 @@ def _entries(folder: Path) -> list[_Entry]:
     """The modules of a folder, in order."""
     path, entries = folder / MODULES_FILE, []
     for module in read_json(path, list[Module]):
-        check_keys(path, module, MODULES)
+        _check_keys(path, module, _MODULES_KEYS)
         package, _, kind = module["type"].rpartition(".")
         # modules of other packages may have the same names and compute something else
         is_theirs = f"{package}.".startswith(_THEIRS)
@@ -185,7 +257,7 @@ def _following(entry: _Entry) -> list[ModuleSpec]:
     if entry.kind in (DENSE, LAYER_NORM):
         return [ModuleSpec(entry.kind, entry.folder, _config(entry.kind, entry.folder, ModuleConfig))]
     if path.exists():
-        check_keys(path, read_json(path), OF_MODULE[entry.kind])
+        _check_keys(path, read_json(path), MODULE_KEYS[entry.kind])
     return [ModuleSpec(entry.kind, entry.folder, {})] if entry.kind == NORMALIZE else []
 
 
@@ -219,7 +291,7 @@ def _transformer_config(entry: _Entry, *, has_layers: bool) -> tuple[dict[str, A
     config, of_tokenizer, of_config = dict[str, Any](), dict[str, Any](), dict[str, Any]()
     for path in paths:
         if config := read_json(path, TransformerModuleConfig):
-            of_tokenizer, of_config = check_transformer_keys(path, config)
+            of_tokenizer, of_config = _check_transformer_keys(path, config)
             break
     inner = entry.folder / "config.json"
     network: dict[str, Any] = read_json(inner, TransformersConfig) if inner.exists() else {}
@@ -267,7 +339,7 @@ def _read_settings(folder: Path) -> _Settings:
     if not path.exists():
         return _Settings()
     config = read_json(path, SentenceTransformersConfig)
-    check_keys(path, config, SETTINGS)
+    _check_keys(path, config, _SETTINGS_KEYS)
     prompts = {name: prompt or "" for name, prompt in (config.get("prompts") or {}).items()}
     name = config.get("default_prompt_name")
     if name is not None and name not in (*prompts, "query", "document"):  # these two always exist, and may be empty
@@ -296,5 +368,51 @@ def _config(kind: str, folder: Path, schema: type, advice: str = "Copy the whole
         raise FileFormatError(
             f"{path} is missing, though modules.json lists its module. The folder was probably copied in part. {advice}"
         ) from None
-    check_keys(path, config, OF_MODULE[kind])
+    _check_keys(path, config, MODULE_KEYS[kind])
     return config
+
+
+def _check_keys(path: Path, values: Mapping[str, Any], keys: Keys, *, within: str = "") -> None:
+    """Refuse a key that isosent does not know, or a value of it that it does not compute."""
+    for name, value in values.items():
+        if value in (None, "", [], {}) or name in keys.applied or name in keys.harmless:
+            continue
+        if not any(value == fixed and type(value) is type(fixed) for fixed in keys.fixed.get(name, ())):
+            raise FileFormatError(
+                f"{path}: {within}{name} is {_short(value)}. It may change the vectors, and isosent does not apply it. "
+                "Let sentence-transformers compute them: isosent.wrap(SentenceTransformer(FOLDER)). Or remove it, if "
+                "the model was trained without it."
+            )
+
+
+def _check_transformer_keys(path: Path, config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Refuse what is not known of a ``sentence_bert_config.json``; its arguments of the tokenizer and of the config."""
+    found: dict[str, dict[str, Any]] = {}
+    for kind, names in _ARGUMENT_NAMES.items():
+        found[kind] = {}
+        for name in names:  # the old name wins
+            arguments = config.get(name) or {}
+            kept = {key: value for key, value in arguments.items() if key not in _SOURCES}
+            _check_keys(path, kept, _ARGUMENTS[kind], within=f"{name}: ")
+            found[kind] = found[kind] or kept
+    _check_keys(path, config, TRANSFORMER_KEYS._replace(harmless=(*TRANSFORMER_KEYS.harmless, *_names())))
+    _check_keys(path, config.get("processing_kwargs") or {}, _PROCESSING, within="processing_kwargs: ")
+    modalities = config.get("modality_config") or {}
+    # "image+text" is of texts that come with an image
+    _check_keys(path, {k: v for k, v in modalities.items() if "+" not in k}, _MODALITIES, within="modality_config: ")
+    text = modalities.get("text") or {}
+    if isinstance(output := text.get("method_output_name"), list) and len(output) == 1:
+        text = {**text, "method_output_name": output[0]}
+    _check_keys(path, text, _TEXT, within="modality_config: text: ")
+    if modalities and not text:
+        raise FileFormatError(f"{path}: modality_config has no text, but {', '.join(modalities)}: it takes no texts.")
+    return found["tokenizer"], found["config"]
+
+
+def _names() -> list[str]:
+    return [name for names in _ARGUMENT_NAMES.values() for name in names]
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

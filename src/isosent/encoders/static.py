@@ -24,15 +24,7 @@ from isosent import _check
 from isosent._locks import Lock
 from isosent.encoders.base import WINDOW, Encoder, Summands, TokenSpan, check_range, check_same
 from isosent.encoders.hub import EMBEDDING_FILES, download, local_folder
-from isosent.encoders.output_modules import (
-    NORMALIZE,
-    LoadedModule,
-    ModuleSpec,
-    apply_to_rows,
-    ends_with_normalize,
-    load_modules,
-    modules_in_use,
-)
+from isosent.encoders.output_modules import LoadedModule, ModuleSpec, apply_to_rows, load_modules, modules_in_use
 from isosent.encoders.reference import (
     FILE_OPTIONS,
     FUNCTION,
@@ -248,10 +240,9 @@ class StaticEncoder(Encoder):
         """Return the words of a text and the vectors that add up to its own."""
         self.require_fitted("explain")
         if self.modules:
-            kinds = " and ".join(dict.fromkeys(module.spec.kind for module in self.modules))
             raise InputError(
-                f"explain: {self.reference} applies {kinds} to the mean of the token vectors, so that a cosine is no "
-                "sum over pairs of words. Use a static model without these modules."
+                f"explain: {self.reference} applies {self.modules[0].spec.kind} to the mean of token vectors, so that "
+                "a cosine is no sum over pairs of words. Use a static model without such modules."
             )
         tokens = self.tokenize([text])
         if len(tokens.ids) > MOST_EXPLAINED:
@@ -516,7 +507,8 @@ def load_static(location: str, options: Mapping[str, Any], *, corpus: Corpus | N
     reference = f"static:{location}" if folder is None else f"static:{escape(str(folder))}"
     folder = folder or download("static", location)
     inner, specs, max_length, is_model2vec = _static_layout(folder)
-    options = {"normalize": ends_with_normalize(specs), "max_length": max_length} | dict(options)
+    following = modules_in_use(specs, normalize=False)  # a Normalize at the end is the option's
+    options = {"normalize": len(following) < len(specs), "max_length": max_length} | dict(options)
     # Model2Vec cuts characters before it tokenizes, and leaves unknown tokens out
     tokenizer = SubwordTokenizer(
         _check.input_file(inner / "tokenizer.json"),
@@ -526,8 +518,7 @@ def load_static(location: str, options: Mapping[str, Any], *, corpus: Corpus | N
     )
     vectors = _token_vectors(inner, read_all_tensors(_check.input_file(inner / "model.safetensors")))
     _check_vocabulary(folder, vectors, tokenizer)
-    # one Normalize at the end is the option's
-    modules = load_modules(modules_in_use(specs, normalize=False), dim=vectors.shape[1], in_numpy=True)
+    modules = load_modules(following, dim=vectors.shape[1], in_numpy=True)
     encoder = _assembled(reference, options, tokenizer, vectors, corpus, modules)
     encoder.fitted_texts = fitted_texts(folder)
     if encoder.weighting == Average() and not modules:
@@ -535,19 +526,19 @@ def load_static(location: str, options: Mapping[str, Any], *, corpus: Corpus | N
     return encoder
 
 
-def _static_layout(folder: Path) -> tuple[Path, tuple[ModuleSpec, ...], int | None, bool]:
+def _static_layout(folder: Path) -> tuple[Path, Sequence[ModuleSpec], int | None, bool]:
     """Folder of the files, modules after the mean, max_length, and whether it is a folder of Model2Vec."""
     verify_export(folder)
     config, path = folder / "config.json", folder / MODULES_FILE
     inner, modules = read_static_folder(folder) if path.exists() else (folder, ())
     if config.exists():
         settings = read_json(config, Model2VecConfig)
-        if beyond := [spec for spec in modules if spec.kind != NORMALIZE]:
+        if beyond := modules_in_use(modules, normalize=False):
             raise FileFormatError(
-                f"{path}: it has {beyond[0].kind} after the StaticEmbedding. {config} of Model2Vec does not know it: "
-                "the two libraries give different vectors. Remove the file of the library that you do not use."
+                f"{path}: it has {beyond[0].kind} after the StaticEmbedding, and {config} of Model2Vec has not. Remove "
+                "the file of the library that you do not use."
             )
-        scaling = (ModuleSpec(NORMALIZE, Path(), {}),) if settings.get("normalize") else ()
+        scaling = modules_in_use((), normalize=bool(settings.get("normalize")))
         return folder, scaling, settings.get("max_length", _MODEL2VEC_MAX_LENGTH), True
     if not path.exists():
         return folder, (), _MODEL2VEC_MAX_LENGTH, True

@@ -58,7 +58,7 @@ class SealedFile(Fields):
     checksum: Checksum | None = None
 
 
-# -- files of other libraries: unknown fields are allowed here; `encoders.st_keys` refuses those that could matter -----
+# -- files of other libraries: unknown fields are allowed here; `encoders.st_modules` refuses those that could matter --
 
 
 _OUTSIDE = re.compile(r"/|[A-Za-z]:|.*[\\\0]|(.*/)?\.\.(/|$)", re.DOTALL)
