@@ -1,7 +1,10 @@
 """Folders of sentence-transformers: their modules in order, their settings, and their prompts.
 
-`read_module_folder` reads one that begins with a Transformer, `read_static_folder` one that begins with a
-StaticEmbedding. What a file says is applied, known not to change a vector (`MODULE_KEYS` and others), or refused.
+`read_module_folder` reads one that begins with a Transformer, and `read_static_folder` one that begins with a
+StaticEmbedding. Both go through the entries of ``modules.json`` (`_entries`): the Transformer has its own settings
+(`_transformer_config`), Pooling and WeightedLayerPooling become options of a reference, and what follows them is a
+`ModuleSpec`, which `output_modules` loads. What a file says is applied, known not to change a vector, or refused:
+`MODULE_KEYS`, `TRANSFORMER_KEYS` and the lists next to them say which, and `_check_keys` compares.
 """
 
 from __future__ import annotations
