@@ -292,7 +292,7 @@ def test_arguments_for_code_of_the_folder_are_refused(folder):
 def test_modules_in_places_where_they_would_mean_something_else(folder, order):
     listed = json.loads((folder / MODULES).read_text())
     write_json(folder / MODULES, [listed[place] for place in order])
-    with pytest.raises(FileFormatError, match=r"modules\.json: the module \w+ is not read at its place"):
+    with pytest.raises(FileFormatError, match=r"modules\.json: the module '\w+' is not read at its place"):
         isosent.load(folder)
 
 
@@ -300,7 +300,7 @@ def test_a_router_is_refused(folder):
     listed = json.loads((folder / MODULES).read_text())
     listed[2]["type"] = "sentence_transformers.base.modules.router.Router"
     write_json(folder / MODULES, listed)
-    with pytest.raises(FileFormatError, match="the module Router"):
+    with pytest.raises(FileFormatError, match="the module 'Router'"):
         isosent.load(folder)
 
 

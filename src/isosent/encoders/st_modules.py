@@ -248,7 +248,7 @@ def _unread(path: Path, entry: _Entry) -> FileFormatError:
     if entry.kind == "StaticEmbedding":
         return FileFormatError(f"{path} lists a StaticEmbedding: it is a static model. Write static:DIR for it.")
     return FileFormatError(
-        f"{path}: the module {entry.kind or repr(entry.type)} is not read at its place; of sentence-transformers, "
+        f"{path}: the module {(entry.kind or entry.type)!r} is not read at its place; of sentence-transformers, "
         f"Transformer, WeightedLayerPooling, Pooling, and then {', '.join(_FOLLOWING)} and Dropout are."
     )
 
