@@ -151,7 +151,7 @@ class TransformerEncoder(Encoder):
         is_blank = [not text.strip() for text in texts]
         if not self.has_windows:  # what is cut off anyway is not tokenized
             most = max(LONGEST_PIECE, _CHARACTERS_A_TOKEN * (self.max_length or UNBOUNDED))
-            is_cut_left = self.tokenizer.truncation_side == "left"
+            is_cut_left = getattr(self.tokenizer, "truncation_side", "right") == "left"
             texts = [text[-most:] if is_cut_left else text[:most] for text in texts]
         texts = [self.prompt + text for text in texts]
         if self.module_folder.lowercase:
