@@ -12,12 +12,9 @@ from __future__ import annotations
 import gzip
 import mmap
 import struct
-import warnings
 import zipfile
 import zlib
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -28,14 +25,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _extras
-from isosent.errors import DuplicateWordWarning, FileFormatError, InputFileError, UndecodableWordWarning
+from isosent.errors import FileFormatError, InputFileError
 from isosent.io import bounds
 from isosent.io.bounds import whole_lines
 from isosent.io.system import naming, open_to_read
-from isosent.numeric.threads import n_workers
 from isosent.pages.progress import Progress
+from isosent.words.binary import binary_rows
+from isosent.words.blocks import RowBlock, checked_block, in_threads, rows_of, word_too_long
 from isosent.words.ngrams import NgramTable
-from isosent.words.vocabulary import Vocabulary, first_rows, joined, take_words
+from isosent.words.vocabulary import Vocabulary
 
 _HEAD_BYTES = 1 << 20
 _BLOCK_BYTES = 4 << 20
@@ -170,106 +168,6 @@ def _only_member(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     return members[0]
 
 
-# -- blocks of rows --------------------------------------------------------------------------------------------------
-
-
-class RowBlock(NamedTuple):
-    """Some words, in UTF-8, and their vectors, finite; rows whose word is not UTF-8 are left out and counted."""
-
-    words: list[bytes]
-    vectors: NDArray[np.float32]
-    n_undecodable: int = 0
-
-
-def checked_block(where: str, numbers: NDArray[np.int64], words: list[bytes], vectors: NDArray[np.float32]) -> RowBlock:
-    """Refuse vectors that are not finite and overlong words, and leave out words that are not UTF-8."""
-    if max(map(len, words), default=0) > bounds.LONGEST_WORD:
-        row = next(row for row, word in enumerate(words) if len(word) > bounds.LONGEST_WORD)
-        raise word_too_long(f"{where} {numbers[row]}")
-    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if bad.size:
-        word = words[bad[0]].decode("utf-8", "replace")
-        raise FileFormatError(f"{where} {numbers[bad[0]]}: the vector of {word!r} holds NaN or infinity.")
-    if _is_utf8(b"\n".join(words)):
-        return RowBlock(words, vectors)
-    rows = [row for row, word in enumerate(words) if _is_utf8(word)]
-    return RowBlock([words[row] for row in rows], vectors[rows], len(words) - len(rows))
-
-
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def word_too_long(where: str) -> FileFormatError:
-    """What is raised for a word beyond its bound."""
-    return FileFormatError(f"{where}: its word is longer than {bounds.shown_bytes(bounds.LONGEST_WORD)}.")
-
-
-def rows_of(wanted: Vocabulary, words: list[bytes]) -> NDArray[np.intp]:
-    """Find the words that are wanted."""
-    characters, offsets = joined(words)
-    return np.flatnonzero(wanted.ids_of_spans(characters, offsets[:-1], offsets[1:]) >= 0)
-
-
-def in_threads(tasks: Iterable[Callable[[], RowBlock]]) -> Iterator[RowBlock]:
-    """Make blocks in as many threads as there are processors, in their order."""
-    running: deque[Future[RowBlock]] = deque()
-    with ThreadPoolExecutor(n_workers()) as pool:
-        for task in tasks:
-            running.append(pool.submit(task))
-            if len(running) > n_workers():
-                yield running.popleft().result()
-        while running:
-            yield running.popleft().result()
-
-
-class WordCollector:
-    """The words of all blocks of a file."""
-
-    def __init__(self, where: str) -> None:
-        self._where, self._n_undecodable = where, 0
-        self._words: list[bytes] = []
-
-    def add(self, block: RowBlock) -> None:
-        """Add the words of a block."""
-        self._words += block.words
-        self._n_undecodable += block.n_undecodable
-
-    def finish(self) -> tuple[Vocabulary, NDArray[np.int64] | None]:
-        """Make the vocabulary, and warn of rows that are left out; the rows that stay, None if all do."""
-        if self._n_undecodable:
-            sentence = f"{self._where} holds words that are not UTF-8: rows left out: {self._n_undecodable}."
-            warnings.warn(sentence, UndecodableWordWarning, stacklevel=2)
-        characters, offsets = joined(self._words)
-        rows = first_rows(characters, offsets)
-        n_repeated = len(self._words) - len(rows)
-        if not n_repeated:
-            return Vocabulary.from_bytes(characters, offsets), None
-        sentence = f"{self._where} repeats words: rows left out: {n_repeated}; the first row of each word is kept."
-        warnings.warn(sentence, DuplicateWordWarning, stacklevel=2)
-        return Vocabulary.from_bytes(*take_words(characters, offsets, rows)), rows
-
-
-def in_memory(where: str, blocks: Iterable[RowBlock]) -> tuple[Vocabulary, NDArray[np.float32]]:
-    """Bring the rows of a file into one array."""
-    words, parts = WordCollector(where), []
-    for block in blocks:
-        words.add(block)
-        parts.append(block.vectors)
-    vocabulary, rows = words.finish()
-    vectors = np.empty((sum(map(len, parts)), parts[0].shape[1]), dtype=np.float32)
-    end = len(vectors)
-    while parts:  # each block is released as soon as it is copied
-        last = parts.pop()
-        vectors[end - len(last) : end] = last
-        end -= len(last)
-    return vocabulary, vectors if rows is None else vectors[rows]
-
-
 # -- text ------------------------------------------------------------------------------------------------------------
 
 
@@ -289,7 +187,7 @@ def plain_rows(stream: ByteStream, wanted: Vocabulary | None) -> tuple[str, Iter
         raise FileFormatError(
             f"{where}: its header says {n_rows} vectors of {dim} floats, but it ends before. Is the file complete?"
         )
-    return "word2vec binary", _binary_rows(where, chain([rest], pieces), (n_rows, dim), wanted)
+    return "word2vec binary", binary_rows(where, chain([rest], pieces), (n_rows, dim), wanted)
 
 
 def _check_dim(where: str, dim: int) -> None:
@@ -428,55 +326,12 @@ def _shown(line: bytes) -> str:
     return repr(line[:60].decode("utf-8", "replace"))
 
 
-# -- word2vec's binary format: each word, a blank, and its floats ----------------------------------------------------
-
-
 def _continues_in_binary(rows: bytes, dim: int) -> bool:
     """Whether floats follow rather than text: there is no row of numbers, but control characters."""
     first_row = rows.split(b"\n", 1)[0].split()
     if len(first_row) > dim and parse_numbers(b" ".join(first_row[-dim:])) is not None:
         return False
     return any(byte < 32 and byte not in b"\t\n\r" for byte in rows[: 1024 + 4 * dim])
-
-
-def _binary_rows(
-    where: str, pieces: Iterable[bytes], header: tuple[int, int], wanted: Vocabulary | None
-) -> Iterator[RowBlock]:
-    n_rows, dim = header
-    first, rest = 1, b""
-    for piece in pieces:
-        rest += piece
-        words, starts, position = _complete_rows(rest, n_rows - first + 1, 4 * dim)
-        if words:
-            rows = np.arange(len(words)) if wanted is None else rows_of(wanted, words)
-            floats = b"".join(rest[starts[row] : starts[row] + 4 * dim] for row in rows)
-            vectors = np.frombuffer(floats, dtype="<f4").reshape(len(rows), dim)
-            yield checked_block(f"{where}: vector", first + rows, [words[row] for row in rows], vectors)
-        first += len(words)
-        rest = rest[position:]
-        if first > n_rows:
-            rest = rest.strip(b"\n")
-            if rest:
-                raise FileFormatError(f"{where}: its header says {n_rows} vectors, but more bytes follow.")
-        elif len(rest) > bounds.LONGEST_WORD + 1 + 4 * dim:
-            raise word_too_long(f"{where}: vector {first}")
-    if first <= n_rows:
-        raise FileFormatError(
-            f"{where}: its header says {n_rows} vectors, but it ends in vector {first}. Is the file complete?"
-        )
-
-
-def _complete_rows(text: bytes, n_rows: int, n_bytes: int) -> tuple[list[bytes], list[int], int]:
-    """Words of at most so many rows, where the floats of each start, and where the last row ends."""
-    words, starts, position = [], [], 0
-    for _ in range(n_rows):
-        blank = text.find(b" ", position)
-        if blank < 0 or blank + 1 + n_bytes > len(text):
-            break
-        words.append(text[position:blank].lstrip(b"\n"))
-        starts.append(blank + 1)
-        position = blank + 1 + n_bytes
-    return words, starts, position
 
 
 # -- fastText's binary format: settings, words, and matrices of words and of n-grams ---------------------------------

@@ -32,7 +32,8 @@ from isosent.io.json import parse_json
 from isosent.io.system import open_to_read
 from isosent.io.tensors import SEAL, TENSOR_TYPES, map_tensors
 from isosent.pages.progress import Progress, counted, part_of
-from isosent.words.formats import FileRows, RowBlock, WordCollector, in_memory, is_safetensors, open_rows
+from isosent.words.blocks import RowBlock, WordCollector, in_memory
+from isosent.words.formats import FileRows, is_safetensors, open_rows
 from isosent.words.ngrams import NgramTable, vectors_of_unknown
 from isosent.words.vocabulary import Vocabulary, first_rows, read_wanted_words, take_words
 
