@@ -228,10 +228,9 @@ class _Rows:
         n_odd, margin = self._n_odd(floats), _margin(floats)
         for other in others:
             surplus = self._n_odd(self._floats(text, other)) - n_odd
-            if is_utf8(text[first + 1 : other]):
-                is_first = n_odd < margin <= surplus
-            else:  # bytes that are no text are hardly a part of the word, unless the floats say so
-                is_first = surplus > -margin
+            # bytes that are no text are hardly a part of the word, unless the floats say so
+            is_text = is_utf8(text[first + 1 : other])
+            is_first = n_odd < margin <= surplus if is_text else surplus > -margin
             if not is_first:
                 raise self._word_with_blanks(text, place)
         return first

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gzip
 import mmap
+import re
 import struct
 import zipfile
 import zlib
@@ -43,6 +44,8 @@ _RESOURCE_FORKS = "__MACOSX/"  # macOS adds them to archives
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLANKS = b" \t\r\n"
 _BLANK_FOR_TAB = bytes.maketrans(b"\t", b" ")
+_FIELD = re.compile(rb"[^ \t]+")
+_FIRST_ROW = 2  # line of the first row behind a header
 _MOST_DIGITS = 19  # of an int64
 
 MAGIC = struct.pack("<i", 793712314)  # of fastText
@@ -204,14 +207,15 @@ def _text_rows(
 
     def tasks() -> Iterator[Callable[[], RowBlock]]:
         nonlocal dim, n_rows
-        for numbers, lines in _lines_with_rows(where, pieces, 1 if header is None else 2):
+        for numbers, lines in _lines_with_rows(where, pieces, 1 if header is None else _FIRST_ROW):
             if dim is None:
                 dim = len(lines.split(b"\n", 1)[0].split()) - 1
                 _check_dim(f"{where}, line {numbers.start}", dim)
             if dim < 1:
                 shown = _shown(lines.split(b"\n", 1)[0])
                 raise FileFormatError(f"{where}, line {numbers.start}: expected a word and its vector, found {shown}.")
-            yield partial(_parse, where, lines, numbers, dim, wanted, first_words)
+            parse = _LineParser(where, dim, has_header=header is not None)
+            yield partial(_parse, parse, lines, numbers, wanted, first_words)
             n_rows += len(numbers)
 
     yield from in_threads(tasks())
@@ -238,16 +242,11 @@ def _lines_with_rows(where: str, pieces: Iterable[bytes], first: int) -> Iterato
 
 
 def _parse(
-    where: str,
-    block: bytes,
-    numbers: range,
-    dim: int,
-    wanted: Vocabulary | None,
-    first_words: set[bytes] | None,
+    parse: _LineParser, block: bytes, numbers: range, wanted: Vocabulary | None, first_words: set[bytes] | None
 ) -> RowBlock:
     """Words and vectors of some lines: pyarrow reads plain ones, what it refuses is read one by one."""
     # line by line: bytes.replace searches for two bytes 50 times as slowly as for one
-    text = block.translate(_BLANK_FOR_TAB) if b"\t" in block else block
+    text, dim = block.translate(_BLANK_FOR_TAB) if b"\t" in block else block, parse.dim
     lines = [line.rstrip(_BLANKS) for line in text.split(b"\n")][: len(numbers)]
     places = np.arange(len(numbers))
     if first_words is not None:  # numbers of other words are not parsed
@@ -256,14 +255,14 @@ def _parse(
         lines = [lines[place] for place in places]
     words, vectors = _parse_plain(lines, dim) if lines else ([], np.empty((0, dim), dtype=np.float32))
     if vectors is None:  # an odd line among them
-        vectors = np.empty((len(lines), dim), dtype=np.float32)
-        for row, (place, line) in enumerate(zip(places.tolist(), lines, strict=True)):
-            word, vectors[row] = _parse_line(where, numbers[place], line, dim)
-            words.append(word)
+        if text is not block:  # a word may hold a tab
+            unchanged = block.split(b"\n")
+            lines = [unchanged[place].rstrip(_BLANKS) for place in places]
+        words, vectors = parse.rows([numbers[place] for place in places], lines)
     if wanted is not None:
         rows = rows_of(wanted, words)
         words, vectors, places = [words[row] for row in rows], vectors[rows], places[rows]
-    return checked_block(f"{where}: line", numbers[0] + places, words, vectors)
+    return checked_block(f"{parse.where}: line", numbers[0] + places, words, vectors)
 
 
 def _parse_plain(lines: list[bytes], dim: int) -> tuple[list[bytes], NDArray[np.float32] | None]:
@@ -295,20 +294,57 @@ def _parse_plain(lines: list[bytes], dim: int) -> tuple[list[bytes], NDArray[np.
         return words, numbers.to_numpy().astype(np.float32).reshape(len(lines), dim)
 
 
-def _parse_line(where: str, number: int, line: bytes, dim: int) -> tuple[bytes, NDArray[np.float32]]:
-    """The word and the numbers of a line; a word may hold blanks, as some of GloVe's do."""
-    fields = [field for field in line.split(b" ") if field]  # a word may hold rarer white space, as in a plain line
-    word_fields, values = fields[:-dim], b" ".join(fields[-dim:])
-    surplus = word_fields[1:]
-    if not word_fields or (surplus and all(parse_numbers(field) is not None for field in surplus)):
-        got = f"{len(fields)} fields: {_shown(line)}" if fields else "a blank line"
-        raise FileFormatError(
-            f"{where}, line {number}: expected a word and {dim} numbers, as the file begins, found {got}."
-        )
-    vector = parse_numbers(values)
-    if vector is None or len(vector) != dim:  # rarer white space may lie between numbers, too
-        raise FileFormatError(f"{where}, line {number}: expected {dim} numbers, found {_shown(values)}.")
-    return b" ".join(word_fields), vector
+class _LineParser:
+    """What is known of all lines of a file: the dimensions, by its header or by its first row."""
+
+    def __init__(self, where: str, dim: int, *, has_header: bool) -> None:
+        self.where, self.dim, self._has_header = where, dim, has_header
+
+    def rows(self, numbers: list[int], lines: list[bytes]) -> tuple[list[bytes], NDArray[np.float32]]:
+        """The words and vectors of lines, whose words may hold blanks."""
+        words: list[bytes] = []
+        vectors = np.empty((len(lines), self.dim), dtype=np.float32)
+        for row, (number, line) in enumerate(zip(numbers, lines, strict=True)):
+            word, vectors[row] = self._row(number, line)
+            words.append(word)
+        if self._has_header and numbers[0] == _FIRST_ROW and all(map(_ends_in_number, words)):
+            raise FileFormatError(
+                f"{self.where}: its header says {self.dim} dimensions, but there are more numbers in every row, or every "
+                "word ends in one. Correct the header."
+            )
+        return words, vectors
+
+    def _row(self, number: int, line: bytes) -> tuple[bytes, NDArray[np.float32]]:
+        """The word of a line, and its last numbers."""
+        fields = list(_FIELD.finditer(line))  # a word may hold rarer white space, as in a plain line
+        n_word_fields, values = len(fields) - self.dim, b" ".join([field[0] for field in fields[-self.dim :]])
+        word = line[: fields[n_word_fields].start()] if n_word_fields >= 0 else b""
+        # behind a header, the word is all that the numbers and a separator follow, such as a blank
+        is_blank = n_word_fields == 0 and len(word) > 1
+        is_exact = (self._has_header or is_blank) and len(line) - len(word) == len(values)
+        advice = ""
+        if not is_exact:
+            word = b" ".join([field[0] for field in fields[: max(0, n_word_fields)]])
+            surplus = fields[1:n_word_fields]
+            if surplus and not self._has_header and all(parse_numbers(field[0]) is not None for field in surplus):
+                word = b""  # rather a row with too many numbers
+                advice = " A word may end in a number only after a header line, the numbers of rows and of dimensions."
+        if not word:
+            got = f"{len(fields)} fields: {_shown(line)}" if fields else "a blank line"
+            raise FileFormatError(
+                f"{self.where}, line {number}: expected a word and {self.dim} numbers, as the file begins, found {got}."
+                f"{advice}"
+            )
+        vector = parse_numbers(values)
+        if vector is None or len(vector) != self.dim:  # rarer white space may lie between numbers, too
+            raise FileFormatError(f"{self.where}, line {number}: expected {self.dim} numbers, found {_shown(values)}.")
+        return word[:-1] if is_exact else word, vector
+
+
+def _ends_in_number(word: bytes) -> bool:
+    """Whether the last of several fields of a word is a number."""
+    fields = word.split()
+    return len(fields) > 1 and parse_numbers(fields[-1]) is not None
 
 
 def parse_numbers(values: bytes) -> NDArray[np.float32] | None:
