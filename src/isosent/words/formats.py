@@ -29,15 +29,17 @@ from isosent import _extras
 from isosent.errors import FileFormatError, InputFileError
 from isosent.io import bounds
 from isosent.io.bounds import whole_lines
+from isosent.io.signatures import READ_AS_WORDS, START_BYTES, refuse_other_formats
 from isosent.io.system import naming, open_to_read
 from isosent.pages.progress import Progress
 from isosent.words.binary import binary_rows
-from isosent.words.blocks import RowBlock, checked_block, in_threads, rows_of, word_too_long
+from isosent.words.blocks import RowBlock, checked_block, in_threads, is_utf8, rows_of, word_too_long
 from isosent.words.ngrams import NgramTable
 from isosent.words.vocabulary import Vocabulary
 
 _HEAD_BYTES = 1 << 20
 _BLOCK_BYTES = 4 << 20
+_UNPACKED = ("fasttext", "word2vec")
 _GZIP_MAGIC, _ZIP_MAGIC = b"\x1f\x8b", b"PK\x03\x04"
 _LARGEST_DEFLATE_RATIO = 1032
 _RESOURCE_FORKS = "__MACOSX/"  # macOS adds them to archives
@@ -46,6 +48,7 @@ _BLANKS = b" \t\r\n"
 _BLANK_FOR_TAB = bytes.maketrans(b"\t", b" ")
 _FIELD = re.compile(rb"[^ \t]+")
 _FIRST_ROW = 2  # line of the first row behind a header
+_PARTS_OF_CHARACTERS = bytes(range(0x80, 0x100))  # of UTF-8
 _MOST_DIGITS = 19  # of an int64
 
 MAGIC = struct.pack("<i", 793712314)  # of fastText
@@ -115,6 +118,8 @@ class ByteStream:
         self.is_packed = file is not on_disk
         self.head = file.read(_HEAD_BYTES)
         self._file, self._on_disk, self._progress = file, on_disk, progress
+        if self.is_packed:
+            refuse_other_formats(f"{path}, unpacked,", self.head[:START_BYTES], reads=_UNPACKED)
 
     def pieces(self) -> Iterator[bytes]:
         """Yield all bytes, `head` first, and report the bytes of the file on the disk that they took."""
@@ -138,8 +143,10 @@ class ByteStream:
 def open_bytes(path: Path, progress: Progress | None = None) -> Iterator[ByteStream]:
     """Open a file; gzip and zip are detected by their first bytes."""
     with open_to_read(path) as on_disk:
-        magic, size = on_disk.read(4), path.stat().st_size
+        start, size = on_disk.read(START_BYTES), path.stat().st_size
         on_disk.seek(0)
+        refuse_other_formats(str(path), start, reads=READ_AS_WORDS)
+        magic = start[:4]
         try:
             if magic == _ZIP_MAGIC:
                 with zipfile.ZipFile(on_disk) as archive:
@@ -309,8 +316,8 @@ class _LineParser:
             words.append(word)
         if self._has_header and numbers[0] == _FIRST_ROW and all(map(_ends_in_number, words)):
             raise FileFormatError(
-                f"{self.where}: its header says {self.dim} dimensions, but there are more numbers in every row, or every "
-                "word ends in one. Correct the header."
+                f"{self.where}: its header says {self.dim} dimensions, but every row has more numbers, or a word "
+                "that ends in one. Correct the header."
             )
         return words, vectors
 
@@ -363,11 +370,12 @@ def _shown(line: bytes) -> str:
 
 
 def _continues_in_binary(rows: bytes, dim: int) -> bool:
-    """Whether floats follow rather than text: there is no row of numbers, but control characters."""
+    """Whether floats follow rather than text: there is no row of numbers, but bytes that are in no text."""
     first_row = rows.split(b"\n", 1)[0].split()
     if len(first_row) > dim and parse_numbers(b" ".join(first_row[-dim:])) is not None:
         return False
-    return any(byte < 32 and byte not in b"\t\n\r" for byte in rows[: 1024 + 4 * dim])
+    start = rows[: 1024 + 4 * dim]
+    return any(byte < 32 and byte not in b"\t\n\r" for byte in start) or not is_utf8(start.rstrip(_PARTS_OF_CHARACTERS))
 
 
 # -- fastText's binary format: settings, words, and matrices of words and of n-grams ---------------------------------
