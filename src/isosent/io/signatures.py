@@ -130,7 +130,7 @@ _SIGNATURES: Final = (
     ),
     _signature(
         "recording",
-        rb"RIFF.{4}(?:WAVEfmt |AVI LIST)|ID3[\x02-\x04]\x00|OggS\x00|fLaC\x00|\x00{2}.{2}ftyp[a-zA-Z0-9]{3}|\x1aE\xdf\xa3",
+        rb"RIFF.{4}(?:WAVEfmt |AVI LIST)|ID3[\x02-\x04]\x00|(?:OggS|fLaC)\x00|\x00{2}.{2}ftyp|\x1aE\xdf\xa3",
         "a recording",
         "Name a file of texts or vectors.",
     ),

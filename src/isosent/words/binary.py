@@ -32,6 +32,8 @@ _TRIED_ROWS = 3  # to tell what follows each row
 _MORE_OF_A_WORD = re.compile(rb"[^\x00-\x08\x0e-\x20\x7f]*+ ")
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
 _EXPONENT_RANGE = 25  # how far exponents of a file may lie from each other; a fifth of random ones lie as close
+_MAGNITUDE = np.uint32(0x7FFFFFFF)  # the bits of a float32 but its sign
+_LAST_NUMBERS = 16  # of a vector, which lie elsewhere if bytes before them are lost
 _SAMPLED_ROWS, _FEWEST_NUMBERS = 256, 16
 
 
@@ -110,6 +112,8 @@ class _Rows:
             if not blanks:  # a truncated file has fewer rows
                 end = text.find(b" ", position) + 1 + 4 * self._dim
                 return number > 1 and is_end and end > len(text)
+            if self._n_rows == 2 and not text.endswith(self._row_end) and len(list(self._blanks(text, 0))) > 1:
+                return False  # a single line feed may be a part of a float
             if blanks[0] == position:  # where no line feeds follow rows, some words may begin with one
                 return False
             position = blanks[0] + 1 + 4 * self._dim + len(self._row_end)
@@ -123,7 +127,8 @@ class _Rows:
             if not blanks or blanks[0] + 1 + 4 * self._dim > len(text):
                 break
             if len(blanks) == 1:
-                exponents.append(_exponents(self._floats(text, blanks[0])))
+                magnitudes = self._floats(text, blanks[0]) & _MAGNITUDE
+                exponents.append(magnitudes[magnitudes > 0] >> 23)
             position = blanks[0] + 1 + 4 * self._dim + len(self._row_end)
         numbers = np.concatenate(exponents) if exponents else np.empty(0)
         if len(numbers) < _FEWEST_NUMBERS:
@@ -134,8 +139,8 @@ class _Rows:
         """Words of the rows in a text, where the floats of each start, and where the next row starts."""
         words, starts, position, n_bytes, row_end = [], [], 0, 4 * self._dim, self._row_end
         last_start = len(text) - (0 if is_end else margin)
-        first = self.number
-        for number in range(first, self._n_rows + 1):
+        more_of_a_word = _MORE_OF_A_WORD.match
+        for number in range(self.number, self._n_rows + 1):
             if position > last_start:
                 break
             blank = text.find(b" ", position)
@@ -143,7 +148,7 @@ class _Rows:
             if (
                 blank < 0
                 or number == self._n_rows
-                or _MORE_OF_A_WORD.match(text, start)
+                or more_of_a_word(text, start)
                 or not text.startswith(row_end, start + n_bytes)
             ):
                 blank = self._blank_of(text, _Place(position, number, is_end))
@@ -152,6 +157,7 @@ class _Rows:
             starts.append(start)
             position = start + n_bytes + len(row_end)
         self._check_words(text, words, starts)
+        self._check_floats(text, words, starts)
         self.number += len(words)
         return words, starts, position
 
@@ -169,12 +175,11 @@ class _Rows:
         if not self._row_end and number < self._n_rows:
             return self._likely_blank(text, place)
         blanks = self._right_blanks(text, place)
-        if len(blanks) > 1:
-            best, second = sorted(blanks, key=lambda each: self._n_odd(self._floats(text, each)))[:2]
+        if len(blanks) > 1:  # of the last row, after which some line feeds may be missing or follow
+            best, *others = sorted(blanks, key=lambda each: text[each + 1 + 4 * self._dim :] != self._row_end)
             floats = self._floats(text, best)
-            surplus = self._n_odd(self._floats(text, second)) - self._n_odd(floats)
-            # only of the last row, some line feeds may be missing or follow
-            if text[best + 1 + 4 * self._dim :] != self._row_end or surplus < _margin(floats):
+            surplus = min(self._n_odd(self._floats(text, other)) for other in others) - self._n_odd(floats)
+            if surplus < (0 if self._row_end else _margin(floats)):
                 raise self._word_with_blanks(text, place)
             return best
         if blanks:
@@ -239,8 +244,13 @@ class _Rows:
         return np.frombuffer(text, dtype="<u4", count=self._dim, offset=blank + 1)
 
     def _n_odd(self, floats: NDArray[np.uint32]) -> int:
-        """How many numbers, but zeros, are far larger or far smaller than those of the file."""
-        return int(np.count_nonzero(np.abs(_exponents(floats) - self._exponent) > _EXPONENT_RANGE))
+        return int(np.count_nonzero(self._are_odd(floats)))
+
+    def _are_odd(self, floats: NDArray[np.uint32]) -> NDArray[np.bool_]:
+        """Which numbers, but zeros, are far larger or far smaller than those of the file."""
+        magnitudes = floats & _MAGNITUDE
+        is_odd = np.abs((magnitudes >> 23).astype(np.float32) - self._exponent) > _EXPONENT_RANGE
+        return is_odd & (magnitudes > 0)
 
     def _check_words(self, text: bytes, words: list[bytes], starts: list[int]) -> None:
         """Refuse words that are torn: a row before them was read wrong."""
@@ -258,6 +268,19 @@ class _Rows:
                         raise self._lost(words[row - 1] if row else b"", self.number + row - 1)
         if words:
             self._last_floats = text[starts[-1] : starts[-1] + 4 * self._dim]
+
+    def _check_floats(self, text: bytes, words: list[bytes], starts: list[int]) -> None:
+        """Refuse vectors whose last numbers look like the others only when they are read one to three bytes before."""
+        if self._row_end or self._dim <= _LAST_NUMBERS or not words:
+            return
+        ends = [start + 4 * self._dim for start in starts]
+        last = b"".join([text[end - 4 * _LAST_NUMBERS : end] for end in ends])
+        n_odd = self._are_odd(np.frombuffer(last, dtype="<u4").reshape(-1, _LAST_NUMBERS)).sum(axis=1)
+        for row in np.flatnonzero(n_odd > _LAST_NUMBERS // 2):
+            for shift in (1, 2, 3):
+                before = np.frombuffer(text, "<u4", _LAST_NUMBERS, ends[row] - 4 * _LAST_NUMBERS - shift)
+                if self._n_odd(before) < _LAST_NUMBERS // 4:
+                    raise self._lost(words[row], self.number + int(row))
 
     def _lost(self, word: bytes, number: int) -> FileFormatError:
         return FileFormatError(
@@ -278,12 +301,6 @@ class _Rows:
 def _margin(floats: NDArray[np.uint32]) -> int:
     """How many odd numbers tell a vector that is read wrong, of which three in four are odd, from a right one."""
     return max(1, int(np.count_nonzero(floats)) // 4)
-
-
-def _exponents(floats: NDArray[np.uint32]) -> NDArray[np.float64]:
-    """Exponents of numbers as they are stored, of all but zeros."""
-    magnitudes = floats & np.uint32(0x7FFFFFFF)
-    return (magnitudes[magnitudes > 0] >> 23).astype(np.float64)
 
 
 def _shown(word: bytes) -> str:
