@@ -96,9 +96,13 @@ class _Rows:
             rows = next((rows for rows in (text, without_empty_line) if self._ends_so(rows, is_end, margin)), None)
             if rows is not None:
                 fitting.append((row_end, rows))
-        if len(fitting) > 1 and self._n_rows > 1:
-            raise self._word_with_blanks(text, _Place(0, 1, is_end))
+        if self._n_rows == 1:
+            fitting = []  # what follows the last row is no evidence
         self._row_end, rows = fitting[0] if fitting else (b"", text)
+        # a single line feed may be a part of a float
+        is_proven = len(fitting) < 2 and (self._n_rows > 2 or rows.endswith(self._row_end))
+        if not is_proven and len(list(self._blanks(rows, 0))) > 1:
+            raise self._word_with_blanks(rows, _Place(0, 1, is_end))
         self._exponent = self._usual_exponent(rows)
         return rows
 
@@ -112,8 +116,6 @@ class _Rows:
             if not blanks:  # a truncated file has fewer rows
                 end = text.find(b" ", position) + 1 + 4 * self._dim
                 return number > 1 and is_end and end > len(text)
-            if self._n_rows == 2 and not text.endswith(self._row_end) and len(list(self._blanks(text, 0))) > 1:
-                return False  # a single line feed may be a part of a float
             if blanks[0] == position:  # where no line feeds follow rows, some words may begin with one
                 return False
             position = blanks[0] + 1 + 4 * self._dim + len(self._row_end)
