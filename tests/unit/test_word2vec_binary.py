@@ -7,7 +7,19 @@ from isosent.errors import FileFormatError, UndecodableWordWarning
 from isosent.words.word_vectors import read_word_vectors
 
 WORDS_WITH_BLANKS = [
-    *(" ", "  ", "New York", "Apollo 11", "of the war", "of the", " leading", "trailing ", "a  b", "1 2 3", "UN IBM 42"),
+    *(
+        " ",
+        "  ",
+        "New York",
+        "Apollo 11",
+        "of the war",
+        "of the",
+        " leading",
+        "trailing ",
+        "a  b",
+        "1 2 3",
+        "UN IBM 42",
+    ),
     *("é è", "北京 大学", "a \tb", "\u00a0 x", "x\u3000 y", "-- --", "a " * 60 + "b"),
 ]
 PLAIN_WORDS = ["of", "dog", "naïve", "2019", "a\tb", "no\u00a0break", "em\u2003space", "北京", "</s>", "New_York"]
@@ -106,7 +118,7 @@ def test_an_empty_line_may_precede_the_rows(read):
 
 def test_a_word_that_is_longer_than_a_block_is_refused(read):
     for row_end in (b"", b"\n"):
-        with pytest.raises(FileFormatError, match="vector 2.*longer than 64 KiB"):
+        with pytest.raises(FileFormatError, match=r"vector 2.*longer than 64 KiB"):
             read(["of", "x" * 70_000, "dog"], vectors_of(3, 8), row_end)
 
 

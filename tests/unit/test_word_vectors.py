@@ -504,7 +504,7 @@ def test_a_header_that_promises_fewer_dimensions_is_refused(read, first):
 
 def test_without_a_header_a_word_of_blanks_is_read_and_a_number_too_many_refused(read):
     assert_is(read("of 1 2 3\n  4 5 6\n"), ("of", " "), [[1, 2, 3], [4, 5, 6]])
-    with pytest.raises(FileFormatError, match="line 2: expected a word and 3 numbers.*header"):
+    with pytest.raises(FileFormatError, match=r"line 2: expected a word and 3 numbers.*header"):
         read("of 1 2 3\nApollo 11 4 5 6\n")
 
 

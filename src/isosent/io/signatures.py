@@ -58,7 +58,7 @@ _SIGNATURES: Final = (
     _signature("pickle", rb"\x80[\x02-\x05]", "a pickle, as .kv and .model files of gensim are", _GENSIM),
     _signature(
         "pickle",
-        rb"\([dl]p\d+\n|c(?:numpy|copy_reg|gensim|pandas|__builtin__|builtins|collections)[\w.]*\n\w+\n[pq(]",
+        rb"\([dl]p\d+\n|[}\]]q\x00|c(?:numpy|copy_reg|gensim|pandas|__builtin__|builtins|collections)[\w.]*\n\w+\n[pq(]",
         "a pickle, as .kv and .model files of gensim are",
         _GENSIM,
     ),
