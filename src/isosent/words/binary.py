@@ -5,8 +5,9 @@ care. So every blank that text leads to may be the one before the floats (`_Rows
 
 - Where a line feed follows every vector, as word2vec writes it (`_Rows.begin`), the right blank has one after its
   floats, and another row like it follows.
-- Elsewhere only the floats can tell. Read some bytes off, they have exponents of any size: the first blank is believed
-  if its floats look like those of the other rows, and those of every other blank do not. Else the file is refused.
+- Elsewhere only the floats can tell. Read some bytes off, they have exponents of any size (they are "odd"): the first
+  blank is believed if its floats look like those of other rows, and those of every other blank do not. Else the file is
+  refused.
 
 What follows a row that is read wrong is a torn word: `_Rows._check_words` looks for these. The last row ends with the
 file.
@@ -264,7 +265,8 @@ class _Rows:
         elif _CONTROL.search(joined) or not is_utf8(b"\n".join(words)):
             for row, word in enumerate(words):
                 if _CONTROL.search(word) or not is_utf8(word):
-                    before = text[starts[row - 1] :][: 4 * self._dim] if row else self._last_floats
+                    start = starts[row - 1] if row else 0
+                    before = text[start : start + 4 * self._dim] if row else self._last_floats
                     floats = np.frombuffer(before, dtype="<u4")
                     if self._n_odd(floats) >= _margin(floats):
                         raise self._lost(words[row - 1] if row else b"", self.number + row - 1)

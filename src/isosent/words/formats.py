@@ -191,7 +191,7 @@ def plain_rows(stream: ByteStream, wanted: Vocabulary | None) -> tuple[str, Iter
         return "text", _text_rows(where, chain([head], pieces), None, wanted)
     n_rows, dim = map(int, fields)
     _check_dim(f"{where}, line 1", dim)
-    if not _continues_in_binary(rest, dim):
+    if not dim or not _continues_in_binary(rest, dim):
         return "text with header", _text_rows(where, chain([rest], pieces), (n_rows, dim), wanted)
     if n_rows * (4 * dim + 2) > stream.most_bytes:
         raise FileFormatError(
