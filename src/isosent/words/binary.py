@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +36,7 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
 _EXPONENT_RANGE = 25  # how far exponents of a file may lie from each other; a fifth of random ones lie as close
 _MAGNITUDE = np.uint32(0x7FFFFFFF)  # the bits of a float32 but its sign
 _LAST_NUMBERS = 16  # of a vector, which lie elsewhere if bytes before them are lost
+_SHOWN_BLANKS = 20
 _SAMPLED_ROWS, _FEWEST_NUMBERS = 256, 16
 
 
@@ -58,6 +60,7 @@ def binary_rows(
             chosen = np.arange(len(words)) if wanted is None else rows_of(wanted, words)
             floats = b"".join(text[starts[row] : starts[row] + 4 * dim] for row in chosen)
             vectors = np.frombuffer(floats, dtype="<f4").reshape(len(chosen), dim)
+            rows.check_floats(text, [(first + row, words[row], starts[row]) for row in chosen.tolist()], vectors)
             yield checked_block(f"{where}: vector", first + chosen, [words[row] for row in chosen], vectors)
         text = text[position:]
         if rows.number > n_rows:  # it ends with the file, or is refused
@@ -160,7 +163,6 @@ class _Rows:
             starts.append(start)
             position = start + n_bytes + len(row_end)
         self._check_words(text, words, starts)
-        self._check_floats(text, words, starts)
         self.number += len(words)
         return words, starts, position
 
@@ -273,18 +275,17 @@ class _Rows:
         if words:
             self._last_floats = text[starts[-1] : starts[-1] + 4 * self._dim]
 
-    def _check_floats(self, text: bytes, words: list[bytes], starts: list[int]) -> None:
+    def check_floats(self, text: bytes, rows: list[tuple[int, bytes, int]], vectors: NDArray[np.float32]) -> None:
         """Refuse vectors whose last numbers look like the others only when they are read one to three bytes before."""
-        if self._row_end or self._dim <= _LAST_NUMBERS or not words:
+        if self._row_end or self._dim <= _LAST_NUMBERS:
             return
-        ends = [start + 4 * self._dim for start in starts]
-        last = b"".join([text[end - 4 * _LAST_NUMBERS : end] for end in ends])
-        n_odd = self._are_odd(np.frombuffer(last, dtype="<u4").reshape(-1, _LAST_NUMBERS)).sum(axis=1)
+        n_odd = self._are_odd(vectors[:, -_LAST_NUMBERS:].view(np.uint32)).sum(axis=1)
         for row in np.flatnonzero(n_odd > _LAST_NUMBERS // 2):
+            number, word, start = rows[row]
+            start += 4 * (self._dim - _LAST_NUMBERS)
             for shift in (1, 2, 3):
-                before = np.frombuffer(text, "<u4", _LAST_NUMBERS, ends[row] - 4 * _LAST_NUMBERS - shift)
-                if self._n_odd(before) < _LAST_NUMBERS // 4:
-                    raise self._lost(words[row], self.number + int(row))
+                if self._n_odd(np.frombuffer(text, "<u4", _LAST_NUMBERS, start - shift)) < _LAST_NUMBERS // 4:
+                    raise self._lost(word, number)
 
     def _lost(self, word: bytes, number: int) -> FileFormatError:
         return FileFormatError(
@@ -294,9 +295,11 @@ class _Rows:
         )
 
     def _word_with_blanks(self, text: bytes, place: _Place) -> FileFormatError:
-        *_, last = self._blanks(text, place.position)
+        blanks = islice(self._blanks(text, place.position), _SHOWN_BLANKS)
+        words = [text[place.position : blank] for blank in blanks]
+        word = next(filter(is_utf8, reversed(words)), words[0])
         return FileFormatError(
-            f"{self._where}: vector {place.number}: whether its word is {_shown(text[place.position : last])} or ends "
+            f"{self._where}: vector {place.number}: whether its word is {_shown(word)} or ends "
             "before, cannot be told: this binary format is not made for words with blanks. Save the vectors as text: "
             "save_word2vec_format(FILE, binary=False) in gensim."
         )
