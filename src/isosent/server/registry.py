@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 from isosent.encoders.load import encoder_for
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
-from isosent.io.space import Space
 from isosent.model import Role, SentenceEncoder
 from isosent.numeric.canary import FIXED_TEXTS, LEAST_COSINE, Canary
 from isosent.numeric.similarity import nonzero_rows
@@ -581,7 +580,7 @@ class Registry:
         if index is None and isinstance(model.encoder, PrecomputedVectors):
             raise InputError(f"{name} was fitted on vectors and cannot encode texts. Use isosent proxy.")
         model.encoder.require_fitted("serve")
-        space = Space(model.fingerprint, model.record.name)  # takes long for large models; not in the first request
+        space = model.space  # takes long for large models; not in the first request
         if query_model is not None:
             check_query_model(query_model, space, name)
         elif index is not None and not isinstance(model.encoder, PrecomputedVectors):
