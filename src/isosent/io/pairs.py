@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from isosent._check import is_blank
 from isosent.errors import FileFormatError, InputError, IsosentWarning
 from isosent.io.tables import (
     SCORE_COLUMNS,
@@ -163,7 +164,7 @@ def take_part(table: Table, part: str, named: Collection[str] = ()) -> None:
     Raises
     ------
     FileFormatError
-        While rows are read: if the table has several parts, and this is none of them.
+        While rows are read: if the table has several parts and this is none of them, or rows of none.
 
     Warns
     -----
@@ -178,7 +179,13 @@ def take_part(table: Table, part: str, named: Collection[str] = ()) -> None:
 def _rows_of_part(table: Table, column: str, part: str, values: Sequence[Any]) -> list[bool] | None:
     name, parts = table.name, [_part_of(value) for value in values]
     counts = Counter(parts)
-    if None in counts:
+    blank = sum(is_blank(value) or f"{value}".strip() == "" for value in values)
+    if 0 < blank == counts[None] and len(counts) > 2:
+        raise FileFormatError(
+            f"{name}: its column {column} is empty in {blank:,} rows. Fill in train, dev or test, or leave the column "
+            "out."
+        )
+    if counts[None]:
         if len(counts) > 1 or column.lower() in _SURELY_SPLIT:  # else it is a column of something else
             other = next(value for value, known in zip(values, parts, strict=True) if known is None)
             _say(f"{name}: all rows are taken, as {column} holds {other!r:.80}, which is none of train, dev and test.")

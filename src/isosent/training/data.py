@@ -88,6 +88,7 @@ class SourceFile:
     columns: Mapping[str, str]  # its columns by those of the examples, such as ``sentence1`` from ``premise``
     encoding: str = "UTF-8"  # UTF-8 or cp949
     score_range: Range | None = None  # least and greatest score of its scale, which became 0 and 1
+    part: str = ""  # train, dev or test, if a column says which rows of it these are
 
 
 @dataclass(frozen=True, eq=False)
@@ -393,7 +394,7 @@ def read_dev_set(
         chosen = None if matches else find_columns(table, SCORED_GROUPS, named)
         if chosen is None and objective == "ranking" and "score" not in named:
             examples = _read_files(objective, [path], columns=named, part=part)
-            return _as_scored(table_name(path), examples)
+            return _as_scored(_set_name(path, examples.sources[0].part), examples)
         if chosen is None:
             raise _missing(table, "a set of scored pairs", SCORED_GROUPS, named)
         take_part(table, part, chosen.values())
@@ -404,9 +405,11 @@ def read_dev_set(
             score_range=known_range(table, chosen["score"]),
             drop_empty_texts=True,
         )
-    if pairs.part:
-        pairs = replace(pairs, name=f"{pairs.name}-{pairs.part}")
-    return pairs.require_variance(path)
+    return replace(pairs, name=_set_name(path, pairs.part)).require_variance(path)
+
+
+def _set_name(path: str | os.PathLike[str], part: str) -> str:
+    return f"{table_name(path)}-{part}" if part else table_name(path)
 
 
 def _as_scored(name: str, examples: Examples) -> ScoredPairs:
@@ -527,7 +530,7 @@ def _read_scored(table: Table, columns: Mapping[str, str], score_range: Range | 
     least, greatest = score_range or (0.0, 1.0)
     scaled = [(score - least) / (greatest - least) for score in scores]
     n_rows = len(scores) + sum(pairs.dropped.values())
-    source = SourceFile(Path(table.name), n_rows, columns, table.encoding, score_range)
+    source = SourceFile(Path(table.name), n_rows, columns, table.encoding, score_range, table.part)
     return _Part(
         {"sentence1": list(pairs.first), "sentence2": list(pairs.second), "score": scaled}, pairs.dropped, source
     )
@@ -570,7 +573,7 @@ def _read_labelled(table: Table, columns: Mapping[str, str], classes: Sequence[s
         raise FileFormatError(
             f"{table.name}: {label_column} holds {', '.join(sorted(set(labels)))}. Expected {_CLASS_SETS_LISTED}."
         )
-    source = SourceFile(Path(table.name), n_rows, columns, table.encoding)
+    source = SourceFile(Path(table.name), n_rows, columns, table.encoding, part=table.part)
     return _Part({"sentence1": first, "sentence2": second, "label": labels}, dropped, source)
 
 
@@ -663,7 +666,7 @@ def _read_triplets(table: Table, columns: Mapping[str, str]) -> _Part:
             f"{', '.join(twice[:_MOST_IDS_LISTED])}{', ...' if len(twice) > _MOST_IDS_LISTED else ''}. Remove the "
             "repeated rows, or the column."
         )
-    return _as_part(rows, dropped, SourceFile(Path(table.name), n_rows, columns, table.encoding))
+    return _as_part(rows, dropped, SourceFile(Path(table.name), n_rows, columns, table.encoding, part=table.part))
 
 
 def _derive_triplets(pairs: _Part, *, may_be_pairs: bool) -> _Part:
@@ -692,7 +695,7 @@ def _derive_triplets(pairs: _Part, *, may_be_pairs: bool) -> _Part:
     premise, hypothesis = (pairs.source.columns[role] for role in PAIR)
     origins = (premise, f"{hypothesis} ({ENTAILMENT})", f"{hypothesis} ({CONTRADICTION})")
     columns = dict(zip(TRIPLET if has_negatives else TRIPLET[:2], origins, strict=False))
-    source = SourceFile(pairs.source.path, pairs.source.n_rows, columns, pairs.source.encoding)
+    source = replace(pairs.source, columns=columns)
     return _as_part(rows, dropped, source)
 
 
