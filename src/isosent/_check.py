@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from isosent.errors import InputError, InputFileError, InputTypeError
 
 
-def text_list(where: str, texts: Iterable[str]) -> list[str]:
+def text_list(where: str, texts: Iterable[str] | bytes | bytearray) -> list[str]:
     """Return `texts` as a list of strings; blank cells of pandas, polars and pyarrow count as empty texts."""
     if advice := _no_sequence(texts):
         raise InputTypeError(f"{where}: texts must be a sequence of strings; got one {type(texts).__name__}. {advice}")
