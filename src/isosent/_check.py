@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from isosent.errors import InputError, InputFileError, InputTypeError
 
 
-def text_list(where: str, texts: Iterable[str] | bytes | bytearray) -> list[str]:
+def text_list(where: str, texts: Iterable[str]) -> list[str]:
     """Return `texts` as a list of strings; blank cells of pandas, polars and pyarrow count as empty texts."""
     if advice := _no_sequence(texts):
         raise InputTypeError(f"{where}: texts must be a sequence of strings; got one {type(texts).__name__}. {advice}")
@@ -199,7 +199,7 @@ def texts_or_vectors(where: str, name: str, values: Any) -> list[str] | NDArray[
     """Texts as a list, or vectors as rows; a single text or vector becomes one row."""
     if isinstance(values, str):
         return [values]
-    if isinstance(values, (bytes, bytearray)):
+    if type(values) in (bytes, bytearray):  # refused there
         return text_list(where, values)
     array = values if isinstance(values, np.ndarray) else None
     if array is None and not hasattr(values, "detach"):

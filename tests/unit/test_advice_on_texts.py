@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import isosent
-from isosent.errors import InputError
+from isosent.errors import IsosentError
 
 # a call, a comprehension or an item of the variable that was passed, at the end of the message
 ADVICE = re.compile(r"(\[.+\]|list\(texts.*\)|isosent\.read_texts\(texts\)|texts\S*)\.$")
@@ -41,7 +41,7 @@ ADVICE = re.compile(r"(\[.+\]|list\(texts.*\)|isosent\.read_texts\(texts\)|texts
     ],
 )
 def test_the_advice_gives_the_texts(wordllama, texts, expected):
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(IsosentError) as refused:
         wordllama.encode(texts)
     advised = eval(ADVICE.search(str(refused.value))[1], {"texts": texts, "isosent": isosent})
     np.testing.assert_array_equal(wordllama.encode(advised), wordllama.encode(expected))
@@ -51,7 +51,7 @@ def test_files_are_read_first(wordllama, tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("one\ntwo\n")
     for texts, expected in ((path, ["one", "two"]), ([path], ["one\ntwo\n"])):
-        with pytest.raises(InputError) as refused:
+        with pytest.raises(IsosentError) as refused:
             wordllama.encode(texts)
         advised = eval(ADVICE.search(str(refused.value))[1], {"texts": texts, "isosent": isosent})
         np.testing.assert_array_equal(wordllama.encode(advised), wordllama.encode(expected))
@@ -59,7 +59,7 @@ def test_files_are_read_first(wordllama, tmp_path):
 
 @pytest.mark.parametrize("missing", [None, float("nan"), np.float32("nan"), pd.NA, pd.NaT])
 def test_a_missing_text_is_named_before_numbers(wordllama, missing):
-    with pytest.raises(InputError, match=r"row 1 .* replace it by an empty text"):
+    with pytest.raises(IsosentError, match=r"row 1 .* replace it by an empty text"):
         wordllama.encode([5, missing])  # str(None) would be a text
 
 
@@ -72,14 +72,14 @@ def test_missing_cells_of_tables_are_empty_texts(wordllama):
 
 @pytest.mark.parametrize("rows", [np.ones((2, 256), np.float32), [[1.0] * 256]])
 def test_rows_of_numbers_are_vectors(wordllama, rows):
-    with pytest.raises(InputError, match=r"pass them to model\.transform"):
+    with pytest.raises(IsosentError, match=r"pass them to model\.transform"):
         wordllama.encode(rows)
     assert wordllama.transform(rows).shape == (len(rows), 256)
 
 
 def test_a_lone_surrogate_can_be_replaced(wordllama):
     texts = ["a \ud800"]
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(IsosentError) as refused:
         wordllama.encode(texts)
     advised = eval(re.search(r"Replace it: (.+)\.$", str(refused.value))[1], {"texts": texts})
     assert advised == "a ?"
@@ -88,6 +88,6 @@ def test_a_lone_surrogate_can_be_replaced(wordllama):
 def test_one_column_of_a_table_and_a_list_instead_of_nothing(wordllama):
     table = pd.DataFrame({"text": ["a"]})
     for texts, words in ((table, "Pass one column"), (None, "Pass a list of strings"), (Path, "Pass a list")):
-        with pytest.raises(InputError, match=words):
+        with pytest.raises(IsosentError, match=words):
             wordllama.encode(texts)
     assert wordllama.encode(table["text"]).shape == (1, 256)

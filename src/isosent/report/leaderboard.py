@@ -335,7 +335,7 @@ def _task_columns(rows: Sequence[Row]) -> list[Column]:
             mark = next((task.mark for task in tasks.values() if task.mark), "")
             columns.append(Column(kind, first.metric, (name,), cells, apart=_apart(first, firsts), mark=mark))
     kinds = list(dict.fromkeys(column.kind for column in columns))
-    return sorted(columns, key=lambda column: kinds.index(column.kind))
+    return sorted(columns, key=lambda column: (kinds.index(column.kind), bool(column.mark)))
 
 
 def _terms(task: TaskResult) -> dict[str, Any]:
