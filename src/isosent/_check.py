@@ -1,4 +1,9 @@
-"""Checks of arguments. Wrong values read ``<where>: <name> must <rule>; got <value>.``, as `isosent.cli` expects."""
+"""Checks of arguments. Wrong values read ``<where>: <name> must <rule>; got <value>.``, as `isosent.cli` expects.
+
+`text_list` makes a list of what callers pass as texts. For what is none, `_no_sequence` and `_as_strings` say what to
+pass instead: an expression of the variable ``texts`` that works as it is written. Most other functions refuse one kind
+of wrong value each, and return the value in one type.
+"""
 
 import os
 import sys

@@ -1,4 +1,9 @@
-"""Retrieval: does the cosine rank the documents that answer a query first, or the second text of a pair."""
+"""Retrieval: does the cosine rank the documents that answer a query first, or the second text of a pair.
+
+`read_beir` reads folders in the format of BEIR, and `paraphrase_task` a table of pairs; both give a `RetrievalSet`, of
+which `_task` makes a `Task`. `_measure` ranks the documents of each query by cosine, or takes the results of an index
+(`_ranks_in_index`), and computes the metrics of trec_eval.
+"""
 
 from __future__ import annotations
 

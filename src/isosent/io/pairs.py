@@ -1,4 +1,10 @@
-"""Two texts and a human score: the one record of such pairs, its readers for any table, STS-B and SICK; matches."""
+"""Two texts and a human score: the one record of such pairs, its readers for any table, STS-B and SICK; matches.
+
+`open_pairs` opens a table and chooses its columns, and `read_pairs` reads `ScoredPairs` of it; `read_matches` reads
+pairs without scores. `take_part` is the rule for tables that hold several parts of a set: if a column names the part of
+each row, training and fitting read the rows of train, choices those of dev, and scores those of test. `read_stsb` and
+`read_sick` read the files of these sets, `open_sick` also the one file that holds all parts of SICK.
+"""
 
 from __future__ import annotations
 
