@@ -180,6 +180,9 @@ def _without_query_model(reference: str) -> tuple[str, str | None]:
 )
 @click.option("--max-upstream-requests", type=click.IntRange(1), default=8, metavar="N", help="At the same time.")
 @click.option(
+    "--max-upstream-texts", type=click.IntRange(1), metavar="N", help="Per request.  [default: what the API takes]"
+)
+@click.option(
     "--cache",
     metavar="FILE[?mb=N]",
     help="Keep vectors of the API here, so that a new map is free; at most N megabytes of them.  [default: mb=1000]",
@@ -196,6 +199,7 @@ def proxy(
     upstream_key_file: Path | None,
     upstream_timeout: float,
     max_upstream_requests: int,
+    max_upstream_texts: int | None,
     cache: str | None,
     learn: Path | None,
     host: str,
@@ -241,6 +245,7 @@ def proxy(
         key=key,
         timeout_s=upstream_timeout,
         max_requests=max_upstream_requests,
+        max_texts=max_upstream_texts,
     )
     proxy = Proxy(
         api,
