@@ -434,8 +434,12 @@ class ModelService(Service):
         await asyncio.to_thread(self.registry.close)
 
     def references(self) -> Mapping[str, str]:
-        """The names of the models, by the folders that they were loaded from."""
-        return {reference: name for served in self.registry for reference, name in served.references.items()}
+        """The names of the models, by the folders that they were loaded from; several may share one."""
+        names: dict[str, str] = {}
+        for served in self.registry:
+            for reference, name in served.references.items():
+                names[reference] = "the model" if names.get(reference, name) != name else name
+        return names
 
     async def obstacle(self) -> tuple[str, Mapping[str, str]] | None:
         """Why no request should be sent here: as any service, or because a model has changed."""
