@@ -644,3 +644,18 @@ def test_an_error_of_any_shape_is_one_sentence_without_secrets(proxy, api, respo
     assert word in message_of(answer)
     assert "secret" not in answer.text
     assert "<html>" not in answer.text
+
+
+# -- paths -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_slash_at_the_end_changes_nothing(proxy):
+    response = proxy.post("/v1/embeddings/", json={"input": ["a", "b"]})
+    np.testing.assert_array_equal(vectors_of(response), expected(["a", "b"]))
+    assert proxy.get("/v1/models/").json()["data"][0]["id"] == "big"
+
+
+@pytest.mark.parametrize("path", ["/embeddings", "/api/embeddings", "/v1/embed", "/v1/v1/embeddings", "/nothing"])
+def test_a_wrong_path_leads_to_the_right_one(proxy, path):
+    response = proxy.post(path, json={"input": "a"})
+    assert (response.status_code, "/v1/embeddings" in message_of(response)) == (404, True)

@@ -2,6 +2,9 @@
 
 A handler gets the body of its request and the model that the body names. It has the texts embedded (`embed_texts`) and
 answers in its dialect. If a reload replaces the model before that, `on_model` calls the handler with the new one.
+Each body is a struct, from which the OpenAPI document is made, too. `EmbedBody` and `RootBody` share `EmbedOptions`.
+What a struct does not have is ignored, or refused if it would change vectors (`isosent.server.fields`), and so are
+options that the body of ``POST /`` has for the other of its two uses (`_refuse_set`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""What every service has, whether it serves models or stands in front of an API: limits, errors, metrics, state."""
+"""What every service has, whether it serves models or stands in front of an API: limits, errors, metrics, state.
+
+A `Service` is what `isosent.server.run` and `isosent.server.http` need of both: its `Limits`, its `Metrics`, and what
+goes on while it runs. A request that is refused is a `RequestError`, whose message is for the client. Messages of the
+library are not: `reason_of` gives one to clients without folders of this machine, with the names that clients use for
+models in their place (`named_for_clients`).
+"""
 
 from __future__ import annotations
 
