@@ -430,21 +430,22 @@ class Upstream:
         status = response.status_code
         if status in (401, 403) and self.key is not None:
             return RequestError(502, "the upstream refused the key of the proxy.")
-        if 300 <= status < 400 or status >= 500:
-            return RequestError(502, f"the upstream answered {status}.")
-        headers = _rate_limits(response)
         try:
             answer = msgspec.json.decode(content)
+            said = _message_in(answer)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            answer = {}
-        said = _message_in(answer) or (_plain_text(response, content) if answer == {} else None)
+            answer, said = None, _plain_text(response, content)
+        if 300 <= status < 400 or status >= 500:  # not what it said, but it may have said that it has no base64
+            return RefusalError(502, f"the upstream answered {status}.", said=said, n_sent=n_sent)
         if said and self.key:
             said = said.replace(self.key, "...")
         message = f"the upstream answered {status}{f': {_without_folders(said)}' if said else '.'}"
         details = answer.get("error") if isinstance(answer, dict) else None
         code = details.get("code") if isinstance(details, dict) else None
         code = code if isinstance(code, str) else None
-        return RefusalError(status, message[:_LONGEST_MESSAGE], code=code, headers=headers, said=said, n_sent=n_sent)
+        return RefusalError(
+            status, message[:_LONGEST_MESSAGE], code=code, headers=_rate_limits(response), said=said, n_sent=n_sent
+        )
 
 
 class RefusalError(RequestError):
