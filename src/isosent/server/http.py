@@ -37,7 +37,7 @@ from isosent.errors import InputError, InputTypeError, IsosentError
 from isosent.io.json import decode
 from isosent.server.fields import refuse_if_ignored
 from isosent.server.registry import Registry, RetiredError, Served
-from isosent.server.service import CONTENT_TYPE, Limits, RequestError, Service, named_for_clients, reason_of
+from isosent.server.service import CONTENT_TYPE, Limits, Metrics, RequestError, Service, named_for_clients, reason_of
 
 T = TypeVar("T")
 Body = TypeVar("Body", bound=msgspec.Struct)
@@ -93,7 +93,8 @@ def application(
         paths=frozenset(route.path for route in routes),
         open_paths=frozenset(open_paths),
         hosts=hosts,
-        service=service,
+        metrics=service.metrics,
+        references=service.references,
     )
     handlers = {HTTPException: _raise_error}
     app = Starlette(routes=routes, middleware=[gate], exception_handlers=handlers, lifespan=lambda _: service.running())
@@ -178,11 +179,9 @@ def reading(
         if issubclass(kind, bytes):
             body: Any = await read_bytes(request, service.limits)
         else:
-            body, others = await read_body(request, service.limits, kind, wrong=wrong)
-            if keeps_others:
-                request.state.others = others
-            else:
-                _ignore(others, kind, wrong=wrong)
+            body = await read_body(request, service.limits, kind, wrong=wrong)
+            if not keeps_others:
+                _ignore(request.state.others, kind, wrong=wrong)
         return await unless_gone(request, handler(request, body))
 
     return handle
@@ -210,18 +209,19 @@ def on_model(
     return handle
 
 
-async def read_body(
-    request: Request, limits: Limits, kind: type[Body], *, wrong: int = 422
-) -> tuple[Body, dict[str, Any]]:
-    """Read and check the body of a request, and the fields that it does not have."""
+async def read_body(request: Request, limits: Limits, kind: type[Body], *, wrong: int = 422) -> Body:
+    """Read and check the body of a request; the fields that it does not have are in ``request.state.others``."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise RequestError(415, "the request is not JSON. Send the header Content-Type: application/json.")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise RequestError(415, "a compressed body is not read; send it without Content-Encoding.")
     content = await read_bytes(request, limits)
     if len(content) <= _IN_A_THREAD:
-        return _decoded(content, kind, wrong=wrong)
-    return await asyncio.to_thread(_decoded, content, kind, wrong=wrong)
+        body, others = _decoded(content, kind, wrong=wrong)
+    else:
+        body, others = await asyncio.to_thread(_decoded, content, kind, wrong=wrong)
+    request.state.others = others
+    return body
 
 
 async def read_bytes(request: Request, limits: Limits) -> bytes:
@@ -366,8 +366,8 @@ class Gate:
     hosts : sequence of str or None
         Names that a browser may call this server by; None for any. Without keys, a page on the web could otherwise give
         its own name the address of this machine, and ask.
-    service : Service
-        What answers: its metrics count the requests, and it knows what no client should read.
+    references : function
+        Gives the names of models by the folders that no client should read.
     """
 
     def __init__(
@@ -379,9 +379,11 @@ class Gate:
         open_paths: frozenset[str] = frozenset(),
         open_prefix: str = "/page/",
         hosts: Sequence[str] | None = None,
-        service: Service,
+        metrics: Metrics,
+        references: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        self._app, self._keys, self._service = app, tuple(key.encode() for key in keys), service
+        self._app, self._keys, self._metrics = app, tuple(key.encode() for key in keys), metrics
+        self._references = references
         self._paths, self._open_paths, self._open_prefix = paths, open_paths, open_prefix
         self._hosts = None if hosts is None else {*hosts, *_LOOPBACK}
 
@@ -415,14 +417,14 @@ class Gate:
             if refusal is not None:
                 if status != _CLIENT_GONE:  # the answer has begun
                     raise refusal
-                refusal.message = named_for_clients(refusal.message, self._service.references())
+                refusal.message = named_for_clients(refusal.message, self._references())
                 await error_response(scope["path"], refusal)(scope, receive, tagged)
         except (ClientGoneError, ClientDisconnect):
             pass
         finally:
             seconds = time.perf_counter() - started
             path = scope["path"] if scope["path"] in self._paths else "other"  # never what a client has made up
-            self._service.metrics.request(path, status, seconds)
+            self._metrics.request(path, status, seconds)
             level = logging.DEBUG if path in _PROBES and status < 400 else logging.INFO
             if _log.isEnabledFor(level):
                 shown = {"request_id": request_id, "method": scope["method"], "path": path, "status": status}
@@ -445,7 +447,7 @@ class Gate:
             message = self._no_such_path(scope["path"]) if error.status_code == 404 else f"this path takes {methods}."
             return RequestError(error.status_code, message, headers=error.headers)
         except (InputError, InputTypeError) as error:
-            return RequestError(422, reason_of(error, self._service.references()))
+            return RequestError(422, reason_of(error, self._references()))
         except (ClientGoneError, ClientDisconnect):
             raise
         except Exception as error:  # not its text, which may hold paths, or texts of the client
