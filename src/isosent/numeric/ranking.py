@@ -1,7 +1,7 @@
 """The best of many scores, exact ranks of relevant documents, and the retrieval metrics computed from them.
 
-Equal scores are taken in their order. Which of them `numpy.argpartition` takes depends on the processor, and so does the
-last digit of a float32 product.
+Equal scores are taken in their order. Which of them `numpy.argpartition` takes depends on the processor, and so do
+the last digits of a float32 product.
 """
 
 from __future__ import annotations
