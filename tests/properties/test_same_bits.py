@@ -123,10 +123,8 @@ def choices():
         index = Index.create(rows, model, kind=kind, store=store)
         found[f"{kind} {store}"] = index.search(queries, 7).ids
         found[f"{kind} {store}, words"] = index.search(queries, 7, hybrid=True).ids
-    return {
-        name: digest(np.asarray(each)) if isinstance(each, np.ndarray) else digest(np.frombuffer(repr(each).encode(), np.uint8))
-        for name, each in found.items()
-    }
+    lists_of = {name: each.tolist() if isinstance(each, np.ndarray) else each for name, each in found.items()}
+    return {name: digest(np.frombuffer(repr(each).encode(), np.uint8)) for name, each in lists_of.items()}
 
 
 def map_and_rows():

@@ -124,9 +124,7 @@ def test_the_expected_average_precision_is_the_mean_over_all_orders(n_relevant, 
 
 def sorted_columns(scores, k):
     """The same by sorting lists of Python."""
-    return [
-        sorted(range(scores.shape[1]), key=lambda column: (-row[column], column))[:k] for row in scores.tolist()
-    ]
+    return [sorted(range(scores.shape[1]), key=lambda column: (-row[column], column))[:k] for row in scores.tolist()]
 
 
 @pytest.mark.parametrize("k", [1, 3, 10, 64])
