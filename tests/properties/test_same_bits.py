@@ -185,7 +185,7 @@ def test_texts_have_the_same_bits_and_choices_in_any_batch_process_kernel_and_pr
     expected["bits"] = digest(np.stack([model.encode(text, precision="ubinary") for text in TEXTS]))
     expected |= choices()
     for core, process in processes:
-        output, _ = process.communicate(timeout=120)
+        output, _ = process.communicate(timeout=300)
         assert process.returncode == 0
         found = json.loads(output)
         assert found.keys() >= {"whitened", "removed", "bits", "map", "pairs", "duplicates"}
