@@ -62,7 +62,7 @@ from isosent.loading import load, read_record
 from isosent.model import Role, SentenceEncoder
 from isosent.pages.progress import Progress
 from isosent.persistence import ModelRecord
-from isosent.transforms.base import attribute_of_part
+from isosent.transforms.labels import Attribute
 
 _SHARE_OF_TIME = 0.05  # to write the index
 _MOST_LISTED = 5
@@ -173,7 +173,7 @@ class Worker:
             encode, dim = self._encoding
             name = self._staged.path_of(self._open[0]) if self._open else ""
             encode = of_groups(encode, groups_of_rows(self._model.groups, name, *part))
-            space = Space(self._model.fingerprint, self._model.record.name)
+            space = self._model.space
             return write_encoded(
                 path,
                 source,
@@ -198,7 +198,7 @@ class Worker:
         with collecting_stats() as stats:
             if isinstance(source, TextRows):
                 encoder = self._model.encoder
-                space = Space(encoder.fingerprint, encoder.reference)
+                space = encoder.space
                 source = encoded_source(
                     source, part, encoder.encode, dim=encoder.dim, space=space, progress=self._progress
                 )
@@ -213,7 +213,7 @@ class Worker:
         """Moments of the vectors of a part and of its labels, side by side."""
         job, name = self._job, str(self._open[0] if self._open else "")
         values = read_labels(self._staged.path_of(name), str(job.erase), first_row=part[0], n_rows=part[1])
-        labelled, n_zero_rows = labelled_moments_of(source, attribute_of_part(str(job.erase), values, job.values))
+        labelled, n_zero_rows = labelled_moments_of(source, Attribute.of_part(str(job.erase), values, job.values))
         return FileMoments(labelled.joint.moments, n_zero_rows, source.space, ())
 
     @cached_property
@@ -338,7 +338,7 @@ def encode_folder(
         inputs,
         folder,
         _with_model(engine, model),
-        space=Space(model.fingerprint, model.record.name),
+        space=model.space,
         dim=dim,
         computed_in=model.encoder.computed_in,
         resumed=resumed,
@@ -383,7 +383,7 @@ def transform_folder(
         inputs,
         folder,
         engine or Here(),
-        space=Space(record.fingerprint, record.name),
+        space=record.space,
         dim=record.encoder_dim if linear_map is None else linear_map.n_components,
         resumed=resumed,
         progress=progress,
@@ -423,7 +423,7 @@ def measure_folder(
         inputs,
         folder,
         _with_model(engine, model),
-        space=Space(model.encoder.fingerprint, model.encoder.reference),
+        space=model.encoder.space,
         dim=model.encoder.dim + (0 if erase is None else len(erase[1] or [""])),
         computed_in=model.encoder.computed_in,
         resumed=resumed,
