@@ -224,6 +224,18 @@ def test_functions_take_few_arguments_by_position():
     assert too_many == []
 
 
+def test_equal_scores_are_taken_in_their_order():
+    """Else the processor decides. The k best of each row: `best_columns` in `numeric/ranking.py`."""
+    wrong = []
+    for path, _ in modules():
+        for node in nodes_of(path):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                is_stable = any(each.arg == "kind" and ast.unparse(each.value) == "'stable'" for each in node.keywords)
+                if node.func.attr == "argpartition" or (node.func.attr == "argsort" and not is_stable):
+                    wrong.append(f"{path.relative_to(SOURCE)}:{node.lineno}")
+    assert wrong == []
+
+
 def test_a_progress_has_one_type():
     arguments = (node for path, _ in modules() for node in nodes_of(path) if isinstance(node, ast.arg))
     types = {ast.unparse(each.annotation) for each in arguments if each.arg == "progress" and each.annotation}

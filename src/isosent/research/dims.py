@@ -19,6 +19,7 @@ from isosent.evaluation.result import N_RESAMPLES
 from isosent.evaluation.run import TARGET, describe_fitting, fit_tasks
 from isosent.evaluation.sts import STSSet, score_task, sts_task
 from isosent.model import SentenceEncoder
+from isosent.numeric.ranking import best_columns
 from isosent.numeric.statistics import bootstrap_interval, central_interval
 from isosent.pages.progress import Progress
 from isosent.research.study import ALL, DimsCell, DimsStudy, PublishedWidth, SearchTime, deviations_of, read_sets
@@ -201,7 +202,7 @@ def exact_top(
         products[:, : len(chunk)] = queries @ chunk.T
         first = start // _BLOCK
         products.reshape(n_queries, -1, _BLOCK).max(axis=2, out=largest[:, first : first + _CHUNK // _BLOCK])
-    blocks = np.sort(np.argpartition(-largest, n_top - 1, axis=1)[:, :n_top], axis=1)
+    blocks = np.sort(best_columns(largest, n_top), axis=1)
     indices = np.empty((n_queries, n_top), dtype=np.intp)
     scores = np.empty((n_queries, n_top), dtype=np.float32)
     for row, query in enumerate(queries):

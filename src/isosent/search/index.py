@@ -36,6 +36,7 @@ from isosent.io.vector_source import VectorSource
 from isosent.loading import check_model, load_saved
 from isosent.model import SentenceEncoder
 from isosent.numeric.canary import CHANGED, Canary, CanaryCheck
+from isosent.numeric.ranking import exact_products
 from isosent.numeric.similarity import nonzero_rows
 from isosent.pages.progress import Progress
 from isosent.persistence import MIGRATION, ModelRecord, read_model, write_model
@@ -580,7 +581,7 @@ class Index:
                 raise InputError("search: rerank needs texts, and an index with a query model. Leave it out.")
             positions[~nonzero_rows(units)] = -1  # the static model knows no word of them
             units = unit_vectors(self._text_model.encode(texts, role="query", group=group, show_progress_bar=False))
-            scores = np.where(positions < 0, -np.inf, np.einsum("qd,qkd->qk", units, snapshot.vectors(positions)))
+            scores = np.where(positions < 0, -np.inf, exact_products(units[:, None], snapshot.vectors(positions))[:, 0])
             scores, positions = best(scores.astype(np.float32), positions, n_fetched)
         missing = ~nonzero_rows(units)  # a query of unknown words only is near to nothing
         positions[missing], scores[missing] = -1, -np.inf

@@ -260,7 +260,8 @@ class Snapshot:
             order.append(places)
         if not parts:
             return self.rows[0].schema.empty_table().drop_columns([HAS_VECTOR])
-        return pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(order)))).drop_columns([HAS_VECTOR])
+        back = np.argsort(np.concatenate(order), kind="stable")
+        return pa.concat_tables(parts).take(pa.array(back)).drop_columns([HAS_VECTOR])
 
     def vectors(self, positions: NDArray[np.intp]) -> NDArray[np.float32]:
         """Unit vectors at positions of any shape, (..., dim); the zero row where a position is -1."""

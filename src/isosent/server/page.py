@@ -33,6 +33,7 @@ from isosent.io.tables import ending_of
 from isosent.io.texts import is_table
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
+from isosent.numeric.ranking import exact_products
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.numeric.spectrum import spectrum
 from isosent.pages.html import theme
@@ -289,7 +290,7 @@ class TextSet:
 
     def _neighbours(self, after: NDArray[np.float32], query: int) -> list[dict[str, Any]]:
         """The nearest texts after, with their ranks before."""
-        scores = np.stack([units @ units[query] for units in (self.units, after)])
+        scores = np.stack([exact_products(units[query], units) for units in (self.units, after)])
         scores[:, query] = -2
         order = np.argsort(-scores, axis=1, kind="stable")
         ranks = np.empty_like(order)

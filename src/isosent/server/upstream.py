@@ -110,7 +110,7 @@ def _openai_rows(answer: Any) -> list[Any]:
         numbers[0] = 0
     if sorted(numbers) != list(range(len(data))):
         raise ValueError("the rows are not numbered from 0 on")
-    return [data[place]["embedding"] for place in np.argsort(numbers)]
+    return [data[place]["embedding"] for place in np.argsort(numbers, kind="stable")]
 
 
 def _openai_tokens(answer: Any, headers: httpx.Headers) -> Any:
