@@ -20,7 +20,7 @@ from isosent.io.space import NOTE_FILE, read_export_note
 from isosent.io.system import open_to_read
 from isosent.io.tables import is_number
 from isosent.io.tensors import safetensors_header
-from isosent.io.texts import is_table
+from isosent.io.texts import TEXT_ENDINGS, is_table
 from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors, open_vectors
 from isosent.jobs.vectors import holds_moments, read_moments
 from isosent.loading import read_record
@@ -211,7 +211,8 @@ def similarity(first: str, second: str, model: str | None, as_json: bool) -> Non
     \b
     isosent similarity "A man rides a bike." "Someone is on a bicycle."
     """  # noqa: D301
-    if files := [text for text in (first, second) if text.lower().endswith(VECTOR_ENDINGS) and os.path.isfile(text)]:  # noqa: PTH113 - a text may be longer than a path can be
+    endings = (*TEXT_ENDINGS, *VECTOR_ENDINGS)
+    if files := [text for text in (first, second) if text.lower().endswith(endings) and os.path.isfile(text)]:  # noqa: PTH113 - a text may be longer than a path can be
         raise InputError(
             f"{files[0]} is a file; similarity compares two texts. Compare vectors: isosent search, isosent drift."
         )

@@ -200,6 +200,17 @@ def megabytes(n_bytes: float) -> str:
     return f"{n_bytes / 1e6:,.3g} MB" if n_bytes < 1e9 else f"{n_bytes / 1e6:,.0f} MB"
 
 
+def say_unused_vectors(path: str, column: str | None) -> None:
+    """Say that texts are encoded although their table has vectors."""
+    from isosent.io.vectors import unused_vectors
+
+    if name := unused_vectors(path, column):
+        say(
+            f"note: {path}: texts are encoded; the vectors in its column {name} are not used. isosent index, fit and "
+            f"transform use them: --column {name}"
+        )
+
+
 def say_if_stale(folder: Path, stats: "IndexStats") -> None:
     """Say that the recall was measured before many rows changed."""
     if stats.is_stale and stats.recall is not None:
