@@ -26,6 +26,7 @@ from isosent.io.number_lists import (
     SAMPLED_ROWS,
     SAVE_ADVICE,
     is_blank,
+    is_comment,
     is_cut,
     kind_of,
     parse_numbers,
@@ -38,7 +39,6 @@ from isosent.io.vector_source import NUMBER_TYPES, VectorSource
 
 LINES: Final = ""  # in place of a column: each line is a vector
 _SAMPLED_BYTES: Final = 4 << 20
-_BLANK_LINES: Final = (b"", b"\r")
 
 Row = tuple[str, Any]  # where it is, for messages, and its value
 
@@ -81,7 +81,7 @@ def _contents(columns: dict[str, list[Any]], typed: frozenset[str] = frozenset()
     }
     texts = tuple(name for name, values in columns.items() if kinds[name] is None and _is_text(name, values))
     found = {kind: tuple(name for name in columns if kinds[name] == kind) for kind in ("vectors", "lists", "cut")}
-    only = [name for name in found["lists"] if all(_is_bracketed(value) for value in columns[name])]
+    only = [name for name in found["lists"] if all(isinstance(value, list | None) for value in columns[name])]
     if not found["vectors"] and not texts and len(only) == 1:  # what else could it be for
         found = {**found, "vectors": (only[0],), "lists": tuple(name for name in found["lists"] if name != only[0])}
     return Contents(found["vectors"], found["lists"], found["cut"], texts)
@@ -89,10 +89,6 @@ def _contents(columns: dict[str, list[Any]], typed: frozenset[str] = frozenset()
 
 def _none(values: Sequence[Any]) -> bool:
     return all(map(is_blank, values))
-
-
-def _is_bracketed(value: Any) -> bool:
-    return is_blank(value) or ((numbers := parse_numbers(value)) is not None and numbers.is_bracketed)
 
 
 def _is_text(name: str, values: Sequence[Any]) -> bool:
@@ -159,15 +155,10 @@ def _contents_of_lines(path: Path) -> Contents:
         return Contents()
     if len(content) == _SAMPLED_BYTES:
         lines.pop()
-    decoded = [line.decode("utf-8-sig", "replace") for line in lines if line not in _BLANK_LINES]
-    rows = [_without_number(line, decoded) for line in decoded if not _is_comment(line)][: SAMPLED_ROWS + 1]
+    decoded = [line.decode("utf-8-sig", "replace") for line in lines if line.strip()]
+    rows = [_without_number(line, decoded) for line in decoded if not is_comment(line)][: SAMPLED_ROWS + 1]
     kind = kind_of(rows[1:] if decoded and _numbered(decoded[0]) else rows)
     return Contents(vectors=(LINES,)) if kind == "vectors" else Contents(cut=(LINES,)) if kind == "cut" else Contents()
-
-
-def _is_comment(line: str) -> bool:
-    """Whether a line is a header of numpy.savetxt."""
-    return line.startswith("#")
 
 
 def _numbered(line: str) -> int:
@@ -193,8 +184,8 @@ def _line_rows(path: Path) -> Iterator[Row]:
         first: list[str] = []
         n_blank = 0
         for number, line in enumerate(lines_in(name, file), start=1):
-            first = first or [line]
-            if _is_comment(line) or (line is first[0] and _numbered(line)):
+            first = first or [line] * bool(line.strip())
+            if is_comment(line) or (first and line is first[0] and _numbered(line)):
                 continue
             if not line.strip():
                 n_blank += 1

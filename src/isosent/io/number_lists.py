@@ -31,10 +31,15 @@ _CALL: Final = re.compile(
     r"(?:[a-z]+\.)?(?:array|asarray|tensor|Tensor|FloatTensor|Array|[vV]ector|HalfVector|DenseVector|list|tuple)\("
 )
 _SETTINGS: Final = re.compile(r",\s*(?:dtype|device|shape|requires_grad|grad_fn|weak_type|size)\s*=.*\Z", re.DOTALL)
-_NUMBER_CALL: Final = re.compile(r"[A-Za-z_][\w.]*\(\s*['\"]?([-+]?[\d.]+(?:[eE][-+]?\d+)?|nan|-?inf)['\"]?\s*\)")
+_NUMBER_CALL: Final = re.compile(
+    r"\b[A-Za-z_][\w.]{0,40}\(\s*['\"]?([-+]?[\d.]+(?:[eE][-+]?\d+)?|nan|-?inf)['\"]?\s*\)"
+)
 _MISSING: Final = re.compile(r"\b(?:None|null|NULL|NaN)\b")
 _ALPHABET: Final = re.compile(r"[-+0-9.eE,;|\snaif'\"]*", re.ASCII)
 _LEFT_OUT: Final = re.compile(r"(?:\.\.\.|\u2026)(?:\s*\d+ more items?)?")
+_EMPTY: Final = ("[]", "{}", "()")
+_START: Final = 200
+_WORDS: Final = re.compile(r"[A-Za-z]{2} +[A-Za-z]{2,40},? +[A-Za-z]{2}")  # three words
 _CLOSING: Final = {"[": "]", "(": ")", "{": "}"}  # braces are arrays of PostgreSQL
 
 
@@ -51,11 +56,20 @@ def is_blank(value: Any) -> bool:
     return value is None or value != value or (isinstance(value, str) and value.strip().lower() in _BLANK)
 
 
+def is_comment(line: str) -> bool:
+    """Whether a line of a file of numbers is a header of numpy.savetxt."""
+    return line.startswith("#")
+
+
 def parse_numbers(value: Any) -> NumberList | None:
     """Read a value that is a complete list of numbers; None for anything else."""
     if isinstance(value, list | tuple):
         return _of_items(value)
     if not isinstance(value, str):
+        return None
+    if value.strip() in _EMPTY:
+        return NumberList([], is_whole=True, is_bracketed=True)
+    if not _may_be_list(value):
         return None
     if value.startswith("["):
         try:  # by far the fastest
@@ -75,11 +89,11 @@ def parse_numbers(value: Any) -> NumberList | None:
 
 def is_cut(value: Any) -> bool:
     """Whether a text is a list of numbers that lacks some of them, as printing shortens it."""
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not _may_be_list(value):
         return False
     has_gap = bool(_LEFT_OUT.search(value))
     body, is_bracketed, is_closed = _body(_LEFT_OUT.sub(" ", value))
-    if not has_gap and (is_closed or not is_bracketed):
+    if (not has_gap and (is_closed or not is_bracketed)) or not (is_bracketed or _has_fraction(body)):
         return False
     separator = next((mark for mark in ";,|" if mark in body), None)
     pieces = [piece.strip() for piece in body.split(separator) if piece.strip()]
@@ -136,6 +150,12 @@ def _of_items(items: Sequence[Any]) -> NumberList | None:
     return NumberList(numbers, all(isinstance(item, int) for item in items), is_bracketed=True)
 
 
+def _may_be_list(text: str) -> bool:
+    """Whether a text begins as lists of numbers do, which spares sentences a closer look."""
+    start = text[:_START]
+    return any(character.isdigit() for character in start) and not _WORDS.search(start)
+
+
 def _body(text: str) -> tuple[str, bool, bool]:
     """What lies within the brackets, whether there are any, and whether they are closed."""
     text = text.strip()
@@ -144,7 +164,7 @@ def _body(text: str) -> tuple[str, bool, bool]:
     call = _CALL.match(text)
     if call:
         text = _SETTINGS.sub("", text[call.end() :].rstrip(">").removesuffix(")").strip()).strip()
-    if re.search(r"[A-Za-z_]\w*\(", text):
+    if "(" in text:
         text = _NUMBER_CALL.sub(r"\1", text)
     if re.search("N[oaU]|null", text):
         text = _MISSING.sub("nan", text)

@@ -19,7 +19,7 @@ from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io import bounds
 from isosent.io.bounds import lines_in, open_content
 from isosent.io.checksum import FileState, open_file_state
-from isosent.io.number_lists import SAMPLED_ROWS, SAVE_ADVICE, are_written_lists, kind_of
+from isosent.io.number_lists import SAMPLED_ROWS, SAVE_ADVICE, are_written_lists, is_comment, kind_of
 from isosent.io.parquet import VECTOR_COLUMN
 from isosent.io.tables import Table, check_depth, ending_of, is_number, table_in
 
@@ -143,7 +143,7 @@ def _sampled(rows: Iterator[Any], size: Callable[[Any], int]) -> list[Any]:
 
 def refuse_vectors(name: str, column: str | None, values: Sequence[Any]) -> None:
     """Refuse lists of numbers, written out or not, where texts are read; of lines, the column is None."""
-    kind = kind_of(values)
+    kind = kind_of([line for line in values if not is_comment(line)] if column is None else values)
     if kind in ("vectors", "cut") or (column is not None and are_written_lists(values)):
         what = name if column is None else f"{name}: its column {column}"
         advice = ""
