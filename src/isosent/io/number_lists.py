@@ -19,6 +19,7 @@ Kind = Literal["vectors", "lists", "cut"]
 
 SAMPLED_ROWS: Final = 200
 SAVE_ADVICE: Final = "Save the vectors with numpy.save, or in a .parquet file"
+VECTORS_ADVICE: Final = "See: isosent transform --help, isosent fit --help"
 
 _LEAST_DIM: Final = 3  # two numbers may be a place on a map
 _LONG: Final = 8  # numbers in a row that no sentence has

@@ -30,6 +30,7 @@ from isosent.errors import FileFormatError, InputError, InputFileError, IsosentW
 from isosent.io import bounds
 from isosent.io.answers import EMBEDDING, rows_of_answer
 from isosent.io.bounds import DecodedBlocks, lines_in, open_content, split_lines
+from isosent.io.number_lists import VECTORS_ADVICE, parse_numbers
 from isosent.io.parquet import bounded_batches, reading_parquet, verify_parquet
 
 ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet")
@@ -440,6 +441,7 @@ def _jsonl_objects(name: str, file: BinaryIO) -> Iterator[tuple[int, dict[str, A
         except (ValueError, RecursionError) as error:
             raise FileFormatError(f"{name}, line {number} is no JSON object: {error}.") from None
         if not isinstance(fields, dict):
+            _refuse_list(name, fields)
             raise FileFormatError(f"{name}, line {number} is no JSON object. Write one object per line, {{...}}.")
         yield from _rows_of(f"{name}, {_LINE.format(number)}", number, fields)
 
@@ -461,6 +463,7 @@ def _json_objects(name: str, file: BinaryIO) -> Iterator[tuple[int, dict[str, An
         raise FileFormatError(f"{name} is no list of JSON objects. Write [{{...}}, ...], or .jsonl.")
     for number, fields in enumerate(listed):
         if not isinstance(fields, dict):
+            _refuse_list(name, fields)
             where = f"{name}, {_ROW.format(number)}"
             raise FileFormatError(f"{where} is no JSON object. Write [{{...}}, ...].")
         yield from _rows_of(f"{name}, {_ROW.format(number)}", number, fields)
@@ -470,6 +473,11 @@ def _rows_of(place: str, number: int, fields: dict[str, Any]) -> Iterator[tuple[
     """An object as a row; an answer of an API as the rows of its vectors."""
     answer = rows_of_answer(place, fields, is_row=True)
     yield from [(number, fields)] if answer is None else [(number, row) for row in answer]
+
+
+def _refuse_list(name: str, value: Any) -> None:
+    if parse_numbers(value) is not None:
+        raise FileFormatError(f"{name} holds vectors, not texts. {VECTORS_ADVICE}")
 
 
 def _is_item(value: Any) -> bool:

@@ -19,13 +19,12 @@ from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io import bounds
 from isosent.io.bounds import lines_in, open_content
 from isosent.io.checksum import FileState, open_file_state
-from isosent.io.number_lists import SAMPLED_ROWS, SAVE_ADVICE, are_written_lists, is_comment, kind_of
+from isosent.io.number_lists import SAMPLED_ROWS, SAVE_ADVICE, VECTORS_ADVICE, are_written_lists, is_comment, kind_of
 from isosent.io.parquet import VECTOR_COLUMN
 from isosent.io.tables import Table, check_depth, ending_of, is_number, table_in
 
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".json")
 TEXT_ENDINGS = (".txt", ".csv", ".tsv", ".jsonl", ".parquet")  # of the files of a folder, where .json are notes
-VECTORS_ADVICE = "See: isosent transform --help, isosent fit --help"
 _USUAL_COLUMN = "text"
 _BLOCK_TEXTS = 1024
 _SAMPLED_CHARACTERS = 4 << 20
@@ -120,8 +119,13 @@ def _text_column(table: Table, column: str | None) -> str:
     if _USUAL_COLUMN in table.columns:
         return _USUAL_COLUMN
     if len(table.columns) != 1:
-        if all(map(is_number, table.columns)) or all(map(is_number, next(table.rows(*table.columns), (0, ("",)))[1])):
+        first = next(table.rows(optional=table.columns), (0, ("",)))[1]
+        if all(map(is_number, table.columns)) or all(map(is_number, first)):
             raise FileFormatError(numbers_error(table.name))
+        for name, value in zip(table.columns, first, strict=False):
+            others = [each for other, each in zip(table.columns, first, strict=False) if other not in (name, "id")]
+            if kind_of([value], name) == "vectors" and not any(isinstance(each, str) for each in others):
+                refuse_vectors(table.name, name, [value])
         raise InputError(
             f"{table.name} has {len(table.columns)} columns ({_check.brief(', '.join(table.columns), 600)}). "
             "Choose one with --column NAME (in Python column)."
