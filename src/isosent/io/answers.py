@@ -28,6 +28,8 @@ _KEYS: Final = frozenset(
     )
 )
 
+_BESIDE: Final = {"documents": "text", "texts": "text", "ids": "id"}  # of Cohere, and of collections of Chroma
+
 Row = dict[str, Any]
 
 
@@ -38,10 +40,19 @@ def rows_of_answer(place: str, answer: Mapping[str, Any], *, is_row: bool = Fals
     """
     if "custom_id" in answer and ("response" in answer or "error" in answer):
         return _batch_rows(place, answer)
-    if is_row and not set(answer) <= _KEYS:
+    response = answer.get("response")
+    if is_row and not set(answer) <= _KEYS | {"key", "response"}:
         return None
-    vectors = _vectors(place, answer)
-    return None if vectors is None else [{EMBEDDING: vector} for vector in vectors]
+    if "key" in answer and isinstance(response, Mapping) and isinstance(response.get(EMBEDDING), Mapping):
+        return [{"id": answer["key"], EMBEDDING: response[EMBEDDING].get(_VALUES)}]  # a batch file of Gemini
+    if (vectors := _vectors(place, answer)) is None:
+        return None
+    rows = [{EMBEDDING: vector} for vector in vectors]
+    for name, column in _BESIDE.items():
+        values = answer.get(name)
+        if isinstance(values, list) and len(values) == len(rows):
+            rows = [{column: value} | row for value, row in zip(values, rows, strict=True)]
+    return rows
 
 
 def _batch_rows(place: str, line: Mapping[str, Any]) -> list[Row]:

@@ -38,6 +38,7 @@ from isosent.io.tables import ABSENT, ENDINGS, Table, ending_of, is_number, path
 from isosent.io.vector_source import NUMBER_TYPES, VectorSource
 
 LINES: Final = ""  # in place of a column: each line is a vector
+_FEW_ROWS: Final = 3
 _SAMPLED_BYTES: Final = 4 << 20
 
 Row = tuple[str, Any]  # where it is, for messages, and its value
@@ -158,7 +159,18 @@ def _contents_of_lines(path: Path) -> Contents:
     decoded = [line.decode("utf-8-sig", "replace") for line in lines if line.strip()]
     rows = [_without_number(line, decoded) for line in decoded if not is_comment(line)][: SAMPLED_ROWS + 1]
     kind = kind_of(rows[1:] if decoded and _numbered(decoded[0]) else rows)
+    if kind == "vectors" and _are_counted(rows):
+        raise FileFormatError(
+            f"{path}: each line begins with the number of its row, which is no part of a vector. Leave it out, or "
+            f"{SAVE_ADVICE[0].lower()}{SAVE_ADVICE[1:]}."
+        )
     return Contents(vectors=(LINES,)) if kind == "vectors" else Contents(cut=(LINES,)) if kind == "cut" else Contents()
+
+
+def _are_counted(rows: Sequence[str]) -> bool:
+    """Whether the first numbers of the lines are those of the rows."""
+    first = [numbers.numbers[0] for row in rows if (numbers := parse_numbers(row)) and len(numbers.numbers)]
+    return len(first) > _FEW_ROWS and all(number == first[0] + place for place, number in enumerate(first))
 
 
 def _numbered(line: str) -> int:

@@ -25,6 +25,10 @@ _LEAST_DIM: Final = 3  # two numbers may be a place on a map
 _LONG: Final = 8  # numbers in a row that no sentence has
 _FEW_ROWS: Final = 3
 _USUAL: Final = re.compile(r"(^|[_.\- ])(emb(edding)?s?|vec(tor)?s?)([_.\- ]|$)")
+_OTHER: Final = re.compile(
+    r"scores?|prob|logit|box|coord|location|geo|latlon|lonlat|position|pos\b|rgb|colou?r|label|token|ids?\b|time|span"
+    r"|offset|pric|rating|range|interval|shape|size|count|weight"
+)
 _BLANK: Final = frozenset({"", "nan", "none", "null", "na", "n/a", "<na>"})
 # array([...]), tensor([...], device='cpu'), Vector([...]), <tf.Tensor: shape=(3,), numpy=array([...])>
 _CALL: Final = re.compile(
@@ -108,7 +112,8 @@ def kind_of(values: Sequence[Any], name: str = "", *, is_typed: bool = False) ->
     """What a sample of a column holds; None for texts, single numbers and all else, and where all are missing.
 
     Vectors are lists of one length. Whole numbers may be labels or tokens, and short lists places or shares: those are
-    "lists", which are vectors if someone says so, unless the column is called so or `is_typed`, such as by parquet.
+    "lists", and so are columns that are called scores or labels; they are vectors if someone says so. Whole numbers are
+    vectors where the column is called so, or `is_typed`, such as int8 of parquet.
     "cut" are lists that lack numbers.
     """
     present = [value for value in values if not is_blank(value)]
@@ -127,6 +132,8 @@ def kind_of(values: Sequence[Any], name: str = "", *, is_typed: bool = False) ->
     n_fractions = sum(not each.is_whole for each in lists)
     if is_named and (dim > 1 or all(each.is_bracketed for each in lists)):
         return "vectors"
+    if _OTHER.search(name.lower()):
+        return "lists"
     if all(each.is_bracketed for each in lists):
         return "vectors" if dim >= _LEAST_DIM and (n_fractions or is_typed) else "lists"
     # numbers without brackets: phone numbers, dates and sums are no vectors

@@ -26,7 +26,7 @@ from isosent.io.remote import local_copies, remove
 from isosent.io.shards import SHARD_SIZE, input_paths
 from isosent.io.texts import TEXT_ENDINGS, is_table, read_labels, read_texts
 from isosent.io.vector_source import VectorSource, picked_rows
-from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors
+from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors, unused_vectors
 from isosent.jobs.inspect import Groups, find_groups
 from isosent.jobs.shards import Engine, how_resumed, measure_folder, sample_rows, sample_texts
 from isosent.jobs.vectors import (
@@ -348,6 +348,12 @@ def fit_shards(
 ) -> FitResult:
     """Fit a linear transform on texts that workers encode; the folder OUTPUT.shards lets an interrupted fit resume."""
     before, paths = load_model(reference), input_paths(inputs, TEXT_ENDINGS)
+    for path in paths:
+        if column is None and (name := unused_vectors(path)):
+            raise InputError(
+                f"fit: --workers encode texts, and {path} has vectors in its column {name}. Leave the workers out, or "
+                "name the texts: --column NAME."
+            )
     if transform is None or is_flow(transform):
         name = NO_TRANSFORM if transform is None else transform_name(transform)
         raise InputError(f"fit: --workers are for a linear transform, not for {name}. Leave them out.")
