@@ -115,6 +115,8 @@ def test_a_column_is_seen_by_its_content_in_every_format(name, ending, tmp_path)
         ([[True, False, True]], None),
         ([[0.1, 0.2, 0.3], [1, 0, 0]], "vectors"),
         ([None, "", "nan", "[0.1, 0.2, 0.3]"], "vectors"),
+        ([[0.1, 0.2, 0.3]] * 4 + [[0.1, 0.2]], "vectors"),
+        ([[0.1, 0.2, 0.3]] * 4 + ["error"], "vectors"),
         ([None, None], None),
         ([{"a": 1}], None),
     ],

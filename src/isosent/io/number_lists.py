@@ -126,15 +126,16 @@ def kind_of(values: Sequence[Any], name: str = "", *, is_typed: bool = False) ->
     if not lists:
         return None
     dim, n_equal = Counter(len(each.numbers) for each in lists).most_common(1)[0]
-    is_most = 2 * n_equal > len(present)
-    if n_equal < len(present) and not (is_most and dim >= _LONG) and not (is_named and 2 * len(lists) > len(present)):
-        return "lists" if len(lists) == len(present) else None
+    are_bracketed = all(each.is_bracketed for each in lists)
+    is_most = (2 * n_equal > len(present) and dim >= _LONG) or (4 * n_equal >= 3 * len(present) and are_bracketed)
+    if n_equal < len(present) and not is_most and not (is_named and 2 * len(lists) > len(present)):
+        return "lists" if len(lists) == len(present) else None  # else the reader names the row that differs
     n_fractions = sum(not each.is_whole for each in lists)
-    if is_named and (dim > 1 or all(each.is_bracketed for each in lists)):
+    if is_named and (dim > 1 or are_bracketed):
         return "vectors"
     if _OTHER.search(name.lower()):
         return "lists"
-    if all(each.is_bracketed for each in lists):
+    if are_bracketed:
         return "vectors" if dim >= _LEAST_DIM and (n_fractions or is_typed) else "lists"
     # numbers without brackets: phone numbers, dates and sums are no vectors
     is_enough = len(lists) >= _FEW_ROWS or dim >= _LONG
@@ -193,11 +194,11 @@ def _numbers(body: str) -> list[float] | None:
     if _is_decimal_comma(body):
         body = body.replace(",", ".")
     separator = next((mark for mark in ";,|" if mark in body), None)
-    pieces = body.split(separator)
+    pieces = body.replace("'", "").replace('"', "").split(separator)
     if separator and not pieces[-1].strip():
         pieces.pop()
     try:
-        return [float(piece.strip().strip("'\"")) for piece in pieces]
+        return list(map(float, pieces))
     except ValueError:
         return None
 
