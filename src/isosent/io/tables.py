@@ -441,7 +441,7 @@ def _jsonl_objects(name: str, file: BinaryIO) -> Iterator[tuple[int, dict[str, A
         except (ValueError, RecursionError) as error:
             raise FileFormatError(f"{name}, line {number} is no JSON object: {error}.") from None
         if not isinstance(fields, dict):
-            _refuse_list(name, fields)
+            _refuse_list(f"{name}, line {number}", fields)
             raise FileFormatError(f"{name}, line {number} is no JSON object. Write one object per line, {{...}}.")
         yield from _rows_of(f"{name}, {_LINE.format(number)}", number, fields)
 
@@ -463,8 +463,8 @@ def _json_objects(name: str, file: BinaryIO) -> Iterator[tuple[int, dict[str, An
         raise FileFormatError(f"{name} is no list of JSON objects. Write [{{...}}, ...], or .jsonl.")
     for number, fields in enumerate(listed):
         if not isinstance(fields, dict):
-            _refuse_list(name, fields)
             where = f"{name}, {_ROW.format(number)}"
+            _refuse_list(where, fields)
             raise FileFormatError(f"{where} is no JSON object. Write [{{...}}, ...].")
         yield from _rows_of(f"{name}, {_ROW.format(number)}", number, fields)
 
@@ -475,9 +475,11 @@ def _rows_of(place: str, number: int, fields: dict[str, Any]) -> Iterator[tuple[
     yield from [(number, fields)] if answer is None else [(number, row) for row in answer]
 
 
-def _refuse_list(name: str, value: Any) -> None:
+def _refuse_list(place: str, value: Any) -> None:
     if parse_numbers(value) is not None:
-        raise FileFormatError(f"{name} holds vectors, not texts. {VECTORS_ADVICE}")
+        raise FileFormatError(
+            f"{place} is no JSON object but a list of numbers: the file holds vectors, not texts. {VECTORS_ADVICE}"
+        )
 
 
 def _is_item(value: Any) -> bool:
