@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from isosent.io.atomic import check_destination, replacing
+from isosent.io.columns import unused_vectors
 from isosent.io.json import without_nan
 from isosent.pages.progress import make_console
 from isosent.pages.tables import make_table
@@ -202,8 +203,6 @@ def megabytes(n_bytes: float) -> str:
 
 def say_unused_vectors(path: str, column: str | None) -> None:
     """Say that texts are encoded although their table has vectors."""
-    from isosent.io.vectors import unused_vectors
-
     if name := unused_vectors(path, column):
         say(
             f"note: {path}: texts are encoded; the vectors in its column {name} are not used. isosent index, fit and "

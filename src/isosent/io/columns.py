@@ -9,6 +9,7 @@ by `isosent.io.parquet` instead. `isosent.io.vectors` is where all others ask.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -32,10 +33,12 @@ from isosent.io.number_lists import (
     parse_numbers,
 )
 from isosent.io.parquet import VECTOR_COLUMN, find_seal, list_number_type, table_batches, table_schema
+from isosent.io.remote import is_remote
 from isosent.io.space import read_note, space_in
 from isosent.io.system import open_to_read
 from isosent.io.tables import ABSENT, ENDINGS, Table, ending_of, is_number, paths_of, table_in, value_at
-from isosent.io.vector_source import NUMBER_TYPES, VectorSource
+from isosent.io.texts import is_table
+from isosent.io.vector_source import NUMBER_TYPES, VectorSource, holds_json_lists
 
 LINES: Final = ""  # in place of a column: each line is a vector
 _FEW_ROWS: Final = 3
@@ -73,6 +76,20 @@ def contents_of(path: Path) -> Contents:
             names = dict.fromkeys(path for fields in objects for path in paths_of(fields, name))
             columns = {column: [_plain(fields, column) for fields in objects] for column in names}
     return _contents(columns)
+
+
+def unused_vectors(path: str | os.PathLike[str], column: str | None = None) -> str | None:
+    """A column of vectors next to texts, for a command that encodes texts; None if there is none."""
+    file = Path(path)
+    if is_remote(path) or not file.is_file() or not is_table(file) or not file.stat().st_size or is_list_file(file):
+        return None
+    contents = contents_of(file)
+    return next((name for name in contents.vectors if name not in (column, LINES) and contents.texts), None)
+
+
+def is_list_file(file: Path) -> bool:
+    """Whether a file of JSON holds lists alone, one of them a vector, rather than objects."""
+    return ending_of(file) in (".json", ".jsonl") and holds_json_lists(file)
 
 
 def _contents(columns: dict[str, list[Any]], typed: frozenset[str] = frozenset()) -> Contents:

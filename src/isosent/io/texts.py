@@ -1,4 +1,10 @@
-"""Texts in a file of any size, read block by block and as often as needed."""
+"""Texts in a file of any size, read block by block and as often as needed.
+
+`read_texts` reads all of them, `open_texts` opens a `TextSource` that counts them first, and `read_labels` reads another
+column of a table. All three find the column in the same way (`_text_column`), and refuse vectors where texts are read
+(`refuse_vectors`; the rule is that of `isosent.io.number_lists`). A `TextTable` has all columns, to be written next to
+the vectors of the texts; `text_blocks` cuts texts into blocks that fit in memory.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from isosent._check import brief
 from isosent.errors import FileFormatError, InputError, IsosentWarning
 from isosent.io.atomic import check_destination, fsync, locked, replacing
 from isosent.io.checksum import HashingFile
-from isosent.io.columns import LINES, Contents, contents_of, first_cut, open_rows
+from isosent.io.columns import LINES, Contents, contents_of, first_cut, is_list_file, open_rows
 from isosent.io.parquet import (
     VECTOR_COLUMN,
     ColumnsBeside,
@@ -33,7 +33,7 @@ from isosent.io.parquet import (
     table_schema,
     writing_parquet,
 )
-from isosent.io.remote import is_folder, is_remote
+from isosent.io.remote import is_folder
 from isosent.io.shards import ShardIndex, check_complete, read_index
 from isosent.io.space import INDEX_FILE, Space, note_entry, note_path, older_entry, write_note
 from isosent.io.tables import ending_of, open_table
@@ -42,7 +42,6 @@ from isosent.io.vector_source import (
     DTYPES,
     NUMBER_TYPES,
     VectorSource,
-    holds_json_lists,
     in_blocks,
     open_json,
     open_npy,
@@ -73,7 +72,7 @@ def open_vectors(path: str | os.PathLike[str], *, column: str | None = None) -> 
         if opener := _OPENERS.get(ending_of(file)):
             return opener(file, column)
         _no_archive(file)
-        if _is_list_file(file):
+        if is_list_file(file):
             return open_json(file, column)
         name = _chosen_column(file, column)
         if ending_of(file) == ".parquet" and _is_stored_list(file, name):
@@ -99,7 +98,7 @@ def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) ->
         _check.input_file(file)
     if not file.is_file() or not file.stat().st_size:
         return False
-    if _is_list_file(file):
+    if is_list_file(file):
         return True
     contents = contents_of(file)
     if column is not None:
@@ -117,19 +116,6 @@ def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) ->
             stacklevel=2,
         )
     return bool(contents.vectors)
-
-
-def unused_vectors(path: str | os.PathLike[str], column: str | None = None) -> str | None:
-    """A column of vectors next to texts, for a command that encodes texts; None if there is none."""
-    file = Path(path)
-    if is_remote(path) or not file.is_file() or not is_table(file) or not file.stat().st_size or _is_list_file(file):
-        return None
-    contents = contents_of(file)
-    return next((name for name in contents.vectors if name not in (column, LINES) and contents.texts), None)
-
-
-def _is_list_file(file: Path) -> bool:
-    return ending_of(file) in (".json", ".jsonl") and holds_json_lists(file)
 
 
 def _is_stored_list(file: Path, column: str) -> bool:

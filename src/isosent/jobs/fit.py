@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError, IsosentWarning
+from isosent.io.columns import unused_vectors
 from isosent.io.pairs import read_matches
 from isosent.io.remote import local_copies, remove
 from isosent.io.shards import SHARD_SIZE, input_paths
 from isosent.io.texts import TEXT_ENDINGS, is_table, read_labels, read_texts
 from isosent.io.vector_source import VectorSource, picked_rows
-from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors, unused_vectors
+from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors
 from isosent.jobs.inspect import Groups, find_groups
 from isosent.jobs.shards import Engine, how_resumed, measure_folder, sample_rows, sample_texts
 from isosent.jobs.vectors import (
