@@ -400,3 +400,11 @@ def test_ids_of_a_batch_of_gemini_and_of_chroma_are_kept(tmp_path):
         with open_table(tmp_path / name) as table:
             assert [value for _, (value,) in table.rows("id")] == ids
     assert read_texts(tmp_path / "c.json") == TEXTS
+
+
+@pytest.mark.parametrize("n_columns", [3, 40, 2000])
+def test_a_matrix_that_was_printed_is_refused(n_columns, tmp_path):
+    (tmp_path / "v.txt").write_text(str(np.random.default_rng(0).normal(size=(5, n_columns))))
+    for ask in (holds_vectors, open_vectors, read_texts):
+        with pytest.raises(FileFormatError, match=r"numpy\.save"):
+            ask(tmp_path / "v.txt")

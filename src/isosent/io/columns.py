@@ -30,6 +30,7 @@ from isosent.io.number_lists import (
     is_comment,
     is_cut,
     kind_of,
+    kind_of_lines,
     parse_numbers,
 )
 from isosent.io.parquet import VECTOR_COLUMN, find_seal, list_number_type, table_batches, table_schema
@@ -128,7 +129,7 @@ def _contents_of_parquet(path: Path) -> Contents:
     with open_to_read(path) as file:
         is_ours = space_in(schema.metadata or {}) is not None or find_seal(file)[0] is not None
     if is_ours and VECTOR_COLUMN in typed:  # others stood beside the texts that were encoded
-        return Contents((VECTOR_COLUMN,), tuple(typed - {VECTOR_COLUMN}), is_ours=True)
+        return Contents((VECTOR_COLUMN,), tuple(sorted(typed - {VECTOR_COLUMN})), is_ours=True)
     rows: list[dict[str, Any]] = []
     for batch in table_batches(path, [field.name for field in fields], n_rows=SAMPLED_ROWS) if fields else ():
         rows = batch.to_pylist()
@@ -173,9 +174,10 @@ def _contents_of_lines(path: Path) -> Contents:
         return Contents()
     if len(content) == _SAMPLED_BYTES:
         lines.pop()
-    decoded = [line.decode("utf-8-sig", "replace") for line in lines if line.strip()]
-    rows = [_without_number(line, decoded) for line in decoded if not is_comment(line)][: SAMPLED_ROWS + 1]
-    kind = kind_of(rows[1:] if decoded and _numbered(decoded[0]) else rows)
+    decoded = [line.decode("utf-8-sig", "replace") for line in lines if line.strip()][: SAMPLED_ROWS + 1]
+    is_header, separator = _pandas_header(decoded[0] if decoded else "")
+    rows = [_without_number(line, separator) for line in decoded[is_header:]]
+    kind = kind_of_lines(rows)
     if kind == "vectors" and _are_counted(rows):
         raise FileFormatError(
             f"{path}: each line begins with the number of its row, which is no part of a vector. Leave it out, or "
@@ -190,39 +192,39 @@ def _are_counted(rows: Sequence[str]) -> bool:
     return len(first) > _FEW_ROWS and all(number == first[0] + place for place, number in enumerate(first))
 
 
-def _numbered(line: str) -> int:
-    """Columns of a header 0, 1, 2 and so on of pandas; one more if the index has a column; 0 for another line."""
+def _pandas_header(line: str) -> tuple[bool, str]:
+    """Whether a line numbers columns 0, 1, 2 and so on, and what ends the row number where the index has a column."""
     separator = next((mark for mark in ("\t", ";", ",") if mark in line), None)
     names = [name.strip().strip('"') for name in line.strip("\r\n").split(separator)]
-    has_index = names[0] in ("", "Unnamed: 0")
-    wanted = [str(number) for number in range(len(names) - has_index)]
-    return len(names) if len(wanted) > 2 and names[has_index:] == wanted else 0
+    has_index = names[:1] in ([""], ["Unnamed: 0"])
+    names = names[has_index:]
+    is_header = len(names) > 2 and names == [str(number) for number in range(len(names))]
+    return is_header, separator or "" if is_header and has_index else ""
 
 
-def _without_number(line: str, lines: Sequence[str]) -> str:
-    """A line without the number of its row, where pandas wrote the index of an array."""
-    first = lines[0].strip("\r\n").lstrip('"').removeprefix("Unnamed: 0").lstrip('"')
-    if not (_numbered(lines[0]) and first[:1] in ("\t", ";", ",")):
-        return line
-    return line.partition(first[0])[2]
+def _without_number(line: str, separator: str) -> str:
+    return line.partition(separator)[2] if separator else line
 
 
 def _line_rows(path: Path) -> Iterator[Row]:
     """Each line but comments, a header of pandas, and blank lines at the end."""
     with open_content(path) as (name, file):
-        first: list[str] = []
-        n_blank = 0
+        n_blank, is_first, separator = 0, True, ""
         for number, line in enumerate(lines_in(name, file), start=1):
-            first = first or [line] * bool(line.strip())
-            if is_comment(line) or (first and line is first[0] and _numbered(line)):
+            if is_comment(line):
                 continue
             if not line.strip():
                 n_blank += 1
                 continue
+            if is_first:
+                is_first = False
+                is_header, separator = _pandas_header(line)
+                if is_header:
+                    continue
             for skipped in range(number - n_blank, number):
                 yield f"{name}, line {skipped}", None
             n_blank = 0
-            yield f"{name}, line {number}", _without_number(line, first)
+            yield f"{name}, line {number}", _without_number(line, separator)
 
 
 def _table_rows(path: Path, column: str) -> Iterator[Row]:
@@ -280,7 +282,7 @@ def _read(place: str, column: str, value: Any) -> Sequence[float]:
 def first_cut(path: Path, column: str) -> FileFormatError:
     """The error for a column in which printing has left numbers out."""
     rows = _line_rows(path) if column == LINES else _table_rows(path, column)
-    place = next((place for place, value in rows if is_cut(value)), str(path))
+    place = next((place for place, value in rows if is_cut(value)), str(path))  # a matrix over several lines has none
     return cut_error(place, column)
 
 

@@ -142,6 +142,19 @@ def kind_of(values: Sequence[Any], name: str = "", *, is_typed: bool = False) ->
     return "vectors" if dim >= _LEAST_DIM and is_enough and 2 * n_fractions > len(lists) else "lists"
 
 
+def kind_of_lines(lines: Sequence[str]) -> Kind | None:
+    """The same of lines of a file; what numpy prints of a matrix goes over several lines, and counts as cut."""
+    lines = [line for line in lines if not is_comment(line)]
+    kind = kind_of(lines)
+    if kind not in ("vectors", "cut") and any(line.lstrip().startswith("[") for line in lines[:1]):
+        pieces = [_LEFT_OUT.sub(" ", line).strip().strip("[],") for line in lines]
+        present = [piece for piece in pieces if piece.strip()]
+        numbers = [_numbers(piece.strip()) for piece in present]
+        if len(present) > 1 and all(numbers) and any(map(_has_fraction, present)):
+            return "cut"
+    return kind
+
+
 def are_written_lists(values: Sequence[Any]) -> bool:
     """Whether texts are lists in brackets of four numbers or more, of any kind, or no texts but lists."""
     present = [value for value in values if not is_blank(value)]

@@ -1,6 +1,6 @@
 """Texts in a file of any size, read block by block and as often as needed.
 
-`read_texts` reads all of them, `open_texts` opens a `TextSource` that counts them first, and `read_labels` reads another
+`read_texts` reads all of them, `open_texts` opens a `TextSource` that counts them first, `read_labels` reads another
 column of a table. All three find the column in the same way (`_text_column`), and refuse vectors where texts are read
 (`refuse_vectors`; the rule is that of `isosent.io.number_lists`). A `TextTable` has all columns, to be written next to
 the vectors of the texts; `text_blocks` cuts texts into blocks that fit in memory.
@@ -25,7 +25,7 @@ from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io import bounds
 from isosent.io.bounds import lines_in, open_content
 from isosent.io.checksum import FileState, open_file_state
-from isosent.io.number_lists import SAMPLED_ROWS, SAVE_ADVICE, VECTORS_ADVICE, are_written_lists, is_comment, kind_of
+from isosent.io.number_lists import SAMPLED_ROWS, SAVE_ADVICE, VECTORS_ADVICE, are_written_lists, kind_of, kind_of_lines
 from isosent.io.parquet import VECTOR_COLUMN
 from isosent.io.tables import Table, check_depth, ending_of, is_number, table_in
 
@@ -153,7 +153,7 @@ def _sampled(rows: Iterator[Any], size: Callable[[Any], int]) -> list[Any]:
 
 def refuse_vectors(name: str, column: str | None, values: Sequence[Any]) -> None:
     """Refuse lists of numbers, written out or not, where texts are read; of lines, the column is None."""
-    kind = kind_of([line for line in values if not is_comment(line)] if column is None else values)
+    kind = kind_of_lines(values) if column is None else kind_of(values)
     if kind in ("vectors", "cut") or (column is not None and are_written_lists(values)):
         what = name if column is None else f"{name}: its column {column}"
         advice = ""

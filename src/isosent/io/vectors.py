@@ -107,8 +107,8 @@ def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) ->
         return column != LINES and column in (*contents.vectors, *contents.lists)
     if contents.cut and not contents.vectors:
         raise first_cut(file, contents.cut[0])
-    if contents.vectors and contents.texts and not contents.is_ours:
-        vectors, texts = " and ".join(contents.vectors), ", ".join(contents.texts)
+    if len(contents.vectors) == 1 and contents.texts and not contents.is_ours:
+        [vectors], texts = contents.vectors, ", ".join(contents.texts)
         warnings.warn(
             f"{path}: the vectors in its column {vectors} are used; its texts in {texts} are not encoded. To encode "
             f"them: --column {contents.texts[0]} (in Python column).",
