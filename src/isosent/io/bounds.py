@@ -12,10 +12,12 @@ pipes; `whole_lines` cuts it into blocks of whole lines; `DecodedBlocks` decodes
 from __future__ import annotations
 
 import base64
+import gzip
 import os
 import re
 import shutil
 import sys
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -179,6 +181,26 @@ def _temporary_copy(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
             shutil.copyfileobj(file, copy, _PIECE_BYTES)
         except OSError as error:
             raise OutputError(f"{name} could not be copied to a temporary file: {error.strerror}.") from error
+        yield cast("BinaryIO", copy)
+
+
+@contextmanager
+def unpacked(name: str, file: BinaryIO) -> Iterator[BinaryIO]:
+    """Unpack a file of gzip into a temporary one."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    most = max(FREELY_EXPANDED, LARGEST_EXPANSION * size)
+    with SpooledTemporaryFile(_SPOOLED_BYTES) as copy, gzip.GzipFile(fileobj=file) as packed:
+        try:
+            while piece := packed.read(_PIECE_BYTES):
+                copy.write(piece)
+                if copy.tell() > most:
+                    raise expands_too_far(name, copy.tell())
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            raise FileFormatError(f"{name} is no complete file of gzip. Download it again.") from None
+        if not copy.tell():
+            raise InputFileError(f"{name} is empty.")
+        copy.seek(0)
         yield cast("BinaryIO", copy)
 
 

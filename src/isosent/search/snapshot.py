@@ -137,8 +137,7 @@ class Snapshot:
             if space is not None:
                 same_space("the model", space, f"the index {folder}", state.space)
             snapshot = cls(folder, state, before)
-            here = Space(snapshot.record.fingerprint, snapshot.record.name)
-            same_space("its model", here, f"the index {folder}", state.space)
+            same_space("its model", snapshot.record.space, f"the index {folder}", state.space)
             return snapshot
 
         return opened(folder, of_state)

@@ -261,7 +261,7 @@ def _checked(
 
 
 def _check_given(model: SentenceEncoder, source: VectorSource, texts: Callable[[], Iterator[str]]) -> None:
-    same_space("the model", Space(model.fingerprint, model.record.name), str(source.path), source.space)
+    same_space("the model", model.space, str(source.path), source.space)
     n_texts = sum(1 for _ in texts())
     if n_texts != source.n_rows:
         raise InputError(
