@@ -73,7 +73,7 @@ def test_texts_without_a_vector_are_apart():
     assert found.labels[[0, -1]].tolist() == [0, 0]
     assert np.isnan(found.scores[[0, -1]]).all()
     last = found.clusters[-1]
-    assert (last.number, last.size, last.words, last.examples) == (0, 2, (), (7,))
+    assert (last.number, last.size, last.words, last.examples) == (0, 2, (), (0,))
     assert found.to_pandas().cluster.tolist()[-2:] == [0, 0]
     assert cluster(["?", "!"], Vectors(TOPICS)).labels.tolist() == [0, 0]
 
