@@ -26,6 +26,7 @@ from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.numeric.threads import one_thread_products, over_blocks
 from isosent.pages.progress import Progress
 from isosent.search.chance import Chance
+from isosent.search.wording import Difference, Wordings
 from isosent.transforms.auto import distinct_rows
 
 # The rule. docs/duplicates.md says how its constants were chosen and measured.
@@ -45,9 +46,12 @@ _SHAPE: Final = 1.3
 _MARGIN: Final = 1.3  # a whole corpus has more related texts than its parts
 _CLOSE: Final = 0.35  # of pairs this close, one text is left when chance is measured
 _FEWEST_OF_PART: Final = 25
-_MOST_ABOVE: Final = 0.3  # share of the texts without a duplicate that may be left out by that
-_RANGE: Final = (0.1, 1.2)  # of the closeness that chance gives: a corpus of duplicates only says nothing about it
+_LEAST: Final = 0.1  # closeness at a rate of 0.1: a corpus of duplicates only says nothing about chance
 _N_NEIGHBOURS: Final = 32
+_ADDED: Final = 0.6  # of the closeness that is needed, if one text has more words and no others
+_FEW_LETTERS: Final = 4  # that a misspelling changes, in bytes
+_N_NEXT: Final = 8  # neighbors whose letters are compared
+_MOST_COMPARED: Final = 50  # texts of a group that are compared with each other
 _SHORTEST: Final = 1e-3  # distance that float32 cosines tell from 0
 _BLOCK_ROWS: Final = 256
 _BLOCK_COLUMNS: Final = 1 << 15
@@ -240,12 +244,13 @@ def find_duplicates(
     has_vector = nonzero_rows(units)
     places = np.flatnonzero(has_vector)  # among the distinct texts
     stars: list[NDArray[np.intp]]
-    if len(places) < FEWEST_TEXTS:
-        stars, recall, rate = [], None, None
-    else:
+    rate = None if len(places) < FEWEST_TEXTS else false_positives
+    stars, recall = [], None
+    if len(places) > 1:
         compared = units if len(places) == len(units) else units[places]
+        wordings = Wordings([texts[first_rows[place]] for place in places])
         with one_thread_products():
-            (stars, recall), rate = _stars(compared, false_positives, seed), false_positives
+            stars, recall = _stars(compared, wordings, false_positives, seed)
     label = np.arange(len(first_rows))  # of each distinct text: the place of its representative
     for star in stars:
         label[places[star]] = places[star[0]]
@@ -419,7 +424,7 @@ class _Nearest:
 
 
 def _stars(
-    units: NDArray[np.float32], false_positives: float, seed: int
+    units: NDArray[np.float32], wordings: Wordings | None, false_positives: float, seed: int
 ) -> tuple[list[NDArray[np.intp]], float | None]:
     """Groups of rows, each with its representative first, and the recall of the pairs; None if all were compared."""
     k = min(_N_NEIGHBOURS, len(units) - 1)
@@ -433,65 +438,116 @@ def _stars(
     distances = _distances(cosines)
     radii = _radii(distances)
     closeness = _closeness(distances, radii[:, None], radii[places])
-    # duplicates that meet in a part would look like chance: of those that are close in any case, one is left
-    is_left = np.ones(len(units), dtype=np.bool_)
-    for star in _stars_above(_CLOSE, units, radii, places, closeness):
-        is_left[star[1:]] = False
-    least = _least_closeness(units, np.flatnonzero(is_left), false_positives, seed)
-    stars = _stars_above(least, units, radii, places, closeness)
+    least = math.inf
+    if len(units) >= FEWEST_TEXTS:
+        # duplicates that meet in a part would look like chance: of those that are close in any case, one is left
+        is_left = np.ones(len(units), dtype=np.bool_)
+        for star in _grouped(_Rule(units, radii, _CLOSE, None), places, closeness):
+            is_left[star[1:]] = False
+        least = _least_closeness(units, np.flatnonzero(is_left), false_positives, seed)
+    rule = _Rule(units, radii, least, wordings)
+    stars = _grouped(rule, places, closeness)
     if is_exact:
         return stars, None
-    is_pair = np.greater(_closeness(_distances(exact[0]), radii[sample, None], radii[exact[1]]), least)
+    is_pair = rule.are_duplicates(sample, exact[1], _closeness(_distances(exact[0]), radii[sample, None], radii[exact[1]]))
     first, second = np.repeat(sample, is_pair.sum(axis=1)), exact[1][is_pair]
     is_found = (places[first] == second[:, None]).any(axis=1) | (places[second] == first[:, None]).any(axis=1)
     return stars, float(is_found.mean()) if len(first) else math.nan
 
 
-def _stars_above(
-    least: float,
-    units: NDArray[np.float32],
-    radii: NDArray[np.float32],
-    places: NDArray[np.intp],
-    closeness: NDArray[np.float32],
-) -> list[NDArray[np.intp]]:
-    """Groups of rows that are closer to the first of their group than `least`."""
+class _Rule:
+    """Which rows are duplicates: those that are close enough for what their words say."""
+
+    def __init__(
+        self, units: NDArray[np.float32], radii: NDArray[np.float32], least: float, wordings: Wordings | None
+    ) -> None:
+        self.units, self.radii, self.least, self.wordings = units, radii, least, wordings
+        self.loosest = least if wordings is None else min(least * _ADDED, _CLOSE)
+
+    def are_duplicates(
+        self, rows: NDArray[np.intp], places: NDArray[np.intp], closeness: NDArray[np.float32]
+    ) -> NDArray[np.bool_]:
+        """Whether each row and those at its places are, (n_rows, k)."""
+        is_close: NDArray[np.bool_] = np.greater(closeness, self.loosest)
+        if self.wordings is None:
+            return is_close
+        near = places[:, :_N_NEXT]
+        is_close[:, :_N_NEXT] |= self.wordings.letter_distances(rows, near) <= _FEW_LETTERS
+        at, columns = np.nonzero(is_close)
+        first, second = rows[at], places[at, columns]
+        pairs, back = np.unique(np.stack([np.minimum(first, second), np.maximum(first, second)]), axis=1, return_inverse=True)
+        is_close[at, columns] = self._are_close(closeness[at, columns], self.wordings.differences(*pairs)[back])
+        return is_close
+
+    def ring(self, center: int, edges: Any) -> NDArray[np.intp]:
+        """Duplicates of a row, of all rows; in a large set, of those that a chain of edges leads to."""
+        seen = np.array([center])
+        new, ring = seen, [edges[[center]].indices]
+        if len(self.units) <= MOST_EXACT:
+            return np.union1d(ring[0], self._duplicates_of(center, np.arange(len(self.units))))
+        while new.size:
+            others = np.setdiff1d(edges[new].indices, seen)
+            new, seen = self._duplicates_of(center, others), np.concatenate([seen, others])
+            ring.append(new)
+        return np.unique(np.concatenate(ring))
+
+    def compatible(self, center: int, ring: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Those of a ring, nearest first, that are in no contrast with each other."""
+        if self.wordings is None or len(ring) < 2:
+            return ring
+        order = ring[np.argsort(-(self.units[ring] @ self.units[center]), kind="stable")]
+        kept, changed = [], []
+        for row in order.tolist():
+            is_small = self.wordings.difference(center, row) == Difference.SMALL
+            if not is_small:
+                if any(self.wordings.difference(other, row) == Difference.CONTRAST for other in changed):
+                    continue
+                if len(changed) < _MOST_COMPARED:
+                    changed.append(row)
+            kept.append(row)
+        return np.sort(np.array(kept, dtype=np.intp))
+
+    def _duplicates_of(self, center: int, others: NDArray[np.intp]) -> NDArray[np.intp]:
+        closeness = _closeness(_distances(self.units[others] @ self.units[center]), self.radii[center], self.radii[others])
+        is_close = np.greater(closeness, self.loosest) & (others != center)
+        others, closeness = others[is_close], closeness[is_close]
+        if self.wordings is None:
+            return others
+        return others[self._are_close(closeness, self.wordings.differences(np.full(len(others), center), others))]
+
+    def _are_close(self, closeness: NDArray[np.float32], differences: NDArray[np.int8]) -> NDArray[np.bool_]:
+        """Whether rows are close enough; small changes are duplicates in any case."""
+        least = np.array([-np.inf, self.least * _ADDED, self.least, np.inf], np.float32)
+        return np.asarray(closeness > least[differences])
+
+
+def _grouped(rule: _Rule, places: NDArray[np.intp], closeness: NDArray[np.float32]) -> list[NDArray[np.intp]]:
+    """Groups of rows: each is a row and its duplicates, those with most duplicates first."""
     from scipy.sparse import csr_array
 
-    n_rows = len(units)
-    is_close: NDArray[np.bool_] = np.greater(closeness, least)
+    n_rows = len(places)
+    is_close = rule.are_duplicates(np.arange(n_rows), places, closeness)
     rows, columns = np.nonzero(is_close)
-    edges = csr_array((np.ones(len(rows), np.int8), (rows, places[rows, columns])), shape=(n_rows, n_rows))
+    others = places[rows, columns]
+    if rule.wordings is not None:  # they may have other vectors
+        equal = rule.wordings.equal_texts()
+        rows, others = np.append(rows, equal[0]).astype(np.intp), np.append(others, equal[1]).astype(np.intp)
+    edges = csr_array((np.ones(len(rows), np.int8), (rows, others)), shape=(n_rows, n_rows))
     edges = (edges + edges.T).tocsr()  # a row may be among the nearest of another, but not the other way round
     degrees, is_full = np.diff(edges.indptr), is_close.sum(axis=1) == is_close.shape[1]
     is_free = np.ones(n_rows, dtype=np.bool_)
     stars = []
-    for center in np.argsort(-degrees, kind="stable")[: np.count_nonzero(degrees)]:
+    for center in np.argsort(-degrees, kind="stable")[: np.count_nonzero(degrees)].tolist():
         if not is_free[center]:
             continue
         ring: Any = edges.indices[edges.indptr[center] : edges.indptr[center + 1]]
         if is_full[center]:  # there may be more than its nearest ones
-            ring = _ring(center, least, units, radii, edges)
-        ring = ring[is_free[ring] & (ring != center)]
+            ring = rule.ring(center, edges)
+        ring = rule.compatible(center, ring[is_free[ring] & (ring != center)])
         if ring.size:
             stars.append(np.concatenate([[center], ring]))
             is_free[stars[-1]] = False
     return stars
-
-
-def _ring(
-    center: np.intp, least: float, units: NDArray[np.float32], radii: NDArray[np.float32], edges: Any
-) -> NDArray[np.intp]:
-    """Rows that are closer to a center than `least`; in a large set, those that a chain of edges leads to."""
-    if len(units) <= MOST_EXACT:
-        to_all = _distances(units @ units[center])
-        return np.flatnonzero(np.greater(_closeness(to_all, radii[center], radii), least))
-    ring = seen = new = np.array([center])
-    while new.size:
-        others = np.setdiff1d(edges[new].indices, seen)
-        closeness = _closeness(_distances(units[others] @ units[center]), radii[center], radii[others])
-        new = others[np.greater(closeness, least)]
-        ring, seen = np.concatenate([ring, new]), np.concatenate([seen, others])
-    return ring
 
 
 def _distances(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -516,16 +572,18 @@ def _least_closeness(units: NDArray[np.float32], rows: NDArray[np.intp], false_p
     n_asking = len(units) if len(units) <= MOST_EXACT else _SAMPLE_OF_PART
     nearest = np.concatenate([np.empty(0, np.float32), *(_nearest_closeness(units[part], n_asking) for part in parts)])
     if not np.less(nearest, _CLOSE).any():  # nearly all texts have a duplicate
-        return _RANGE[1]
+        return _CLOSE + _LEAST * _curve(false_positives)
     median, high = np.quantile(nearest[nearest < _CLOSE], [0.5, 0.9])
-    # Texts above _CLOSE are missing: the spread of the curve and their share are found in turns
+    # Texts above _CLOSE are missing: the spread of the curve and their share are found in turns. They are no more than
+    # those above it: in a dense corpus, the turns would never end
+    most = float(np.mean(nearest >= _CLOSE))
     share, spread = 0.0, 0.0
     for _ in range(50):
         spread = (high - median) / _curve(0.1 + 0.9 * share)
         if spread > 0:
             above = 0.5 * math.exp(-math.log(5) * ((_CLOSE - median) / spread) ** (1 / _SHAPE))
-            share = min(above, _MOST_ABOVE)
-    return float(np.clip(median + _MARGIN * spread * _curve(false_positives), *_RANGE))
+            share = min(above, most)
+    return max(float(median + _MARGIN * spread * _curve(false_positives)), _LEAST * _curve(false_positives))
 
 
 def _nearest_closeness(units: NDArray[np.float32], n_asking: int) -> NDArray[np.float32]:
