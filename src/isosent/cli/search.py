@@ -22,17 +22,25 @@ from msgspec import to_builtins
 
 from isosent import _extras
 from isosent._check import brief
-from isosent.cli.options import PATH, Share, json_option, model_options, open_model, worker_options
+from isosent.cli.options import (
+    PATH,
+    Share,
+    json_option,
+    model_options,
+    open_model,
+    open_rows_vectors,
+    texts_option,
+    worker_options,
+)
 from isosent.cli.printing import megabytes, say, say_if_stale, shortened, show, show_json, show_stats
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.encoders.reference import DEFAULT_REFERENCE, MODEL_FILE, without_permissions
 from isosent.errors import InputError, InputFileError, ModelFolderError
 from isosent.io.atomic import check_folder
-from isosent.io.parquet import table_schema, vector_columns
 from isosent.io.remote import local_copies
 from isosent.io.remote import remove as remove_shards
 from isosent.io.shards import input_paths
-from isosent.io.space import Space, space_in
+from isosent.io.space import Space
 from isosent.io.texts import TEXT_ENDINGS, read_texts
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors, open_vectors
@@ -53,7 +61,6 @@ from isosent.search.rows import TEXT, read_rows
 from isosent.search.storage import INDEX, MODEL_FOLDER, QUERY_FOLDER, is_index
 
 _DEFAULT = "create"
-_VECTOR_NAMES = ("vector", "vectors", "embedding", "embeddings")
 _LARGEST_ID = 2**63 - 1
 _MOST_HITS = 10
 _QUERY_ENDINGS = (".txt", ".csv", ".tsv")  # of a file of queries; what else is a file holds vectors
@@ -64,7 +71,6 @@ text_column_option = click.option(
 )
 id_column_option = click.option("--id-column", metavar="NAME", help="Column with the ids.  [default: id, else numbers]")
 space_option = click.option("--space", metavar="NAME", help="Vectors: what made them, such as text-embedding-3-small.")
-texts_option = click.option("--texts", metavar="FILE", help="Texts of the rows, if the first file is vectors alone.")
 
 
 class _IndexCommands(click.Group):
@@ -462,7 +468,7 @@ def _query_vectors(queries: Sequence[str]) -> VectorSource | None:
         raise InputError(
             f"search: {', '.join(queries)}: a file of vectors cannot be one of several queries. Name it alone."
         )
-    vectors = _opened_vectors(queries[0], None)
+    vectors = open_rows_vectors(queries[0], None)
     if vectors is None:
         shape = "[[0.1, ...], ...]" if queries[0].lower().endswith(".json") else "[0.1, ...] on each line"
         shape = "a column of vectors" if queries[0].lower().endswith(".parquet") else f"lists of numbers, {shape}"
@@ -543,7 +549,7 @@ def _read_inputs(
 ) -> dict[str, Any]:
     """Texts, vectors, ids and metadata of the files that a command names, with the types of a schema."""
     read = partial(read_rows, column=column, id_column=id_column, schema=schema)
-    source = _opened_vectors(rows, column)
+    source = open_rows_vectors(rows, column)
     if source is None:
         if (texts, space) != (None, None):
             raise InputError(f"--texts and --space belong to a file of vectors; {rows} holds texts.")
@@ -598,22 +604,6 @@ def _encoded(
             progress=bar,
         )
     return open_vectors(folder)
-
-
-def _opened_vectors(rows: str, texts_column: str | None) -> VectorSource | None:
-    """The vectors of a file; None for a file of texts, which may have other lists of numbers."""
-    if not holds_vectors(rows):
-        return None
-    column = None
-    if Path(rows).suffix.lower() == ".parquet":
-        schema, names = table_schema(Path(rows))[0], vector_columns(Path(rows))
-        column = next((name for name in names if name in _VECTOR_NAMES), None)
-        if column is None and space_in(schema.metadata or {}) is None:
-            if TEXT in schema.names or texts_column is not None:
-                return None
-            if len(names) > 1:
-                raise InputError(f"{rows} has the vectors {', '.join(names)}. Call those to be searched vector.")
-    return open_vectors(rows, column=column)
 
 
 def _parsed_ids(ids: Sequence[str], opened: Index) -> list[Any]:

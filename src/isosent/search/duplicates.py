@@ -11,7 +11,8 @@ grouped, also without a vector.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,14 +21,14 @@ from numpy.typing import NDArray
 
 from isosent import _check, _extras
 from isosent.errors import InputError
-from isosent.loading import check_model
+from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.numeric.threads import one_thread_products, over_blocks
 from isosent.pages.progress import Progress
 from isosent.search.chance import Chance
+from isosent.search.units import compared_units
 from isosent.search.wording import Difference, Wordings
-from isosent.transforms.auto import distinct_rows
 
 # The rule. docs/duplicates.md says how its constants were chosen and measured.
 # 1. The closeness of two texts is ln(sqrt(r s) / d): d is their distance, and r and s are the distances at which the
@@ -76,8 +77,8 @@ class Duplicates:
 
     Parameters
     ----------
-    texts : tuple of str
-        All texts.
+    texts : tuple of str or None
+        All texts; None if there were vectors alone.
     groups : tuple of tuple of int
         Rows of the texts of each group, counted from 0 and in their order; two or more. Large groups come first.
     scores : ndarray of shape (n_texts,), float32
@@ -95,7 +96,7 @@ class Duplicates:
         NaN if none of these has a duplicate. None for up to 20,000 distinct texts, of which all pairs are compared.
     """
 
-    texts: tuple[str, ...]
+    texts: tuple[str, ...] | None
     groups: tuple[tuple[int, ...], ...]
     scores: NDArray[np.float32]
     shares: NDArray[np.float64]
@@ -104,7 +105,12 @@ class Duplicates:
     recall: float | None
 
     def __repr__(self) -> str:
-        return f"<Duplicates: {len(self.groups)} groups, {self.n_duplicates} of {len(self.texts)} texts>"
+        return f"<Duplicates: {len(self.groups)} groups, {self.n_duplicates} of {self.n_texts} texts>"
+
+    @property
+    def n_texts(self) -> int:
+        """Texts, or vectors if there were no texts."""
+        return len(self.scores)
 
     @property
     def n_duplicates(self) -> int:
@@ -114,7 +120,7 @@ class Duplicates:
     @property
     def kept(self) -> NDArray[np.intp]:
         """Rows that are left if only the first text of each group is kept."""
-        is_kept = np.ones(len(self.texts), dtype=np.bool_)
+        is_kept = np.ones(self.n_texts, dtype=np.bool_)
         for group in self.groups:
             is_kept[list(group[1:])] = False
         return np.flatnonzero(is_kept)
@@ -125,10 +131,11 @@ class Duplicates:
         Returns
         -------
         list of tuple of (int, int, str, float, float)
-            One tuple per text that is in a group, group by group. Rows are counted from 0.
+            One tuple per text that is in a group, group by group. Rows are counted from 0. The text is empty if there
+            were vectors alone.
         """
         return [
-            (number, row, self.texts[row], float(self.scores[row]), float(self.shares[row]))
+            (number, row, "" if self.texts is None else self.texts[row], float(self.scores[row]), float(self.shares[row]))
             for number, group in enumerate(self.groups, 1)
             for row in group
         ]
@@ -154,10 +161,11 @@ class Duplicates:
         Returns
         -------
         dict
-            `n_texts`, `n_duplicates`, `n_without_vector`, `false_positives`, and `groups`: row, text, score and share.
+            `n_texts`, `n_duplicates`, `n_without_vector`, `false_positives`, `recall`, and `groups`: row, text, score and
+            share.
         """
         return {
-            "n_texts": len(self.texts),
+            "n_texts": self.n_texts,
             "n_duplicates": self.n_duplicates,
             "n_without_vector": self.n_without_vector,
             "false_positives": self.false_positives,
@@ -166,7 +174,7 @@ class Duplicates:
                 [
                     {
                         "row": row,
-                        "text": self.texts[row],
+                        "text": None if self.texts is None else self.texts[row],
                         "score": float(self.scores[row]),
                         "share": None if math.isnan(self.shares[row]) else float(self.shares[row]),
                     }
@@ -178,9 +186,10 @@ class Duplicates:
 
 
 def find_duplicates(
-    texts: Sequence[str],
-    model: SentenceEncoder,
+    texts: Sequence[str] | None,
+    model: SentenceEncoder | None = None,
     *,
+    vectors: NDArray[np.floating] | str | os.PathLike[str] | VectorSource | None = None,
     false_positives: float = 0.01,
     seed: int = 0,
     progress: Progress | None = None,
@@ -189,10 +198,12 @@ def find_duplicates(
 
     Parameters
     ----------
-    texts : sequence of str
-        At least one text.
-    model : SentenceEncoder
-        Encodes the texts.
+    texts : sequence of str or None
+        At least one text; None for vectors alone, of which only the distances are compared.
+    model : SentenceEncoder, optional
+        Encodes the texts. Not needed with `vectors`.
+    vectors : array of shape (n_texts, dim), or path, optional
+        Vectors of the texts, one per text; with a model, of its encoder, and its transform is applied to them.
     false_positives : float, default 0.01
         Share of the texts without a duplicate that may get into a group, 0.001 to 0.2.
     seed : int, default 0
@@ -232,30 +243,32 @@ def find_duplicates(
     >>> found.to_pandas().head()  # doctest: +SKIP
     """
     where = "find_duplicates"
-    texts = tuple(_check.some_texts(where, texts))
-    check_model(where, model)
+    if texts is not None:
+        texts = tuple(_check.some_texts(where, texts))
     if not LEAST_RATE <= _check.fraction(where, "false_positives", false_positives) <= MOST_RATE:
         raise InputError(f"{where}: false_positives must be from {LEAST_RATE} to {MOST_RATE}; got {false_positives!r}.")
     _check.whole_number(where, "seed", seed, 0)
-    first_rows = distinct_rows(texts)
-    units = unit_rows(model.encode([texts[row] for row in first_rows], progress=progress)).astype(
-        np.float32, copy=False
-    )
+    if vectors is None and texts is not None:
+        first_rows, place_of_row = _distinct(texts)
+        units = compared_units(where, [texts[row] for row in first_rows], model, None, progress)
+    else:
+        units = compared_units(where, texts, model, vectors, progress)
+        # rows of zeros mean "no vector", so they are not equal
+        rows = [unit.tobytes() if unit.any() else row for row, unit in enumerate(units)]
+        first_rows, place_of_row = _distinct(rows if texts is None else texts)
+        units = units[first_rows]
     has_vector = nonzero_rows(units)
     places = np.flatnonzero(has_vector)  # among the distinct texts
-    stars: list[NDArray[np.intp]]
     rate = None if len(places) < FEWEST_TEXTS else false_positives
     stars, recall = [], None
     if len(places) > 1:
         compared = units if len(places) == len(units) else units[places]
-        wordings = Wordings([texts[first_rows[place]] for place in places])
+        wordings = None if texts is None else Wordings([texts[first_rows[place]] for place in places])
         with one_thread_products():
             stars, recall = _stars(compared, wordings, false_positives, seed)
     label = np.arange(len(first_rows))  # of each distinct text: the place of its representative
     for star in stars:
         label[places[star]] = places[star[0]]
-    place_of = {texts[row]: place for place, row in enumerate(first_rows)}
-    place_of_row = np.array([place_of[text] for text in texts])
     scores, shares = _scores(units, label, np.bincount(place_of_row) > 1)
     members: dict[int, list[int]] = {}
     for row, place in enumerate(place_of_row):
@@ -270,6 +283,16 @@ def find_duplicates(
         int(np.count_nonzero(~has_vector[place_of_row])),
         recall,
     )
+
+
+def _distinct(values: Sequence[Hashable]) -> tuple[list[int], NDArray[np.intp]]:
+    """Rows of the first of equal values, and for each value the place of its own among them."""
+    place_of: dict[Hashable, int] = {}
+    first_rows = []
+    for row, value in enumerate(values):
+        if place_of.setdefault(value, len(first_rows)) == len(first_rows):
+            first_rows.append(row)
+    return first_rows, np.array([place_of[value] for value in values], dtype=np.intp)
 
 
 def neighbours(
@@ -498,8 +521,7 @@ class _Rule:
         order = ring[np.argsort(-(self.units[ring] @ self.units[center]), kind="stable")]
         kept, changed = [], []
         for row in order.tolist():
-            is_small = self.wordings.difference(center, row) == Difference.SMALL
-            if not is_small:
+            if not self.wordings.is_equal(center, row):
                 if any(self.wordings.difference(other, row) == Difference.CONTRAST for other in changed):
                     continue
                 if len(changed) < _MOST_COMPARED:
@@ -557,7 +579,7 @@ def _distances(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def _radii(distances: NDArray[np.float32]) -> NDArray[np.float32]:
     """Distance at which the next neighbors of each row lie, (n_rows,), from those of its nearest ones."""
-    radii = distances[:, _NEXT].mean(axis=1)
+    radii = distances[:, _NEXT].mean(axis=1) if distances.shape[1] >= _NEXT.stop else np.ones(len(distances), np.float32)
     return np.asarray(np.maximum(radii, _LEAST_RADIUS * np.median(radii)))
 
 
@@ -583,7 +605,8 @@ def _least_closeness(units: NDArray[np.float32], rows: NDArray[np.intp], false_p
         if spread > 0:
             above = 0.5 * math.exp(-math.log(5) * ((_CLOSE - median) / spread) ** (1 / _SHAPE))
             share = min(above, most)
-    return max(float(median + _MARGIN * spread * _curve(false_positives)), _LEAST * _curve(false_positives))
+    curve = _curve(false_positives)
+    return max(float(median + _MARGIN * spread * curve), _LEAST * curve)
 
 
 def _nearest_closeness(units: NDArray[np.float32], n_asking: int) -> NDArray[np.float32]:

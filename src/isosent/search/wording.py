@@ -47,6 +47,7 @@ _NEGATIONS: Final = frozenset(
 )
 # of words that are written together or without spaces
 _NEGATIVE_PARTS: Final = ("않", "못", "없", "不", "没", "沒", "未", "无", "無", "ない", "なかっ", "ません", "ไม่")
+_MEANT_SYLLABLES: Final = frozenset("일이삼사오육칠팔구십백천만억안못않없불비무미")
 _NUMBERS: Final = frozenset(
     "two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty hundred thousand million "
     "billion half first second third twice once both all every always zwei drei vier fünf sechs sieben acht neun zehn "
@@ -68,6 +69,10 @@ _WEAK: Final = _ARTICLES | frozenset(
 _MARKS: Final = ".,;:!?'\"()"
 _AS_WRITTEN: Final = re.compile(r"[^\W\d_]+")
 _BLOCK_ROWS: Final = 4096
+_MEANT: Final = _NEGATIONS | _NUMBERS
+_IN_FRONT: Final = re.compile(r"^\W*([^\W\d_]+)[,!.]\s")
+_BEHIND: Final = re.compile(r"[,.!?]\s+([^\W\d_]+)\W*$")
+_FEWEST_WORDS: Final = 4  # of a text whose first or last word may be set apart
 _FEWEST_LETTERS: Final = 4  # of a word that may be misspelled
 _SURE_LETTERS: Final = 8  # of a name that may be
 _STEM: Final = 4  # letters that two forms of a word share
@@ -102,6 +107,10 @@ class Wordings:
 
     def difference(self, first: int, second: int) -> Difference:
         return difference(self._wording(first), self._wording(second), self._counts)
+
+    def is_equal(self, first: int, second: int) -> bool:
+        """Whether two texts have the same words but for greetings."""
+        return self._wording(first).content == self._wording(second).content
 
     def letter_distances(self, rows: NDArray[np.intp], places: NDArray[np.intp]) -> NDArray[np.int64]:
         """Letters and digits that must be added to or removed from each row to have those of others, (n_rows, k)."""
@@ -148,16 +157,10 @@ class Wording(NamedTuple):
     """The words of a text in lower case, and what must be the same in a duplicate."""
 
     words: tuple[str, ...]
+    content: tuple[str, ...]  # words but for greetings
     numbers: tuple[str, ...]  # in their order
     n_negations: int
     names: frozenset[str]
-
-    @property
-    def content(self) -> tuple[str, ...]:
-        """Words but for greetings; all words of a text that has no others."""
-        if _GREETINGS.isdisjoint(self.words):
-            return self.words
-        return tuple(word for word in self.words if word not in _GREETINGS) or self.words
 
 
 def wording_of(text: str) -> Wording:
@@ -170,13 +173,16 @@ def wording_of(text: str) -> Wording:
     for match in _WORD.finditer(text):
         word = match[0]
         is_first = not words or _END.search(text, end, match.start()) is not None
+        is_attached = match.start() == end > 0
         end = match.end()
         folded = word.casefold()
         if folded[-1].isdigit():
             numbers.append(folded)
             words.append(folded)
             continue
-        if word != folded:
+        if is_attached and len(word) == 1 and words and words[-1][-1].isdigit():
+            names.append(folded := f"{words[-1]}{folded}")  # 7a: no article
+        elif word != folded:
             n_long_upper += len(word) > 3
             if (not is_first and word[0].isupper() and folded not in ("i", "i'm", "i've", "i'd", "i'll")) or (
                 word[1:] != folded[1:]
@@ -187,11 +193,22 @@ def wording_of(text: str) -> Wording:
             continue
         words += _CONTRACTED.get(folded) or _expanded(folded)
     is_title = n_long_upper > 1 and n_long_upper == n_long  # or in upper case
-    folded_text = "" if text.isascii() else text
-    n_negations = sum(word in _NEGATIONS for word in words) + sum(map(folded_text.count, _NEGATIVE_PARTS * (folded_text != "")))
-    return Wording(
-        tuple(words), tuple(numbers), n_negations, frozenset() if is_title else frozenset(names) - _GREETINGS - _ARTICLES
-    )
+    n_negations = sum(word in _NEGATIONS for word in words)
+    if not text.isascii():
+        n_negations += sum(map(text.count, _NEGATIVE_PARTS))
+    chosen_names = frozenset() if is_title else frozenset(names) - _GREETINGS - _ARTICLES
+    return Wording(tuple(words), _content(text, words), tuple(numbers), n_negations, chosen_names)
+
+
+def _content(text: str, words: Sequence[str]) -> tuple[str, ...]:
+    """Words but for greetings, and for one word in front or behind that marks set apart; all if nothing is left."""
+    content = words if _GREETINGS.isdisjoint(words) else [word for word in words if word not in _GREETINGS]
+    if len(content) >= _FEWEST_WORDS:
+        for pattern, place in ((_IN_FRONT, 0), (_BEHIND, -1)):
+            apart = pattern.search(text)
+            if apart is not None and (word := apart[1].casefold()) == content[place] and word not in _MEANT:
+                content = content[1:] if place == 0 else content[:-1]
+    return tuple(content or words)
 
 
 def _expanded(word: str) -> tuple[str, ...]:
@@ -286,8 +303,11 @@ def _unmatched(
 def _is_same(one: str, other: str, names: frozenset[str], counts: Counter[str]) -> bool:
     if len(one) > len(other):
         one, other = other, one
-    if len(other) < _FEWEST_LETTERS or one[0] != other[0] or _is_unspaced(one) or not (one.isalpha() and other.isalpha()):
+    if len(other) < _FEWEST_LETTERS or one[0] != other[0] or not (one.isalpha() and other.isalpha()):
         return False
+    if one[0] >= "\u0e00":  # syllables: each means something
+        letters = Counter(other) - Counter(one)
+        return len(one) >= _FEWEST_LETTERS and _is_misspelled_by_syllables(one, other) and _MEANT_SYLLABLES.isdisjoint(letters)
     is_name = one in names or other in names or not (counts[one] or counts[other])
     n_prefix = 0
     while n_prefix < len(one) and one[n_prefix] == other[n_prefix]:
@@ -306,8 +326,11 @@ def _is_same(one: str, other: str, names: frozenset[str], counts: Counter[str]) 
     return rare < _COMMON or rare * _MUCH_RARER < common
 
 
-def _is_unspaced(word: str) -> bool:
-    return "\uac00" <= word[0] <= "\ud7a3" or word[0] >= "\u0e00"
+def _is_misspelled_by_syllables(one: str, other: str) -> bool:
+    """Whether two syllables are swapped, or one of them is written twice or left out."""
+    if len(one) == len(other):
+        return sorted(one) == sorted(other) and sum(a != b for a, b in zip(one, other, strict=True)) == 2
+    return len(other) == len(one) + 1 and any(other[:at] + other[at + 1 :] == one for at in range(1, len(other)))
 
 
 def _is_misspelled(one: str, other: str) -> bool:
