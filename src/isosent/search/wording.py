@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -37,13 +37,14 @@ _CONTRACTED: Final = {
     "hasnt": ("has", "not"), "couldnt": ("could", "not"), "wouldnt": ("would", "not"), "shouldnt": ("should", "not"),
     "arent": ("are", "not"), "im": ("i", "am"), "ive": ("i", "have"), "let's": ("let", "us"), "whats": ("what", "is"),
 }  # fmt: skip
-_ENDINGS: Final = {"'s": "is", "'re": "are", "'m": "am", "'ve": "have", "'ll": "will", "'d": "would"}
+_ENDINGS: Final = {"s": "is", "re": "are", "m": "am", "ve": "have", "ll": "will", "d": "would"}
+_BEFORE_IS: Final = frozenset("what where who when how that there here it he she".split())
 _NEGATIONS: Final = frozenset(
     "not no never none nobody nothing nowhere neither nor without unless hardly barely only except "
     "nicht kein keine keinen keinem keiner keines nie niemals niemand nichts ohne nur "
-    "ne n pas jamais aucun aucune sans rien personne seulement nunca nadie ningún ninguno ninguna sin tampoco jamás "
+    "ne pas jamais aucun aucune sans rien personne seulement nunca nadie ningún ninguno ninguna sin tampoco jamás "
     "non mai nessuno nessuna niente senza não nunca nem ninguém nada sem niet geen nooit niemand zonder ikke inte "
-    "не нет никогда без ни nie bez değil yok لا ليس لم لن غير بدون नहीं מת לא".split()
+    "не нет никогда без ни nie bez değil yok لا ليس لم لن غير بدون नहीं לא".split()
 )
 # of words that are written together or without spaces
 _NEGATIVE_PARTS: Final = ("않", "못", "없", "不", "没", "沒", "未", "无", "無", "ない", "なかっ", "ません", "ไม่")
@@ -55,15 +56,14 @@ _NUMBERS: Final = frozenset(
     "siete ocho nueve diez cien mil todos siempre toujours".split()
 )
 _GREETINGS: Final = frozenset(
-    "please pls thanks thank hi hello hey dear regards cheers sorry well so just ok okay bitte danke hallo merci "
-    "bonjour svp gracias hola".split()
+    "please pls thanks thank hi hello hey dear regards cheers just bitte danke hallo merci bonjour svp gracias hola".split()
 )
 _ARTICLES: Final = frozenset(
-    "a an the der die das ein eine den dem des le la les un une el los las una o os as um uma il lo gli de het een".split()
+    "a an the der das ein eine le la les un une el los las una uma il lo gli het een".split()
 )
 # words that may stand for one another: the cosine decides
 _WEAK: Final = _ARTICLES | frozenset(
-    "this that my its it i there and but then as of to for do does did can could would will is are was were am be been "
+    "die den dem des this that my its it i there and but then as of to for do does did can could would will is are was were am be been "
     "being has have had get got gets getting what which".split()
 )
 _MARKS: Final = ".,;:!?'\"()"
@@ -73,12 +73,16 @@ _MEANT: Final = _NEGATIONS | _NUMBERS
 _IN_FRONT: Final = re.compile(r"^\W*([^\W\d_]+)[,!.]\s")
 _BEHIND: Final = re.compile(r"[,.!?]\s+([^\W\d_]+)\W*$")
 _FEWEST_WORDS: Final = 4  # of a text whose first or last word may be set apart
+_LONG: Final = 3  # letters of a short word, which titles write in lower case
 _FEWEST_LETTERS: Final = 4  # of a word that may be misspelled
 _SURE_LETTERS: Final = 8  # of a name that may be
 _STEM: Final = 4  # letters that two forms of a word share
-_ENDING: Final = 3  # letters that may follow
+_FORMS: Final = frozenset(
+    frozenset(pair.split("/"))
+    for pair in "/s /es /ed /d /ing e/ing s/ed s/ing ed/ing es/ed es/ing d/s y/ies y/ied ies/ied /n /en e/en".split()
+)
 _COMMON: Final = 3  # texts that have a word which is no misspelling
-_MUCH_RARER: Final = 200  # times, a misspelling that is common itself
+_MUCH_RARER: Final = 200  # times, than the word: a common misspelling
 _SHORT: Final = 25  # words of a text in which one word more or less makes another text
 _MOST_ADDED: Final = 0.34  # of the words of the shorter text
 _FEW: Final = 2  # other words in a place
@@ -109,8 +113,8 @@ class Wordings:
         return difference(self._wording(first), self._wording(second), self._counts)
 
     def is_equal(self, first: int, second: int) -> bool:
-        """Whether two texts have the same words but for greetings."""
-        return self._wording(first).content == self._wording(second).content
+        """Whether two texts have the same words."""
+        return self._wording(first).words == self._wording(second).words
 
     def letter_distances(self, rows: NDArray[np.intp], places: NDArray[np.intp]) -> NDArray[np.int64]:
         """Letters and digits that must be added to or removed from each row to have those of others, (n_rows, k)."""
@@ -156,11 +160,17 @@ class Wordings:
 class Wording(NamedTuple):
     """The words of a text in lower case, and what must be the same in a duplicate."""
 
-    words: tuple[str, ...]
-    content: tuple[str, ...]  # words but for greetings
+    words: tuple[str, ...]  # but for greetings
+    apart: frozenset[str]  # of these, the first and the last one if marks set them apart
     numbers: tuple[str, ...]  # in their order
     n_negations: int
     names: frozenset[str]
+
+    def core(self, is_apart: Callable[[str], bool]) -> tuple[str, ...]:
+        """Words but for those that are set apart, as far as they may be left out."""
+        first = 1 if self.words[0] in self.apart and is_apart(self.words[0]) else 0
+        last = -1 if self.words[-1] in self.apart and is_apart(self.words[-1]) else None
+        return self.words[first:last]
 
 
 def wording_of(text: str) -> Wording:
@@ -168,173 +178,172 @@ def wording_of(text: str) -> Wording:
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text.translate(_QUOTES))
     words: list[str] = []
-    numbers, names = [], []
+    numbers, names = [], set()
     end, n_long, n_long_upper = 0, 0, 0
     for match in _WORD.finditer(text):
         word = match[0]
         is_first = not words or _END.search(text, end, match.start()) is not None
-        is_attached = match.start() == end > 0
+        is_attached = match.start() == end
         end = match.end()
         folded = word.casefold()
         if folded[-1].isdigit():
             numbers.append(folded)
-            words.append(folded)
-            continue
-        if is_attached and len(word) == 1 and words and words[-1][-1].isdigit():
-            names.append(folded := f"{words[-1]}{folded}")  # 7a: no article
+        elif is_attached and len(word) == 1 and words and words[-1][-1].isdigit():
+            names.add(folded := f"{words[-1]}{folded}")  # 7a: no article
         elif word != folded:
-            n_long_upper += len(word) > 3
-            if (not is_first and word[0].isupper() and folded not in ("i", "i'm", "i've", "i'd", "i'll")) or (
-                word[1:] != folded[1:]
-            ):
-                names.append(folded.partition("'")[0])
-        n_long += len(word) > 3
-        if folded == "you" and words and words[-1] == "thank":
-            continue
-        words += _CONTRACTED.get(folded) or _expanded(folded)
-    is_title = n_long_upper > 1 and n_long_upper == n_long  # or in upper case
+            n_long_upper += len(word) > _LONG
+            if (not is_first and word[0].isupper() and folded[:2] not in ("i", "i'")) or word[1:] != folded[1:]:
+                names.add(folded.partition("'")[0])
+        n_long += len(word) > _LONG
+        if folded != "you" or not words or words[-1] != "thank":
+            words += _CONTRACTED.get(folded) or _expanded(folded)
+    if n_long_upper > 1 and n_long_upper == n_long:  # a title, or upper case
+        names.clear()
     n_negations = sum(word in _NEGATIONS for word in words)
     if not text.isascii():
         n_negations += sum(map(text.count, _NEGATIVE_PARTS))
-    chosen_names = frozenset() if is_title else frozenset(names) - _GREETINGS - _ARTICLES
-    return Wording(tuple(words), _content(text, words), tuple(numbers), n_negations, chosen_names)
-
-
-def _content(text: str, words: Sequence[str]) -> tuple[str, ...]:
-    """Words but for greetings, and for one word in front or behind that marks set apart; all if nothing is left."""
-    content = words if _GREETINGS.isdisjoint(words) else [word for word in words if word not in _GREETINGS]
-    if len(content) >= _FEWEST_WORDS:
-        for pattern, place in ((_IN_FRONT, 0), (_BEHIND, -1)):
-            apart = pattern.search(text)
-            if apart is not None and (word := apart[1].casefold()) == content[place] and word not in _MEANT:
-                content = content[1:] if place == 0 else content[:-1]
-    return tuple(content or words)
+    words = [word for word in words if word not in _GREETINGS] or words
+    apart = {found[1].casefold() for pattern in (_IN_FRONT, _BEHIND) if (found := pattern.search(text)) is not None}
+    if len(words) < _FEWEST_WORDS:
+        apart.clear()
+    return Wording(
+        tuple(words), frozenset(apart - _MEANT), tuple(numbers), n_negations, frozenset(names - _GREETINGS - _ARTICLES)
+    )
 
 
 def _expanded(word: str) -> tuple[str, ...]:
+    """Parts of a word with an apostrophe."""
     if "'" not in word:
         return (word,)
     if word.endswith("n't"):
         return (word[:-3], "not")
-    stem, mark, ending = word.rpartition("'")
-    if ending == "s" and stem not in ("what", "where", "who", "when", "how", "that", "there", "here", "it", "he", "she"):
+    stem, _, ending = word.rpartition("'")
+    if ending == "s" and stem not in _BEFORE_IS:
         return (stem,)  # of a genitive
-    return (stem, _ENDINGS[mark + ending]) if mark + ending in _ENDINGS else (word.replace("'", ""),)
+    return (stem, _ENDINGS[ending]) if ending in _ENDINGS else (word.replace("'", ""),)
 
 
 def difference(first: Wording, second: Wording, counts: Counter[str]) -> Difference:
-    """Compare two texts; `counts` says in how many texts a word is."""
+    """Compare two texts; `counts` says in how many texts a word is, as it is written."""
     if first.numbers != second.numbers or first.n_negations != second.n_negations:
         return Difference.CONTRAST
-    if first.words == second.words:
-        return Difference.SMALL
-    ours, theirs = first.content, second.content
+    ours, theirs = first.words, second.words
     if ours == theirs:
         return Difference.SMALL
-    start, stop = 0, 0
-    shortest = min(len(ours), len(theirs))
+    if not ours or not theirs:
+        return Difference.OTHER
+    if not (first.apart and second.apart):  # else one may be called Anna, and the other one Peter
+        # a word that is never in lower case is a name
+        ours, theirs = first.core(counts.__getitem__), second.core(counts.__getitem__)
+    n_words = max(len(ours), len(theirs))
+    ours, theirs = _middles(ours, theirs)
+    n_shared = n_words - max(len(ours), len(theirs))
+    names = first.names | second.names
+    left, right, theirs = _unmatched(ours, theirs, names, counts)
+    if any(word in _NUMBERS or word in names or not word[0].isalpha() for word in (*left, *right)):
+        return Difference.CONTRAST
+    if _in_order(ours, names, theirs) != _in_order(theirs, names, ours):
+        return Difference.CONTRAST  # Anna paid Peter, Peter paid Anna
+    if not left or not right or _ARTICLES.issuperset((*left, *right)):
+        left, right = _without(_ARTICLES, left), _without(_ARTICLES, right)
+    if not left and not right:
+        return _of_order(_without(_ARTICLES, ours), _without(_ARTICLES, theirs), is_short=n_words <= _SHORT)
+    if left and right:
+        is_one = len(left) == len(right) == 1
+        left, right = _without(_WEAK, left), _without(_WEAK, right)
+        is_place = (left or right) if is_one else left and right and max(len(left), len(right)) <= _FEW
+        return Difference.CONTRAST if is_place and n_words <= _SHORT else Difference.OTHER
+    shorter, longer = sorted((_without(_ARTICLES, ours), _without(_ARTICLES, theirs)), key=len)
+    rest = iter(longer)
+    n_added = len(left) + len(right)
+    is_added = all(word in rest for word in shorter) and n_added <= max(1, _MOST_ADDED * (n_shared + len(shorter)))
+    return Difference.ADDED if is_added else Difference.OTHER
+
+
+def _of_order(ours: Sequence[str], theirs: Sequence[str], *, is_short: bool) -> Difference:
+    """Compare texts of the same words: two that change places have changed their roles."""
+    moved = [one for one, other in zip(ours, theirs, strict=True) if one != other]
+    if not moved:
+        return Difference.SMALL
+    is_exchange = len(moved) == 2 and abs(ours.index(moved[0]) - ours.index(moved[1])) > 1 and _WEAK.isdisjoint(moved)
+    return Difference.CONTRAST if is_exchange and is_short else Difference.OTHER
+
+
+def _middles(ours: Sequence[str], theirs: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Words between those that two texts begin with and those that they end with."""
+    start, stop, shortest = 0, 0, min(len(ours), len(theirs))
     while start < shortest and ours[start] == theirs[start]:
         start += 1
     while stop < shortest - start and ours[-1 - stop] == theirs[-1 - stop]:
         stop += 1
-    ours, theirs = ours[start : len(ours) - stop], theirs[start : len(theirs) - stop]
-    n_shared = shortest - min(len(ours), len(theirs))
-    is_short = n_shared + max(len(ours), len(theirs)) <= _SHORT
-    left, right = _leftovers(ours, theirs)
-    names = first.names | second.names
-    left, right = _unmatched(left, right, names, counts)
-    if not left or not right or _ARTICLES.issuperset((*left, *right)):
-        left, right = ([word for word in words if word not in _ARTICLES] for words in (left, right))
-    if not left and not right:
-        if Counter(ours) == Counter(theirs) and len(ours) > 1:
-            # words in another order: two that change places have changed their roles
-            moved = [place for place in range(len(ours)) if ours[place] != theirs[place]]
-            is_exchange = len(moved) == 2 and moved[1] - moved[0] > 1 and not any(ours[place] in _WEAK for place in moved)
-            return Difference.CONTRAST if is_exchange and is_short else Difference.OTHER
-        return Difference.SMALL
-    for word in (*left, *right):
-        if word in _NUMBERS or word in names or not word[0].isalpha():
-            return Difference.CONTRAST
-    if left and right:
-        is_one = len(left) == len(right) == 1
-        left, right = ([word for word in words if word not in _WEAK] for words in (left, right))
-        is_place = (left or right) if is_one else left and right and max(len(left), len(right)) <= _FEW
-        return Difference.CONTRAST if is_place and is_short else Difference.OTHER
-    n_added = len(left) + len(right)
-    n_all = n_shared + max(len(ours), len(theirs))
-    return Difference.ADDED if n_added <= max(1, _MOST_ADDED * (n_all - n_added)) else Difference.OTHER
+    return ours[start : len(ours) - stop], theirs[start : len(theirs) - stop]
 
 
-def _leftovers(ours: Sequence[str], theirs: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Words of each text that the other one lacks, in their order."""
-    spare = Counter(theirs)
-    left = []
-    for word in ours:
-        if spare[word] > 0:
-            spare[word] -= 1
-        else:
-            left.append(word)
-    right = []
-    for word in reversed(theirs):
-        if spare[word] > 0:
-            spare[word] -= 1
-            right.append(word)
-    return left, right[::-1]
+def _without(left_out: frozenset[str], words: Sequence[str]) -> list[str]:
+    return [word for word in words if word not in left_out]
+
+
+def _in_order(words: Sequence[str], names: frozenset[str], others: Sequence[str]) -> list[str]:
+    """The names that both texts have."""
+    return [word for word in words if word in names and word in others]
 
 
 def _unmatched(
-    left: list[str], right: list[str], names: frozenset[str], counts: Counter[str]
-) -> tuple[list[str], list[str]]:
-    """Words but for pairs that are forms or misspellings of one word."""
-    if not left or not right:
-        if len(left) + len(right) == 0:
-            return left, right
-    rest = []
-    right = list(right)
+    ours: Sequence[str], theirs: Sequence[str], names: frozenset[str], counts: Counter[str]
+) -> tuple[list[str], list[str], list[str]]:
+    """Words that only one of two texts has, and those of the second one, spelled as in the first one."""
+    right, left = list(theirs), []
+    for word in ours:
+        if word in right:
+            right.remove(word)
+        else:
+            left.append(word)
+    spelled, rest = {}, []
     for word in left:
         same = next((other for other in right if _is_same(word, other, names, counts)), None)
         if same is None:
             rest.append(word)
         else:
             right.remove(same)
-    return rest, right
+            spelled[same] = word
+    return rest, right, [spelled.get(word, word) for word in theirs]
 
 
 def _is_same(one: str, other: str, names: frozenset[str], counts: Counter[str]) -> bool:
+    """Whether two words are forms or spellings of one word; never of names that may be two."""
     if len(one) > len(other):
         one, other = other, one
     if len(other) < _FEWEST_LETTERS or one[0] != other[0] or not (one.isalpha() and other.isalpha()):
         return False
     if one[0] >= "\u0e00":  # syllables: each means something
-        letters = Counter(other) - Counter(one)
-        return len(one) >= _FEWEST_LETTERS and _is_misspelled_by_syllables(one, other) and _MEANT_SYLLABLES.isdisjoint(letters)
+        return len(one) >= _FEWEST_LETTERS and _is_misspelled_syllable(one, other)
+    n_same = 0
+    while n_same < len(one) and one[n_same] == other[n_same]:
+        n_same += 1
+    ending, longer = one[n_same:], other[n_same:]
+    # a word that is never in lower case is a name
     is_name = one in names or other in names or not (counts[one] or counts[other])
-    n_prefix = 0
-    while n_prefix < len(one) and one[n_prefix] == other[n_prefix]:
-        n_prefix += 1
-    rests = one[n_prefix:], other[n_prefix:]
-    if not is_name and n_prefix >= _STEM and max(map(len, rests)) <= _ENDING:
-        if not _is_misspelled(*rests) or max(map(len, rests)) <= 2:
-            return True
-    if not _is_misspelled(*rests):
+    if not is_name and n_same >= _STEM and (
+        frozenset((ending, longer)) in _FORMS or (not ending and longer in (f"{one[-1]}ed", f"{one[-1]}ing"))
+    ):
+        return True
+    is_swapped = len(one) == len(other) and ending[:2] == longer[1::-1] and ending[2:] == longer[2:]
+    is_changed = len(one) == len(other) and ending[1:] == longer[1:]
+    is_left_out = ending == longer[1:]
+    if not (is_swapped or is_changed or is_left_out):
         return False
-    is_swapped = len(one) == len(other) and rests[0][:2] == rests[1][:2][::-1]
-    is_doubled = n_prefix == len(one) and one[-1] == other[-1]
-    if is_name and not is_swapped and not (len(other) >= _SURE_LETTERS and (is_doubled or len(rests[0]) > 1)):
-        return False
+    if is_name and not is_swapped:
+        is_doubled = not ending and one[-1] == other[-1]
+        if len(other) < _SURE_LETTERS or not (is_doubled or len(ending) > 1):
+            return False
     rare, common = sorted((counts[one], counts[other]))
-    return rare < _COMMON or rare * _MUCH_RARER < common
+    # contact and contract are two words; where both are rare, nobody knows
+    return (rare < _COMMON or rare * _MUCH_RARER < common) and (is_swapped or is_name or rare < common)
 
 
-def _is_misspelled_by_syllables(one: str, other: str) -> bool:
-    """Whether two syllables are swapped, or one of them is written twice or left out."""
+def _is_misspelled_syllable(one: str, other: str) -> bool:
+    """Whether two syllables are swapped, or one that is no number or negation is written twice or left out."""
     if len(one) == len(other):
         return sorted(one) == sorted(other) and sum(a != b for a, b in zip(one, other, strict=True)) == 2
-    return len(other) == len(one) + 1 and any(other[:at] + other[at + 1 :] == one for at in range(1, len(other)))
-
-
-def _is_misspelled(one: str, other: str) -> bool:
-    """Whether the ends of two words, the shorter first, which begin differently, differ by one letter or two that are swapped."""
-    if len(one) == len(other):
-        return one[1:] == other[1:] or (one[:2] == other[:2][::-1] and one[2:] == other[2:])
-    return one == other[1:]
+    places = [at for at in range(1, len(other)) if other[:at] + other[at + 1 :] == one]
+    return bool(places) and other[places[0]] not in _MEANT_SYLLABLES
