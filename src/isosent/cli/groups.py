@@ -1,8 +1,7 @@
 """The commands ``duplicates`` and ``cluster``."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -174,8 +173,7 @@ def cluster(
     show(table)
 
 
-@dataclass(frozen=True)
-class _Source:
+class _Source(NamedTuple):
     """What a command compares: texts and the model that encodes them, or vectors with or without their texts."""
 
     texts: list[str] | None
@@ -195,7 +193,9 @@ class _Source:
         line = f"vectors of {Path(rows).name}" + ("" if model is None else f", model: {model}")
         if texts is not None:
             return cls(read_texts(texts, column=column), loaded, vectors, line)
-        if Path(rows).suffix.lower() == ".parquet" and (column is not None or TEXT in table_schema(Path(rows))[0].names):
+        if Path(rows).suffix.lower() == ".parquet" and (
+            column is not None or TEXT in table_schema(Path(rows))[0].names
+        ):
             return cls(read_texts(rows, column=column or TEXT), loaded, vectors, line)
         if column is not None:
             raise InputError(f"{command}: {rows} holds vectors alone; --column belongs to --texts FILE.")

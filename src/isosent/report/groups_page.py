@@ -65,9 +65,7 @@ def clusters_page(found: Clusters, *, source: str, vectors: str) -> str:
 
 def _page(title: str, source: str, vectors: str, head: str, parts: Iterable[str]) -> str:
     css = (files("isosent.report") / "results_page.css").read_text("utf-8") + _CSS
-    header = (
-        f'<header><p class="made">{escape(source)}; {escape(vectors)}</p><h1>{escape(title)}</h1></header>'
-    )
+    header = f'<header><p class="made">{escape(source)}; {escape(vectors)}</p><h1>{escape(title)}</h1></header>'
     footer = f"<footer>isosent {escape(version('isosent'))}. Rows are counted from 0; scores are cosines.</footer>"
     return html_document(f"isosent: {title}", "".join([header, head, *parts, footer]), css=css)
 

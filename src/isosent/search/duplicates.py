@@ -135,7 +135,13 @@ class Duplicates:
             were vectors alone.
         """
         return [
-            (number, row, "" if self.texts is None else self.texts[row], float(self.scores[row]), float(self.shares[row]))
+            (
+                number,
+                row,
+                "" if self.texts is None else self.texts[row],
+                float(self.scores[row]),
+                float(self.shares[row]),
+            )
             for number, group in enumerate(self.groups, 1)
             for row in group
         ]
@@ -161,8 +167,8 @@ class Duplicates:
         Returns
         -------
         dict
-            `n_texts`, `n_duplicates`, `n_without_vector`, `false_positives`, `recall`, and `groups`: row, text, score and
-            share.
+            `n_texts`, `n_duplicates`, `n_without_vector`, `false_positives`, `recall`, and `groups`: row, text, score
+            and share.
         """
         return {
             "n_texts": self.n_texts,
@@ -260,7 +266,8 @@ def find_duplicates(
     has_vector = nonzero_rows(units)
     places = np.flatnonzero(has_vector)  # among the distinct texts
     rate = None if len(places) < FEWEST_TEXTS else false_positives
-    stars, recall = [], None
+    stars: list[NDArray[np.intp]] = []
+    recall = None
     if len(places) > 1:
         compared = units if len(places) == len(units) else units[places]
         wordings = None if texts is None else Wordings([texts[first_rows[place]] for place in places])
@@ -288,7 +295,7 @@ def find_duplicates(
 def _distinct(values: Sequence[Hashable]) -> tuple[list[int], NDArray[np.intp]]:
     """Rows of the first of equal values, and for each value the place of its own among them."""
     place_of: dict[Hashable, int] = {}
-    first_rows = []
+    first_rows: list[int] = []
     for row, value in enumerate(values):
         if place_of.setdefault(value, len(first_rows)) == len(first_rows):
             first_rows.append(row)
@@ -472,7 +479,9 @@ def _stars(
     stars = _grouped(rule, places, closeness)
     if is_exact:
         return stars, None
-    is_pair = rule.are_duplicates(sample, exact[1], _closeness(_distances(exact[0]), radii[sample, None], radii[exact[1]]))
+    is_pair = rule.are_duplicates(
+        sample, exact[1], _closeness(_distances(exact[0]), radii[sample, None], radii[exact[1]])
+    )
     first, second = np.repeat(sample, is_pair.sum(axis=1)), exact[1][is_pair]
     is_found = (places[first] == second[:, None]).any(axis=1) | (places[second] == first[:, None]).any(axis=1)
     return stars, float(is_found.mean()) if len(first) else math.nan
@@ -498,7 +507,9 @@ class _Rule:
         is_close[:, :_N_NEXT] |= self.wordings.letter_distances(rows, near) <= _FEW_LETTERS
         at, columns = np.nonzero(is_close)
         first, second = rows[at], places[at, columns]
-        pairs, back = np.unique(np.stack([np.minimum(first, second), np.maximum(first, second)]), axis=1, return_inverse=True)
+        pairs, back = np.unique(
+            np.stack([np.minimum(first, second), np.maximum(first, second)]), axis=1, return_inverse=True
+        )
         is_close[at, columns] = self._are_close(closeness[at, columns], self.wordings.differences(*pairs)[back])
         return is_close
 
@@ -519,7 +530,8 @@ class _Rule:
         if self.wordings is None or len(ring) < 2:
             return ring
         order = ring[np.argsort(-(self.units[ring] @ self.units[center]), kind="stable")]
-        kept, changed = [], []
+        kept: list[int] = []
+        changed: list[int] = []
         for row in order.tolist():
             if not self.wordings.is_equal(center, row):
                 if any(self.wordings.difference(other, row) == Difference.CONTRAST for other in changed):
@@ -530,7 +542,9 @@ class _Rule:
         return np.sort(np.array(kept, dtype=np.intp))
 
     def _duplicates_of(self, center: int, others: NDArray[np.intp]) -> NDArray[np.intp]:
-        closeness = _closeness(_distances(self.units[others] @ self.units[center]), self.radii[center], self.radii[others])
+        closeness = _closeness(
+            _distances(self.units[others] @ self.units[center]), self.radii[center], self.radii[others]
+        )
         is_close = np.greater(closeness, self.loosest) & (others != center)
         others, closeness = others[is_close], closeness[is_close]
         if self.wordings is None:
@@ -579,7 +593,9 @@ def _distances(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def _radii(distances: NDArray[np.float32]) -> NDArray[np.float32]:
     """Distance at which the next neighbors of each row lie, (n_rows,), from those of its nearest ones."""
-    radii = distances[:, _NEXT].mean(axis=1) if distances.shape[1] >= _NEXT.stop else np.ones(len(distances), np.float32)
+    radii = (
+        distances[:, _NEXT].mean(axis=1) if distances.shape[1] >= _NEXT.stop else np.ones(len(distances), np.float32)
+    )
     return np.asarray(np.maximum(radii, _LEAST_RADIUS * np.median(radii)))
 
 

@@ -110,7 +110,9 @@ def compared_units(
     assert source is not None
     n_rows = len(source) if isinstance(source, np.ndarray) else source.n_rows
     if texts is not None and len(texts) != n_rows:
-        raise InputError(f"{where}: there are {len(texts):,} texts and {n_rows:,} vectors. One text per vector is needed.")
+        raise InputError(
+            f"{where}: there are {len(texts):,} texts and {n_rows:,} vectors. One text per vector is needed."
+        )
     if not n_rows:
         raise InputError(f"{where}: no vectors.")
     if model is None:

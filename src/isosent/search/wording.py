@@ -1,10 +1,10 @@
-"""What the words of two texts say about them: the same, a small change, more words, other words, or a contrast.
+"""What the words of two texts say: a small change, more words, other words, or a contrast.
 
-A cosine hardly tells "I can" from "I cannot", and takes a typo for a change of meaning: only the words can tell. `Wording`
-holds the words of a text and its names; `difference` compares two. Numbers, negations and names must be the same; a
-word that stands in the place of another one is a contrast unless it is a misspelling or another form of it; greetings,
-thanks and articles do not count. The lists below are short and of a few languages. Other texts have fewer small
-changes, and no fewer contrasts of numbers, names and single words.
+A cosine hardly tells "I can" from "I cannot", and takes a misspelling for a change of meaning. `Wordings` reads the
+words of texts when they are first compared. `difference` compares two: numbers, negations and names must be the same,
+and a word in the place of another one is a contrast, unless it is a form or a misspelling of it. Greetings and articles
+do not count, nor does a word in front or behind that marks set apart. The lists are short and of a few languages; what
+they lack is taken for a contrast or left to the cosine, not for a small change.
 """
 
 from __future__ import annotations
@@ -12,13 +12,18 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
 
 _UNSPACED: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _SIGNS: Final = "\u0300-\u036f\u0900-\u0963\u0966-\u0dff"
@@ -38,33 +43,31 @@ _CONTRACTED: Final = {
     "arent": ("are", "not"), "im": ("i", "am"), "ive": ("i", "have"), "let's": ("let", "us"), "whats": ("what", "is"),
 }  # fmt: skip
 _ENDINGS: Final = {"s": "is", "re": "are", "m": "am", "ve": "have", "ll": "will", "d": "would"}
-_BEFORE_IS: Final = frozenset("what where who when how that there here it he she".split())
-_NEGATIONS: Final = frozenset(
+_BEFORE_IS: Final = _words("what where who when how that there here it he she")
+_NEGATIONS: Final = _words(
     "not no never none nobody nothing nowhere neither nor without unless hardly barely only except "
     "nicht kein keine keinen keinem keiner keines nie niemals niemand nichts ohne nur "
     "ne pas jamais aucun aucune sans rien personne seulement nunca nadie ningún ninguno ninguna sin tampoco jamás "
     "non mai nessuno nessuna niente senza não nunca nem ninguém nada sem niet geen nooit niemand zonder ikke inte "
-    "не нет никогда без ни nie bez değil yok لا ليس لم لن غير بدون नहीं לא".split()
+    "не нет никогда без ни nie bez değil yok لا ليس لم لن غير بدون नहीं לא"
 )
 # of words that are written together or without spaces
 _NEGATIVE_PARTS: Final = ("않", "못", "없", "不", "没", "沒", "未", "无", "無", "ない", "なかっ", "ません", "ไม่")
 _MEANT_SYLLABLES: Final = frozenset("일이삼사오육칠팔구십백천만억안못않없불비무미")
-_NUMBERS: Final = frozenset(
+_NUMBERS: Final = _words(
     "two three four five six seven eight nine ten eleven twelve twenty thirty forty fifty hundred thousand million "
     "billion half first second third twice once both all every always zwei drei vier fünf sechs sieben acht neun zehn "
     "hundert tausend alle immer deux trois quatre cinq sept huit neuf dix cent mille tous dos tres cuatro cinco seis "
-    "siete ocho nueve diez cien mil todos siempre toujours".split()
+    "siete ocho nueve diez cien mil todos siempre toujours"
 )
-_GREETINGS: Final = frozenset(
-    "please pls thanks thank hi hello hey dear regards cheers just bitte danke hallo merci bonjour svp gracias hola".split()
+_GREETINGS: Final = _words(
+    "please pls thanks thank hi hello hey dear regards cheers just bitte danke hallo merci bonjour svp gracias hola"
 )
-_ARTICLES: Final = frozenset(
-    "a an the der das ein eine le la les un une el los las una uma il lo gli het een".split()
-)
+_ARTICLES: Final = _words("a an the der das ein eine le la les un une el los las una uma il lo gli het een")
 # words that may stand for one another: the cosine decides
-_WEAK: Final = _ARTICLES | frozenset(
-    "die den dem des this that my its it i there and but then as of to for do does did can could would will is are was were am be been "
-    "being has have had get got gets getting what which".split()
+_WEAK: Final = _ARTICLES | _words(
+    "die den dem des this that my its it i there and but then as of to for do does did can could would will is are was "
+    "were am be been being has have had get got gets getting what which"
 )
 _MARKS: Final = ".,;:!?'\"()"
 _AS_WRITTEN: Final = re.compile(r"[^\W\d_]+")
@@ -79,7 +82,7 @@ _SURE_LETTERS: Final = 8  # of a name that may be
 _STEM: Final = 4  # letters that two forms of a word share
 _FORMS: Final = frozenset(
     frozenset(pair.split("/"))
-    for pair in "/s /es /ed /d /ing e/ing s/ed s/ing ed/ing es/ed es/ing d/s y/ies y/ied ies/ied /n /en e/en".split()
+    for pair in _words("/s /es /ed /d /ing e/ing s/ed s/ing ed/ing es/ed es/ing d/s y/ies y/ied ies/ied /n /en e/en")
 )
 _COMMON: Final = 3  # texts that have a word which is no misspelling
 _MUCH_RARER: Final = 200  # times, than the word: a common misspelling
@@ -166,11 +169,12 @@ class Wording(NamedTuple):
     n_negations: int
     names: frozenset[str]
 
-    def core(self, is_apart: Callable[[str], bool]) -> tuple[str, ...]:
-        """Words but for those that are set apart, as far as they may be left out."""
-        first = 1 if self.words[0] in self.apart and is_apart(self.words[0]) else 0
-        last = -1 if self.words[-1] in self.apart and is_apart(self.words[-1]) else None
-        return self.words[first:last]
+    def core(self, counts: Counter[str]) -> tuple[str, ...]:
+        """Words but for those that are set apart and no names: they occur in lower case, too."""
+        words = self.words
+        first = 1 if words[0] in self.apart and counts[words[0]] else 0
+        last = -1 if words[-1] in self.apart and counts[words[-1]] else None
+        return words[first:last]
 
 
 def wording_of(text: str) -> Wording:
@@ -233,13 +237,12 @@ def difference(first: Wording, second: Wording, counts: Counter[str]) -> Differe
     if not ours or not theirs:
         return Difference.OTHER
     if not (first.apart and second.apart):  # else one may be called Anna, and the other one Peter
-        # a word that is never in lower case is a name
-        ours, theirs = first.core(counts.__getitem__), second.core(counts.__getitem__)
+        ours, theirs = first.core(counts), second.core(counts)
     n_words = max(len(ours), len(theirs))
-    ours, theirs = _middles(ours, theirs)
-    n_shared = n_words - max(len(ours), len(theirs))
+    ours, others = _middles(ours, theirs)
+    n_shared = n_words - max(len(ours), len(others))
     names = first.names | second.names
-    left, right, theirs = _unmatched(ours, theirs, names, counts)
+    left, right, theirs = _unmatched(ours, others, names, counts)
     if any(word in _NUMBERS or word in names or not word[0].isalpha() for word in (*left, *right)):
         return Difference.CONTRAST
     if _in_order(ours, names, theirs) != _in_order(theirs, names, ours):
@@ -269,7 +272,7 @@ def _of_order(ours: Sequence[str], theirs: Sequence[str], *, is_short: bool) -> 
     return Difference.CONTRAST if is_exchange and is_short else Difference.OTHER
 
 
-def _middles(ours: Sequence[str], theirs: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+def _middles(ours: tuple[str, ...], theirs: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Words between those that two texts begin with and those that they end with."""
     start, stop, shortest = 0, 0, min(len(ours), len(theirs))
     while start < shortest and ours[start] == theirs[start]:
@@ -290,7 +293,7 @@ def _in_order(words: Sequence[str], names: frozenset[str], others: Sequence[str]
 
 def _unmatched(
     ours: Sequence[str], theirs: Sequence[str], names: frozenset[str], counts: Counter[str]
-) -> tuple[list[str], list[str], list[str]]:
+) -> tuple[list[str], list[str], tuple[str, ...]]:
     """Words that only one of two texts has, and those of the second one, spelled as in the first one."""
     right, left = list(theirs), []
     for word in ours:
@@ -306,7 +309,7 @@ def _unmatched(
         else:
             right.remove(same)
             spelled[same] = word
-    return rest, right, [spelled.get(word, word) for word in theirs]
+    return rest, right, tuple(spelled.get(word, word) for word in theirs)
 
 
 def _is_same(one: str, other: str, names: frozenset[str], counts: Counter[str]) -> bool:
@@ -323,8 +326,10 @@ def _is_same(one: str, other: str, names: frozenset[str], counts: Counter[str]) 
     ending, longer = one[n_same:], other[n_same:]
     # a word that is never in lower case is a name
     is_name = one in names or other in names or not (counts[one] or counts[other])
-    if not is_name and n_same >= _STEM and (
-        frozenset((ending, longer)) in _FORMS or (not ending and longer in (f"{one[-1]}ed", f"{one[-1]}ing"))
+    if (
+        not is_name
+        and n_same >= _STEM
+        and (frozenset((ending, longer)) in _FORMS or (not ending and longer in (f"{one[-1]}ed", f"{one[-1]}ing")))
     ):
         return True
     is_swapped = len(one) == len(other) and ending[:2] == longer[1::-1] and ending[2:] == longer[2:]
