@@ -135,8 +135,8 @@ def rates(data, models):
             }
 
 
-FRONT = ("FYI,", "Actually,", "Hmm,", "Guys,", "Also", "Honestly,", "Quick question:", "Morning,")
-BEHIND = ("again", "Much appreciated.", "Sincerely", "right now", "mate", "Ta!", "lol", "???")
+FRONT = ("Again,", "Folks,", "Oh,", "Quick one:", "Seriously,", "Dear team,", "Btw,", "Evening,")
+BEHIND = ("Any ideas?", "Many thanks!", "soon", "honestly", "Best wishes", "Help!", "pls advise", "!!")
 CHANGES = ("typo", "front", "behind", "dropped", "upper")
 N_CHANGED = 60  # copies of each change
 NEGATED = re.compile(r"\d|n't$|n\u2019t$|^(not|no|never|without|cannot|cant|dont|nor)\W*$", re.IGNORECASE)

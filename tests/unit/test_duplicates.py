@@ -6,7 +6,7 @@ from threadpoolctl import threadpool_limits
 
 from isosent.errors import InputError
 from isosent.report.groups_page import duplicates_page
-from isosent.search import find_duplicates
+from isosent.search import cluster, find_duplicates
 from isosent.search.duplicates import neighbours
 
 
@@ -48,6 +48,43 @@ def test_more_false_positives_give_more_duplicates(wordllama, texts):
     strict, lax = (find_duplicates(texts, wordllama, false_positives=rate) for rate in (0.001, 0.2))
     assert strict.n_duplicates <= lax.n_duplicates
     assert (strict.false_positives, lax.false_positives) == (0.001, 0.2)
+
+
+def test_the_rate_has_an_effect_where_all_texts_are_alike():
+    """In a pool of topics, of which some are denser than others."""
+    rng = np.random.default_rng(0)
+    centers, details = rng.normal(size=(60, 24)), rng.normal(size=(60, 10, 24))
+    topics, kinds = rng.integers(60, size=3000), rng.integers(10, size=3000)
+    noise = np.exp(0.8 * rng.normal(size=(3000, 1))) * rng.normal(size=(3000, 24))
+    vectors = centers[topics] + 0.8 * details[topics, kinds] + 0.5 * noise
+    found = [find_duplicates(None, vectors=vectors, false_positives=rate) for rate in (0.001, 0.01, 0.05, 0.2)]
+    n_grouped = [each.n_duplicates for each in found]
+    assert n_grouped == sorted(set(n_grouped))
+
+
+def test_vectors_of_texts_are_compared_as_those_of_the_model_are(wordllama, texts):
+    listed = [*texts[:200], f"Hello, {texts[3]}"]
+    by_model, by_vectors = find_duplicates(listed, wordllama), find_duplicates(listed, vectors=wordllama.encode(listed))
+    assert by_model.groups == by_vectors.groups
+    np.testing.assert_allclose(by_model.scores, by_vectors.scores, atol=1e-6)
+
+
+def test_a_model_transforms_vectors_of_its_encoder(wordllama, texts):
+    fitted = wordllama.fitted(texts, "whitening")
+    vectors = wordllama.encode(texts)
+    found = find_duplicates(texts, fitted, vectors=vectors, false_positives=0.2)
+    assert found.groups == find_duplicates(texts, fitted, false_positives=0.2).groups
+    np.testing.assert_allclose(cluster(texts, fitted, vectors=vectors).scores, cluster(texts, fitted).scores, atol=1e-4)
+
+
+def test_vectors_alone():
+    vectors = np.random.default_rng(0).normal(size=(8, 4))
+    vectors[5], vectors[6:] = 3 * vectors[2], 0
+    found = find_duplicates(None, vectors=vectors)
+    assert (found.groups, found.n_texts, found.texts, found.n_without_vector) == (((2, 5),), 8, None, 2)
+    assert found.to_json()["groups"][0][0]["text"] is None
+    assert found.kept.tolist() == [0, 1, 2, 3, 4, 6, 7]
+    assert "8 texts" in repr(found)
 
 
 def test_edited_sentences_are_found(wordllama, texts):
@@ -198,6 +235,10 @@ def test_bad_arguments_are_refused(wordllama):
     for rate in (0, 0.5, -1, float("nan")):
         with pytest.raises(InputError, match="false_positives"):
             find_duplicates(["one"], wordllama, false_positives=rate)
+    with pytest.raises(InputError, match=r"2 texts and 3 vectors"):
+        find_duplicates(["one", "two"], vectors=np.ones((3, 2)))
+    with pytest.raises(InputError, match="neither"):
+        find_duplicates(None)
     with pytest.raises(InputError, match="seed"):
         find_duplicates(["one"], wordllama, seed=-1)
 

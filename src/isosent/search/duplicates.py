@@ -47,6 +47,7 @@ _SHAPE: Final = 1.3
 _MARGIN: Final = 1.3  # a whole corpus has more related texts than its parts
 _CLOSE: Final = 0.35  # of pairs this close, one text is left when chance is measured
 _FEWEST_OF_PART: Final = 25
+_MOST_ABOVE: Final = 0.3  # share of the texts without a duplicate that may be left out by that
 _LEAST: Final = 0.1  # closeness at a rate of 0.1: a corpus of duplicates only says nothing about chance
 _N_NEIGHBOURS: Final = 32
 _ADDED: Final = 0.6  # of the closeness that is needed, if one text has more words and no others
@@ -553,7 +554,7 @@ class _Rule:
 
     def _are_close(self, closeness: NDArray[np.float32], differences: NDArray[np.int8]) -> NDArray[np.bool_]:
         """Whether rows are close enough; small changes are duplicates in any case."""
-        least = np.array([-np.inf, self.least * _ADDED, self.least, np.inf], np.float32)
+        least = np.array([-np.inf, self.loosest, self.least * _ADDED, self.least, np.inf], np.float32)
         return np.asarray(closeness > least[differences])
 
 
@@ -614,7 +615,7 @@ def _least_closeness(units: NDArray[np.float32], rows: NDArray[np.intp], false_p
     median, high = np.quantile(nearest[nearest < _CLOSE], [0.5, 0.9])
     # Texts above _CLOSE are missing: the spread of the curve and their share are found in turns. They are no more than
     # those above it: in a dense corpus, the turns would never end
-    most = float(np.mean(nearest >= _CLOSE))
+    most = min(float(np.mean(nearest >= _CLOSE)), _MOST_ABOVE)
     share, spread = 0.0, 0.0
     for _ in range(50):
         spread = (high - median) / _curve(0.1 + 0.9 * share)

@@ -73,9 +73,9 @@ _MARKS: Final = ".,;:!?'\"()"
 _AS_WRITTEN: Final = re.compile(r"[^\W\d_]+")
 _BLOCK_ROWS: Final = 4096
 _MEANT: Final = _NEGATIONS | _NUMBERS
-_IN_FRONT: Final = re.compile(r"^\W*([^\W\d_]+)[,!.]\s")
-_BEHIND: Final = re.compile(r"[,.!?]\s+([^\W\d_]+)\W*$")
-_FEWEST_WORDS: Final = 4  # of a text whose first or last word may be set apart
+_IN_FRONT: Final = re.compile(r"^\W*([^\W\d_]+(?: [^\W\d_]+)?)[,:!.?]+\s")
+_BEHIND: Final = re.compile(r"[,:!.?]\s+([^\W\d_]+(?: [^\W\d_]+)?)\W*$")
+_FEWEST_WORDS: Final = 3  # of a text without those that are set apart
 _LONG: Final = 3  # letters of a short word, which titles write in lower case
 _FEWEST_LETTERS: Final = 4  # of a word that may be misspelled
 _SURE_LETTERS: Final = 8  # of a name that may be
@@ -95,9 +95,10 @@ class Difference(IntEnum):
     """How two texts differ, from the most alike on."""
 
     SMALL = 0  # case, punctuation, misspellings, other forms of words, greetings
-    ADDED = 1  # one text has more words
-    OTHER = 2
-    CONTRAST = 3  # another number, negation, name or word in the same place
+    APART = 1  # one text begins or ends with one or two more words, which a mark sets apart
+    ADDED = 2  # one text has more words
+    OTHER = 3
+    CONTRAST = 4  # another number, negation, name or word in the same place
 
 
 class Wordings:
@@ -164,17 +165,10 @@ class Wording(NamedTuple):
     """The words of a text in lower case, and what must be the same in a duplicate."""
 
     words: tuple[str, ...]  # but for greetings
-    apart: frozenset[str]  # of these, the first and the last one if marks set them apart
+    core: tuple[str, ...]  # but for one or two at the begin and at the end, which marks set apart
     numbers: tuple[str, ...]  # in their order
     n_negations: int
     names: frozenset[str]
-
-    def core(self, counts: Counter[str]) -> tuple[str, ...]:
-        """Words but for those that are set apart and no names: they occur in lower case, too."""
-        words = self.words
-        first = 1 if words[0] in self.apart and counts[words[0]] else 0
-        last = -1 if words[-1] in self.apart and counts[words[-1]] else None
-        return words[first:last]
 
 
 def wording_of(text: str) -> Wording:
@@ -207,12 +201,21 @@ def wording_of(text: str) -> Wording:
     if not text.isascii():
         n_negations += sum(map(text.count, _NEGATIVE_PARTS))
     words = [word for word in words if word not in _GREETINGS] or words
-    apart = {found[1].casefold() for pattern in (_IN_FRONT, _BEHIND) if (found := pattern.search(text)) is not None}
-    if len(words) < _FEWEST_WORDS:
-        apart.clear()
-    return Wording(
-        tuple(words), frozenset(apart - _MEANT), tuple(numbers), n_negations, frozenset(names - _GREETINGS - _ARTICLES)
-    )
+    core = _core(text, words)
+    return Wording(tuple(words), tuple(core), tuple(numbers), n_negations, frozenset(names - _GREETINGS - _ARTICLES))
+
+
+def _core(text: str, words: list[str]) -> list[str]:
+    """Words but for those that marks set apart."""
+    core = words
+    for pattern, is_front in ((_IN_FRONT, True), (_BEHIND, False)):
+        if (found := pattern.search(text)) is not None:
+            apart = found[1].casefold().split()
+            n_apart = len(apart)
+            is_there = core[:n_apart] == apart if is_front else core[-n_apart:] == apart
+            if is_there and len(core) >= _FEWEST_WORDS + n_apart and _MEANT.isdisjoint(apart):
+                core = core[n_apart:] if is_front else core[:-n_apart]
+    return core
 
 
 def _expanded(word: str) -> tuple[str, ...]:
@@ -231,17 +234,30 @@ def difference(first: Wording, second: Wording, counts: Counter[str]) -> Differe
     """Compare two texts; `counts` says in how many texts a word is, as it is written."""
     if first.numbers != second.numbers or first.n_negations != second.n_negations:
         return Difference.CONTRAST
-    ours, theirs = first.words, second.words
-    if ours == theirs:
+    if first.words == second.words:
         return Difference.SMALL
-    if not ours or not theirs:
+    if not first.words or not second.words:
         return Difference.OTHER
-    if not (first.apart and second.apart):  # else one may be called Anna, and the other one Peter
-        ours, theirs = first.core(counts), second.core(counts)
+    names = first.names | second.names
+    n_apart = len(first.words) - len(first.core), len(second.words) - len(second.core)
+    if bool(n_apart[0]) == bool(n_apart[1]):  # Anna, call me; Peter, call me
+        return _compared(first.words, second.words, names, counts)
+    change = _compared(first.core, second.core, names, counts)
+    if change != Difference.SMALL:
+        return change
+    longer = first if n_apart[0] else second
+    apart = list((Counter(longer.words) - Counter(longer.core)).elements())
+    # a word that is never in lower case is a name
+    return Difference.SMALL if len(apart) == 1 and counts[apart[0]] else Difference.APART
+
+
+def _compared(
+    ours: tuple[str, ...], theirs: tuple[str, ...], names: frozenset[str], counts: Counter[str]
+) -> Difference:
+    """Compare the words of two texts."""
     n_words = max(len(ours), len(theirs))
     ours, others = _middles(ours, theirs)
     n_shared = n_words - max(len(ours), len(others))
-    names = first.names | second.names
     left, right, theirs = _unmatched(ours, others, names, counts)
     if any(word in _NUMBERS or word in names or not word[0].isalpha() for word in (*left, *right)):
         return Difference.CONTRAST
