@@ -1,11 +1,11 @@
-"""Duplicates: groups of texts that are much closer to each other than the other texts around them.
+"""Duplicates: groups of texts that are close to each other and differ in no fact.
 
 `find_duplicates` encodes the texts and finds the nearest ones of each: all are compared (`neighbours`), or of many
 texts those in lists around it (`_listed_neighbours`), and a sample says how many pairs that finds. Distances become
 closeness: how much nearer two texts are than the texts around them. `_least_closeness` measures in random parts of the
-corpus which closeness chance exceeds at the rate that was requested, and `_stars_above` groups a text with all that are
-closer, those with most duplicates first. `_scores` gives each text of a group its nearest one. Equal texts are always
-grouped, also without a vector.
+corpus which closeness chance exceeds at the rate that was requested. `_Rule` says which texts are close enough for what
+their words say (`wording`), and `_grouped` groups a text with its duplicates, those with most duplicates first.
+`_scores` gives each text of a group its nearest one. Equal texts are always grouped, also without a vector.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ from isosent.search.chance import Chance
 from isosent.search.units import compared_units
 from isosent.search.wording import Difference, Wordings
 
-# The rule. docs/duplicates.md says how its constants were chosen and measured.
+# The rule. docs/research/duplicates.md says how its constants were chosen and measured.
 # 1. The closeness of two texts is ln(sqrt(r s) / d): d is their distance, and r and s are the distances at which the
 #    next neighbours of each lie (cf. Lowe 2004, section 7.1). It hardly depends on how dense a corpus is.
 # 2. Texts without a duplicate have a nearest neighbour too. How close it is by chance is measured in random parts of
 #    the corpus, where duplicates rarely meet.
 # 3. A curve through the median and the 90th percentile of these says which closeness chance gives at a small rate.
-# 4. A group is a text and all its duplicates that are in no larger group: texts are not chained.
+# 4. How close two texts must be depends on their words: small changes are duplicates at any distance, contrasts at none.
+#    Of vectors without texts, the closeness decides alone.
+# 5. A group is a text and all its duplicates that are in no larger group: texts are not chained.
 FEWEST_TEXTS: Final = 100
 LEAST_RATE: Final = 0.001
 MOST_RATE: Final = 0.2
@@ -89,7 +91,7 @@ class Duplicates:
         there are too few texts.
     false_positives : float or None
         Share of the texts without a duplicate that may get into a group; None if there were too few texts to tell what
-        chance gives, so that only equal texts are in a group.
+        chance gives, so that only texts that are equal but for small changes are in a group.
     n_without_vector : int
         Texts without a token that the encoder knows; they are compared by their characters alone.
     recall : float or None
@@ -203,6 +205,9 @@ def find_duplicates(
 ) -> Duplicates:
     r"""Find groups of texts that say the same, without labels and without a threshold for the cosine.
 
+    Texts that differ in a number, a negation, a name or one word in the place of another are no duplicates;
+    texts that differ in case, punctuation, greetings or a misspelling always are.
+
     Parameters
     ----------
     texts : sequence of str or None
@@ -212,7 +217,7 @@ def find_duplicates(
     vectors : array of shape (n_texts, dim), or path, optional
         Vectors of the texts, one per text; with a model, of its encoder, and its transform is applied to them.
     false_positives : float, default 0.01
-        Share of the texts without a duplicate that may get into a group, 0.001 to 0.2.
+        Share of the texts without a duplicate that may get into a group by their distance, 0.001 to 0.2.
     seed : int, default 0
         Seed of the random parts in which chance is measured.
     progress : callable, optional
@@ -222,23 +227,25 @@ def find_duplicates(
     -------
     Duplicates
         The groups. Equal texts are always in one group. Below 100 distinct texts with a vector, nothing can be said
-        about chance, and the groups hold equal texts only.
+        about chance, and the groups hold texts that are equal but for small changes; of vectors alone, equal ones.
 
     Raises
     ------
     InputError
-        If there is no text, or `false_positives` or `seed` is out of its range.
+        If there is no text and no vector, texts and vectors differ in number, or `false_positives` or `seed` is out
+        of its range.
 
     Notes
     -----
     The closeness of two texts at the distance d is :math:`x = \ln(\sqrt{r s} / d)`, where r is the mean distance of the
     first text to its second and third nearest text, s that of the other, and neither less than 0.85 times the median.
-    Texts are duplicates if
+    Texts are close enough if
 
     :math:`x > x_{50} + 1.3 (x_{90} - x_{50}) \left(\frac{\ln(0.5 / R)}{\ln 5}\right)^{1.3}`
 
     for the rate of false positives R and percentiles of the closeness of nearest neighbors in random eighths of the
-    corpus. With more than 20,000 distinct texts, each is compared with the nearest lists of k-means: as many, from 8 to
+    corpus. If one text only has more words than the other, 0.6 times that is enough; if one or two of them are set apart
+    at the begin or at the end, such as "Honestly, ...", 0.35. With more than 20,000 distinct texts, each is compared with the nearest lists of k-means: as many, from 8 to
     64, as hold 90% of the three nearest others of a sample. The number of threads changes no group.
 
     Examples
