@@ -244,9 +244,10 @@ def find_duplicates(
     :math:`x > x_{50} + 1.3 (x_{90} - x_{50}) \left(\frac{\ln(0.5 / R)}{\ln 5}\right)^{1.3}`
 
     for the rate of false positives R and percentiles of the closeness of nearest neighbors in random eighths of the
-    corpus. If one text only has more words than the other, 0.6 times that is enough; if one or two of them are set apart
-    at the begin or at the end, such as "Honestly, ...", 0.35. With more than 20,000 distinct texts, each is compared with the nearest lists of k-means: as many, from 8 to
-    64, as hold 90% of the three nearest others of a sample. The number of threads changes no group.
+    corpus. If one text has more words and no others, 0.6 times that is enough; if these are one or two words at the
+    beginning or at the end that a mark sets apart, 0.35 is enough, too. With more than 20,000 distinct texts, each is
+    compared with the nearest lists of k-means: as many, from 8 to 64, as hold 90% of the three nearest others of a
+    sample. The number of threads changes no group.
 
     Examples
     --------
