@@ -193,10 +193,13 @@ class _Source(NamedTuple):
         line = f"vectors of {Path(rows).name}" + ("" if model is None else f", model: {model}")
         if texts is not None:
             return cls(read_texts(texts, column=column), loaded, vectors, line)
-        if Path(rows).suffix.lower() == ".parquet" and (
-            column is not None or TEXT in table_schema(Path(rows))[0].names
-        ):
-            return cls(read_texts(rows, column=column or TEXT), loaded, vectors, line)
+        if Path(rows).suffix.lower() == ".parquet":
+            names = [field.name for field in table_schema(Path(rows))[0] if "string" in str(field.type)]
+            name = column or (TEXT if TEXT in names else names[0] if len(names) == 1 else None)
+            if name is not None:
+                return cls(read_texts(rows, column=name), loaded, vectors, line)
+            if names:
+                raise InputError(f"{rows} has the columns {', '.join(names)}. Name that of the texts: --column NAME.")
         if column is not None:
             raise InputError(f"{command}: {rows} holds vectors alone; --column belongs to --texts FILE.")
         return cls(None, loaded, vectors, line)

@@ -30,6 +30,7 @@ from isosent.errors import InputError, InputFileError, ModelReferenceError, Perm
 from isosent.io.atomic import recover
 from isosent.io.json import read_json
 from isosent.io.schemas import Module
+from isosent.io.signatures import READ_AS_WORDS, refuse_other_file
 from isosent.networks.layer_pooling import LAYER_NAMES, POOLING_NAMES, canonical_pooling, parse_layers
 from isosent.networks.load import AUTO, BACKENDS, DTYPES
 from isosent.words.tokens import SPLITTERS
@@ -236,7 +237,7 @@ OPTIONS = {
         Option("pooling", "mean,...", _POOLING_RULE, f"hf: {'|'.join(POOLING_NAMES)}; several are concatenated",
                _poolings),
         _yes_or_no("dense", "hf: apply the folder's Dense and LayerNorm modules (default true)"),
-        _yes_or_no("normalize", "hf, static: scale to length 1 (default: as the folder says)"),
+        _yes_or_no("normalize", "hf, static: end with length 1, or without a last Normalize (default: as the folder)"),
         Option("max_length", "N|none", "a whole number above 0, or none",
                "hf, static: cut texts at N tokens (default: as the folder says)", _whole_or_none),
         Option("long", "truncate|windows", "truncate or windows",
@@ -298,7 +299,7 @@ SCHEMES = {
         ),
         Scheme("folder", "FOLDER", "a model saved by isosent", ("encoder", *RUNTIME_OPTIONS)),
         Scheme("words", "words:FILE[,FILE...]", "word vectors: GloVe, word2vec, fastText", _WORDS_OPTIONS),
-        Scheme("static", "static:ID-OR-DIR", "a Model2Vec model, from the hub or a folder", _STATIC_OPTIONS),
+        Scheme("static", "static:ID-OR-DIR", "a Model2Vec or StaticEmbedding model, hub or folder", _STATIC_OPTIONS),
         Scheme(
             "hf",
             "hf:ID-OR-DIR",
@@ -367,6 +368,7 @@ def _scheme_of(text: str, body: str) -> tuple[str, str]:
         return folder_kind(path_of(body)) or "folder", body
     problem = f"{text!r} is neither a model nor a folder."
     if _is_file(body):
+        refuse_other_file(path_of(body), reads=READ_AS_WORDS)
         raise _refused(f"{problem} It is a file. For word vectors, write words:{body}.")
     if re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+(@[\w./-]+)?", body):
         return "hub", body

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from isosent.errors import InputError, RankWarning
 from isosent.numeric.moments import Moments
-from isosent.numeric.similarity import held_out_rows, mean_ranks, neighbour_recall, nonzero_rows, unit_rows
+from isosent.numeric.ranking import best_columns, neighbour_recall
+from isosent.numeric.similarity import held_out_rows, mean_ranks, nonzero_rows, unit_rows
 from isosent.numeric.spectrum import Spectrum, effective_rank, resolve_width, spectrum
 from isosent.numeric.statistics import central_interval, resampled_counts, weighted_pearson
 from isosent.transforms.base import NO_TRANSFORM, Auto, LinearTransform, make_linear
@@ -510,11 +511,13 @@ def sample_pairs(texts: Sequence[str], *, seed: int = 0) -> tuple[Pairs, ...]:
         first, second, overlap = [], [], []
         for begin in range(0, n_queries, _BLOCK):
             queries = np.arange(begin, min(begin + _BLOCK, n_queries))
-            cosines = (of_half[queries] @ of_half.T).toarray()
+            products = of_half[queries] @ of_half.T
+            products.data = products.data.round(9)  # the last digits depend on the processor
+            cosines = products.toarray()
             places = np.arange(len(queries))[:, None]
             drawn = (queries[:, None] + rng.integers(1, len(half), size=(len(queries), _RANDOM))) % len(half)
             similar = np.where(cosines > _DUPLICATE, -1.0, cosines)
-            nearest = np.argpartition(-similar, _NEAREST - 1, axis=1)[:, :_NEAREST]
+            nearest = best_columns(similar, _NEAREST)
             columns = np.concatenate([nearest, drawn], axis=1)
             # a text that shares no word with any other has no nearest text
             is_used = np.concatenate([similar[places, nearest] > 0, similar[places, drawn] >= 0], axis=1)
