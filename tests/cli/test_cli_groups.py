@@ -58,6 +58,9 @@ def with_vectors(here):
     np.save(here / "vectors.npy", vectors)
     columns = {"text": texts, "vector": pa.FixedSizeListArray.from_arrays(vectors.ravel(), vectors.shape[1])}
     pq.write_table(pa.table(columns), here / "table.parquet")
+    columns["question"] = columns.pop("text")
+    pq.write_table(pa.table(columns), here / "questions.parquet")
+    pq.write_table(pa.table({**columns, "answer": texts}), here / "both.parquet")
 
 
 @pytest.mark.usefixtures("with_vectors")
@@ -65,7 +68,7 @@ def with_vectors(here):
 def test_vectors_give_what_their_model_gives_and_are_named_first(isosent_, command):
     expected = json.loads(isosent_(command, "texts.txt", "--json").out)
     assert expected.pop("model") == "wordllama"
-    for source, *options in (("vectors.npy", "--texts", "texts.txt"), ("table.parquet",)):
+    for source, *options in (("vectors.npy", "--texts", "texts.txt"), ("table.parquet",), ("questions.parquet",)):
         found = json.loads(isosent_(command, source, *options, "--json").out)
         assert found.pop("model") == f"vectors of {source}"
         assert {**found, "groups": 0} == {**expected, "groups": 0}
@@ -88,6 +91,7 @@ def test_vectors_alone_have_duplicates_but_no_words(isosent_, refuses, here):
         refuses(isosent_(command, "vectors.npy", "--texts", "few.txt"), "2 texts and")
         refuses(isosent_(command, "texts.txt", "--texts", "texts.txt"), "--texts")
         refuses(isosent_(command, "vectors.npy", "--column", "text"), "--column")
+        refuses(isosent_(command, "both.parquet"), "question, answer")
 
 
 def test_recall_is_printed_for_many_texts(isosent_, monkeypatch):
