@@ -517,7 +517,7 @@ class _Rule:
         """Those of a ring, nearest first, that are in no contrast with each other."""
         if self.wordings is None or len(ring) < 2:
             return ring
-        order = ring[np.argsort(-(self.units[ring] @ self.units[center]), kind="stable")]
+        order = ring[np.argsort(-exact_products(self.units[center], self.units[ring]), kind="stable")]
         kept: list[int] = []
         changed: list[int] = []
         for row in order.tolist():
