@@ -51,9 +51,11 @@ _MARGIN: Final = 1.3  # a whole corpus has more related texts than its parts
 _CLOSE: Final = 0.35  # of pairs this close, one text is left when chance is measured
 _FEWEST_OF_PART: Final = 25
 _MOST_ABOVE: Final = 0.3  # share of the texts without a duplicate that may be left out by that
-_LEAST: Final = 0.1  # closeness at a rate of 0.1: a corpus of duplicates only says nothing about chance
+# of the closeness at a rate of 0.1: a corpus of duplicates only says nothing about chance, nor does one of texts that
+# are all alike. The second is 1.2 at a rate of 0.01
+_RANGE: Final = (0.1, 0.38)
 _N_NEIGHBOURS: Final = 32
-_ADDED: Final = 0.6  # of the closeness that is needed, if one text has more words and no others
+_ADDED: Final = 0.7  # of the closeness that is needed, if one text has more words and no others
 _FEW_LETTERS: Final = 4  # that a misspelling changes, in bytes
 _N_NEXT: Final = 8  # neighbors whose letters are compared
 _MOST_COMPARED: Final = 50  # texts of a group that are compared with each other
@@ -245,10 +247,11 @@ def find_duplicates(
     :math:`x > x_{50} + 1.3 (x_{90} - x_{50}) \left(\frac{\ln(0.5 / R)}{\ln 5}\right)^{1.3}`
 
     for the rate of false positives R and percentiles of the closeness of nearest neighbors in random eighths of the
-    corpus. If one text has more words and no others, 0.6 times that is enough; if these are one or two words at the
-    beginning or at the end that a mark sets apart, 0.35 is enough, too. With more than 20,000 distinct texts, each is
-    compared with the nearest lists of k-means: as many, from 8 to 64, as hold 90% of the three nearest others of a
-    sample. The number of threads changes no group.
+    corpus. The right side is at most 1.2 for a rate of 0.01, and in proportion to the last factor for others. If one
+    text has more words and no others, 0.7 times that is enough; if these are one or two words at the beginning or at
+    the end that a mark sets apart, 0.35 is enough, too. With more than 20,000 distinct texts, each is compared with
+    the nearest lists of k-means: as many, from 8 to 64, as hold 90% of the three nearest others of a sample. The
+    number of threads changes no group.
 
     Examples
     --------
@@ -598,7 +601,7 @@ def _least_closeness(units: NDArray[np.float32], rows: NDArray[np.intp], false_p
     n_asking = len(units) if len(units) <= MOST_EXACT else _SAMPLE_OF_PART
     nearest = np.concatenate([np.empty(0, np.float32), *(_nearest_closeness(units[part], n_asking) for part in parts)])
     if not np.less(nearest, _CLOSE).any():  # nearly all texts have a duplicate
-        return _CLOSE + _LEAST * _curve(false_positives)
+        return _RANGE[1] * _curve(false_positives)
     median, high = np.quantile(nearest[nearest < _CLOSE], [0.5, 0.9])
     # Texts above _CLOSE are missing: the spread of the curve and their share are found in turns. They are no more than
     # those above it: in a dense corpus, the turns would never end
@@ -610,7 +613,7 @@ def _least_closeness(units: NDArray[np.float32], rows: NDArray[np.intp], false_p
             above = 0.5 * math.exp(-math.log(5) * ((_CLOSE - median) / spread) ** (1 / _SHAPE))
             share = min(above, most)
     curve = _curve(false_positives)
-    return max(float(median + _MARGIN * spread * curve), _LEAST * curve)
+    return float(np.clip(median + _MARGIN * spread * curve, _RANGE[0] * curve, _RANGE[1] * curve))
 
 
 def _nearest_closeness(units: NDArray[np.float32], n_asking: int) -> NDArray[np.float32]:
