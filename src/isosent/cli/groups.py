@@ -10,17 +10,25 @@ from isosent.cli.options import (
     json_option,
     model_option,
     open_model,
-    open_rows_vectors,
     outputs_option,
     texts_option,
 )
-from isosent.cli.printing import check_outputs, json_text, say, shortened, show, show_json, write_outputs
+from isosent.cli.printing import (
+    check_outputs,
+    json_text,
+    say,
+    say_unused_vectors,
+    shortened,
+    show,
+    show_json,
+    write_outputs,
+)
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
-from isosent.io.bounds import STANDARD_INPUT
-from isosent.io.parquet import table_schema
-from isosent.io.texts import read_texts
+from isosent.io.columns import contents_of
+from isosent.io.texts import is_table, read_texts
 from isosent.io.vector_source import VectorSource
+from isosent.io.vectors import holds_vectors, open_vectors
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import progress_bar
 from isosent.pages.tables import csv_table, make_table
@@ -184,24 +192,26 @@ class _Source(NamedTuple):
     @classmethod
     def open(cls, command: str, rows: str, model: str | None, column: str | None, texts: str | None) -> "_Source":
         """Open the files and the model that the command line names."""
-        vectors = None if rows == STANDARD_INPUT else open_rows_vectors(rows, column)
-        if vectors is None:
+        of_rows = column if texts is None else None  # --column is a column of --texts FILE, then
+        if not holds_vectors(rows, column=of_rows):
             if texts is not None:
                 raise InputError(f"{command}: --texts are for vectors; {rows} holds texts.")
-            return cls(read_texts(rows, column=column), open_model(model), None, f"model: {model or DEFAULT_REFERENCE}")
+            listed = read_texts(rows, column=column)
+            say_unused_vectors(rows, column)
+            return cls(listed, open_model(model), None, f"model: {model or DEFAULT_REFERENCE}")
+        vectors = open_vectors(rows, column=of_rows)
         loaded = None if model is None else open_model(model)
         line = f"vectors of {Path(rows).name}" + ("" if model is None else f", model: {model}")
         if texts is not None:
             return cls(read_texts(texts, column=column), loaded, vectors, line)
-        if Path(rows).suffix.lower() == ".parquet":
-            names = [field.name for field in table_schema(Path(rows))[0] if "string" in str(field.type)]
-            name = column or (TEXT if TEXT in names else names[0] if len(names) == 1 else None)
-            if name is not None:
-                return cls(read_texts(rows, column=name), loaded, vectors, line)
-            if names:
-                raise InputError(f"{rows} has the columns {', '.join(names)}. Name that of the texts: --column NAME.")
-        if column is not None:
-            raise InputError(f"{command}: {rows} holds vectors alone; --column belongs to --texts FILE.")
+        names = contents_of(Path(rows)).texts if vectors.column is not None and is_table(rows) else ()
+        name = TEXT if TEXT in names else names[0] if len(names) == 1 else None
+        if name is not None:
+            return cls(read_texts(rows, column=name), loaded, vectors, line)
+        if names:
+            raise InputError(
+                f"{rows} has the columns {', '.join(names)}. Name that of the texts: --texts {rows} --column NAME."
+            )
         return cls(None, loaded, vectors, line)
 
     @property

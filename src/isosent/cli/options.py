@@ -11,19 +11,13 @@ from isosent._check import split_options
 from isosent.distributed import engine_for
 from isosent.encoders.reference import DEFAULT_REFERENCE, GRAMMAR, with_options
 from isosent.errors import InputError
-from isosent.io.parquet import table_schema, vector_columns
 from isosent.io.shards import SHARD_SIZE
-from isosent.io.space import space_in
-from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import holds_vectors, open_vectors
 from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import progress_bar
-from isosent.search.rows import TEXT
 from isosent.transforms.base import AUTO, parse_option
 
 Command = Callable[..., None]
-_VECTOR_NAMES = ("vector", "vectors", "embedding", "embeddings")
 
 PATH = click.Path(path_type=Path)
 column_option = click.option("--column", metavar="NAME", help="Column with the texts, if the file is a table.")
@@ -203,19 +197,3 @@ def worker_options(command: Command) -> Command:
     ):
         wrapped = option(wrapped)
     return wrapped
-
-
-def open_rows_vectors(rows: str, texts_column: str | None) -> VectorSource | None:
-    """The vectors of a file; None for a file of texts, which may have other lists of numbers."""
-    if not holds_vectors(rows):
-        return None
-    column = None
-    if Path(rows).suffix.lower() == ".parquet":
-        schema, names = table_schema(Path(rows))[0], vector_columns(Path(rows))
-        column = next((name for name in names if name in _VECTOR_NAMES), None)
-        if column is None and space_in(schema.metadata or {}) is None:
-            if TEXT in schema.names or texts_column is not None:
-                return None
-            if len(names) > 1:
-                raise InputError(f"{rows} has the vectors {', '.join(names)}. Call those to be compared vector.")
-    return open_vectors(rows, column=column)
