@@ -90,7 +90,7 @@ def test_vectors_alone_have_duplicates_but_no_words(isosent_, refuses, here):
     for command in ("duplicates", "cluster"):
         refuses(isosent_(command, "vectors.npy", "--texts", "few.txt"), "2 texts and")
         refuses(isosent_(command, "texts.txt", "--texts", "texts.txt"), "--texts")
-        refuses(isosent_(command, "vectors.npy", "--column", "text"), "--column")
+        refuses(isosent_(command, "vectors.npy", "--column", "text"), "no columns")
         refuses(isosent_(command, "both.parquet"), "question, answer")
 
 
