@@ -91,7 +91,9 @@ def test_vectors_alone_have_duplicates_but_no_words(isosent_, refuses, here):
         refuses(isosent_(command, "vectors.npy", "--texts", "few.txt"), "2 texts and")
         refuses(isosent_(command, "texts.txt", "--texts", "texts.txt"), "--texts")
         refuses(isosent_(command, "vectors.npy", "--column", "text"), "no columns")
-        refuses(isosent_(command, "both.parquet"), "question, answer")
+        finished = isosent_(command, "both.parquet")
+        assert (finished.code, "question, answer" in finished.err) == (2, True)
+        assert isosent_(command, "both.parquet", "--texts", "both.parquet", "--column", "question").code == 0
 
 
 def test_recall_is_printed_for_many_texts(isosent_, monkeypatch):
