@@ -113,6 +113,6 @@ def test_bad_arguments_are_refused(wordllama):
 
 def test_a_page_escapes_texts(wordllama):
     hostile = "<img src=x onerror=alert(1)> & more"
-    page = clusters_page(cluster([hostile, "a dog"], wordllama, n_clusters=2), source="a.txt", model="wordllama")
+    page = clusters_page(cluster([hostile, "a dog"], wordllama, n_clusters=2), source="a.txt", vectors="wordllama")
     assert "<img" not in page
     assert "&lt;img src=x onerror=alert(1)&gt; &amp; more" in page
