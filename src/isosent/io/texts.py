@@ -30,6 +30,7 @@ from isosent.io.number_lists import (
     SAVE_ADVICE,
     VECTORS_ADVICE,
     are_written_lists,
+    is_unclear,
     kind_of,
     kind_of_lines,
     parse_numbers,
@@ -169,9 +170,9 @@ def refuse_vectors(name: str, column: str | None, values: Sequence[Any]) -> None
             raise FileFormatError(f"{what} holds lists, not texts. Join the parts of each into one text.")
         advice = ""
         if kind == "cut":
-            advice = (
-                f' Its numbers are not whole: printing has left some out ("..."), or commas are unclear. {SAVE_ADVICE}.'
-            )
+            lacks = 'Numbers are missing in it: printing has left them out ("...")'
+            fault = "Its commas may be a part of its numbers" if any(map(is_unclear, values)) else lacks
+            advice = f" {fault}. {SAVE_ADVICE}."
         raise FileFormatError(f"{what} holds vectors, not texts.{advice} {VECTORS_ADVICE}")
 
 

@@ -312,7 +312,9 @@ class _Rows:
 
 def _begin_alike(words: list[bytes]) -> bool:
     """Whether several words all begin with the same white space, which rather ends the rows before."""
-    return len(words) > 1 and words[0][:1] in (b"\n", b"\r", b"\t") and len({word[:1] for word in words}) == 1
+    if len(words) < 2 or max(map(len, words)) > bounds.LONGEST_WORD:
+        return False
+    return words[0][:1] in (b"\n", b"\r", b"\t") and len({word[:1] for word in words}) == 1
 
 
 def _margin(floats: NDArray[np.uint32]) -> int:
