@@ -288,7 +288,7 @@ def test_pairs_of_numbers_are_refused(isosent_, refuses, command):
         finished = isosent_("fit", "--pairs", "p.csv", "-o", "m")
     else:
         finished = isosent_("evaluate", "retrieval", "--data", "p.csv", "--columns", "query,document")
-    refuses(finished, "query holds vectors, not texts")
+    refuses(finished, "holds vectors")
 
 
 def test_commands_say_once_that_a_column_is_not_read(isosent_):

@@ -277,7 +277,7 @@ def test_types_of_parquet_lists_make_no_difference(kind, tmp_path):
 
 
 def packed(row):
-    return base64.base64.b64encode(row.astype("<f4").tobytes()).decode()
+    return base64.b64encode(row.astype("<f4").tobytes()).decode()
 
 
 def items(rows, encode=np.ndarray.tolist):

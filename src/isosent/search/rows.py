@@ -434,7 +434,7 @@ def order_by_ids(texts: str, ids: list[str] | None, vectors: str, ids_of_vectors
     if is_counted and all(one < other for one, other in pairwise(numbers)):
         return None
     what = f"{vectors} has ids such as {brief(ids_of_vectors[0])}, and {texts} has none of them"
-    if is_counted and set(numbers) in ({(n + start,) for n in range(len(numbers))} for start in (0, 1)):
+    if is_counted and sorted(numbers) in [[(n + start,) for n in range(len(numbers))] for start in (0, 1)]:
         raise InputError(
             f"{what}: the numbers in them show that its rows are in another order. Give the texts these ids."
         )
