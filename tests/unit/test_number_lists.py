@@ -506,7 +506,8 @@ def test_many_first_rows_without_a_vector_hide_nothing(ending, tmp_path):
         frame.to_json(path, orient="records", lines=True)
     else:
         pq.write_table(pa.Table.from_pandas(frame), path)
-    assert holds_vectors(path)
+    with pytest.warns(IsosentWarning, match="vectors in its column emb are used"):
+        assert holds_vectors(path)
     with pytest.raises(FileFormatError, match="lacks a vector"):
         open_vectors(path)
 
