@@ -42,7 +42,6 @@ CANDIDATES = {
     CENTER: Candidate("mean_centering"),
     **{f"{strength:g}": Candidate("whitening", strength) for strength in STRENGTHS},
 }
-EXTRA = {"top": Candidate("all_but_the_top")}
 SEEDS = 10
 SHOTS = 8
 
@@ -415,33 +414,28 @@ def signals_of(vectors, texts):
         [float(value), float(value - agreement[0]), float((drawn - draw[0]).std()), *map(float, central_interval(drawn - draw[0]))]
         for value, drawn in zip(agreement, draw, strict=True)
     ]
-    spaces = {size: lsa_units(texts, size)[1] for size in (50, 100, 200)}
+    spaces = {size: lsa_units(texts, size)[1] for size in (100, 200)}
     tfidf = lsa_units(texts, 2)[0]
     if tfidf is None:
         return found
-    values = {name: [[] for _ in candidates] for name in ("lsa50", "lsa100", "lsa200", "lsa100k30", "tfidf10", "coherence", "stability")}
+    values = {name: [[] for _ in candidates] for name in ("lsa100", "lsa200", "tfidf10", "coherence")}
     fitted = {"insample": [[] for _ in candidates]}
     for here, moments, queries in halves_fit(vectors, has_vector):
         mapped = under(vectors[here], moments, candidates)
         for place, rows in enumerate(mapped):
             units = unit_rows(rows.astype(np.float32))
-            near = nearest(units, queries, min(30, len(here) - 2))
-            cosines = units[queries[:, None], :][:, 0] @ units.T
-            order = np.argsort(-np.take_along_axis(cosines, near, axis=1), axis=1)
-            near = np.take_along_axis(near, order, axis=1)
+            near = nearest(units, queries, min(10, len(here) - 2))
             for size, space in spaces.items():
                 part = space[here]
                 ten = np.einsum("qd,qkd->qk", part[queries], part[near])
-                values[f"lsa{size}"][place].append(ten[:, :10].mean(axis=1))
-                if size == 100:
-                    values["lsa100k30"][place].append(ten.mean(axis=1))
+                values[f"lsa{size}"][place].append(ten.mean(axis=1))
             part = tfidf[here]
             values["tfidf10"][place].append(
                 np.mean([np.asarray(part[queries].multiply(part[near[:, k]]).sum(axis=1)).ravel() for k in range(10)], axis=0)
             )
             # clusters of these vectors, judged in the space of topics: mean cosine with the center of the cluster
             part, scores = spaces[100][here], []
-            for seed in range(3):
+            for seed in range(1):
                 label = MiniBatchKMeans(20, batch_size=500, n_init=1, random_state=seed).fit_predict(units)
                 centers = np.stack([part[label == c].mean(axis=0) if (label == c).any() else part[0] * 0 for c in range(20)])
                 scores.append(np.einsum("ij,ij->i", part, unit_rows(centers)[label]))
@@ -455,11 +449,6 @@ def signals_of(vectors, texts):
         near = nearest(units, queries, min(10, len(units) - 2))
         part = spaces[100][has_vector]
         fitted["insample"][place].append(np.einsum("qd,qkd->qk", part[queries], part[near]).mean(axis=1))
-        halves = np.random.default_rng(1).permutation(len(units))
-        labels = [
-            KMeans(20, n_init=1, random_state=0, max_iter=50).fit(units[halves[start::2]]).predict(units) for start in (0, 1)
-        ]
-        values["stability"][place].append(np.array([v_measure_score(*labels)]))
     for name, each in (values | fitted).items():
         found[name] = difference(np.stack([np.concatenate(parts) for parts in each]))
     return found
@@ -481,7 +470,7 @@ def measure(arguments):
             has_vector, query_has = nonzero_rows(vectors), nonzero_rows(queries) if len(queries) else np.zeros(0, bool)
             moments = Moments.from_rows(vectors[has_vector])
             scores = {kind: {} for kind in corpus.tasks}
-            for name, candidate in (CANDIDATES | EXTRA).items():
+            for name, candidate in CANDIDATES.items():
                 transform = candidate.transform()
                 mapped, mapped_queries = vectors, queries
                 if transform is not None:
