@@ -42,7 +42,6 @@ from isosent.transforms.base import (
     LinearTransform,
     Report,
     Transform,
-    attribute_of,
     is_flow,
     resolve_transform,
     resolved_settings,
@@ -50,13 +49,14 @@ from isosent.transforms.base import (
     transform_name,
 )
 from isosent.transforms.calibration import Calibration
+from isosent.transforms.labels import Attribute, LabelledMoments, Labels
 from isosent.transforms.pairs import MatchingPairs, choose_from_pairs
 from isosent.transforms.quantization import DTYPES, Quantization
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from isosent.transforms.erasure import Effect, LabelledMoments, Labels
+    from isosent.transforms.erasure import Effect
 
 Role = Literal["text", "query", "document"]
 PairGroups = tuple[Sequence[Any], Sequence[Any]]  # the group of each first and of each second text
@@ -653,7 +653,7 @@ class SentenceEncoder:
             raise InputError("fit: queries need a transform, and there is none. Leave them out.")
         attribute = None
         if erase is not None:
-            attribute = attribute_of(erase, len(texts))
+            attribute = Attribute.of(erase, len(texts))
             self._postprocessing.check_fit(attribute.erasure())
         if chosen is not None:
             self._postprocessing.check_fit(chosen, queries=queries is not None)

@@ -12,10 +12,12 @@ from graphlib import TopologicalSorter
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import isosent
 from isosent.cli.main import COMMANDS
+from isosent.search import Index
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "isosent"
@@ -164,7 +166,7 @@ def test_the_code_can_be_read_in_an_afternoon():
         if isinstance(node, ast.ClassDef)
         for decorator in node.decorator_list
     ]
-    assert len(own_modules()) <= 207
+    assert len(own_modules()) <= 208
     assert sum("dataclass" in decorator for decorator in decorators) <= 100
 
 
@@ -271,6 +273,48 @@ def test_the_help_of_the_command_line_imports_nothing_heavy():
         "print('--', *({'numpy', 'numba', 'torch', 'sklearn', 'scipy', 'pyarrow'} & set(sys.modules)))"
     )
     assert run_python(code)[-1] == "--"
+
+
+USES_OF_A_SAVED_MODEL = """
+import sys, isosent
+from isosent.cli.main import main
+from isosent.search import Index
+from isosent.server import create_app
+
+def run(*arguments):
+    sys.argv = ["isosent", *arguments]
+    try: main()
+    except SystemExit as stop: assert not stop.code
+
+model = isosent.load("model")
+jobs = {
+    "encode": lambda: model.encode(["a b", "c"]),
+    "codes": lambda: model.encode(["a b"], precision="ubinary"),
+    "transform": lambda: model.transform(model.encoder.encode(["a b"])),
+    "save": lambda: model.save("copy"),
+    "search": lambda: Index.open("index").search(["a horse"]),
+    "serve": lambda: create_app({"m": model, "i": Index.open("index")}),
+    "isosent encode": lambda: run("encode", "texts.txt", "-m", "model", "-o", "out.npy"),
+    "isosent transform": lambda: run("transform", "raw.npy", "-m", "model", "-o", "out2.npy"),
+    "isosent search": lambda: run("search", "index", "a horse"),
+}
+for name, job in jobs.items():
+    job()
+    loaded = {"sklearn", "scipy.stats", "scipy.optimize", "torch", "transformers"} & set(sys.modules)
+    assert not loaded, (name, loaded)
+"""
+
+
+def test_what_uses_a_saved_model_imports_no_package_that_only_fitting_needs(tmp_path):
+    texts = isosent.demo_texts()
+    model = isosent.load("wordllama")
+    fitted = model.fitted(texts, transform="whitening")
+    fitted = fitted.with_quantization(isosent.Quantization.fit(fitted.encode(texts)))
+    fitted.save(tmp_path / "model")
+    np.save(tmp_path / "raw.npy", model.encode(texts))
+    (tmp_path / "texts.txt").write_text("\n".join(texts))
+    Index.create(texts, fitted).save(tmp_path / "index")
+    subprocess.run([sys.executable, "-c", USES_OF_A_SAVED_MODEL], cwd=tmp_path, check=True)
 
 
 def test_import_sets_nothing():

@@ -7,7 +7,8 @@ from sklearn.linear_model import LogisticRegression
 import isosent
 from isosent import Moments, Whitening, chain
 from isosent.errors import InputError, IsosentWarning
-from isosent.transforms.erasure import Erasure, labels_of, measure
+from isosent.transforms.erasure import Erasure, measure
+from isosent.transforms.labels import labels_of
 
 DIM = 12
 

@@ -54,11 +54,11 @@ from isosent.transforms.base import (
     FitProgress,
     LinearTransform,
     Transform,
-    attribute_of,
     is_flow,
     make_linear,
     transform_name,
 )
+from isosent.transforms.labels import Attribute
 
 _DESCRIBED_ROWS = 10_000
 _SAMPLED_TEXTS = 20_000  # for auto
@@ -358,7 +358,7 @@ def fit_shards(
             "its folder with -m."
         )
     folder = f"{os.fspath(output)}.shards"
-    attribute = None if erase is None else attribute_of({erase: labels_of_files(paths, erase)})
+    attribute = None if erase is None else Attribute.of({erase: labels_of_files(paths, erase)})
     with progress_bar("encoding", "texts") as bar:
         measured, index = measure_folder(
             before,
@@ -452,7 +452,7 @@ def _erased_vectors(
     vectors with texts, or else on the first rows of each file.
     """
     paths = [str(source.path) for source in sources]
-    attribute = attribute_of({column: labels_of_files(paths, column)}, sum(source.n_rows for source in sources))
+    attribute = Attribute.of({column: labels_of_files(paths, column)}, sum(source.n_rows for source in sources))
     row, parts = 0, []
     rows: list[NDArray[np.floating]] = []
     places: list[int] = []

@@ -62,7 +62,7 @@ from isosent.loading import load, read_record
 from isosent.model import Role, SentenceEncoder
 from isosent.pages.progress import Progress
 from isosent.persistence import ModelRecord
-from isosent.transforms.base import attribute_of_part
+from isosent.transforms.labels import Attribute
 
 _SHARE_OF_TIME = 0.05  # to write the index
 _MOST_LISTED = 5
@@ -213,7 +213,7 @@ class Worker:
         """Moments of the vectors of a part and of its labels, side by side."""
         job, name = self._job, str(self._open[0] if self._open else "")
         values = read_labels(self._staged.path_of(name), str(job.erase), first_row=part[0], n_rows=part[1])
-        labelled, n_zero_rows = labelled_moments_of(source, attribute_of_part(str(job.erase), values, job.values))
+        labelled, n_zero_rows = labelled_moments_of(source, Attribute.of_part(str(job.erase), values, job.values))
         return FileMoments(labelled.joint.moments, n_zero_rows, source.space, ())
 
     @cached_property

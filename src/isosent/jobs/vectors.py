@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -52,12 +52,10 @@ from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.pages.progress import Progress, counted, progress_bar
 from isosent.persistence import ModelRecord, check_encoder_space, encoder_space, read_model
 from isosent.postprocessing import GroupMaps
+from isosent.transforms.base import make_linear
+from isosent.transforms.labels import Attribute, LabelledMoments
 from isosent.transforms.quantization import INT8, UBINARY
 from isosent.transforms.quantization import Dtype as CodeDtype
-from isosent.transforms.whitening import Whitening
-
-if TYPE_CHECKING:
-    from isosent.transforms.erasure import Attribute, LabelledMoments
 
 _N_UNUSUAL = 20
 MOMENTS_FORMAT, MOMENTS_VERSION = "isosent-moments", 1
@@ -298,7 +296,7 @@ def drift_of(old: FileMoments, new: FileMoments, sources: Sequence[Sequence[Vect
 def _unusual_rows(old: Moments, sources: Sequence[VectorSource]) -> tuple[UnusualRow, ...]:
     """The rows that are farthest from the old vectors; zero rows are none."""
     farthest: list[UnusualRow] = []
-    whitening = Whitening(shrinkage="oas").fit_moments(old).linear_map_
+    whitening = make_linear("whitening?shrinkage=oas").fit_moments(old).linear_map_
     first_row = 0
     for source in sources:
         for block in source.blocks():

@@ -41,9 +41,8 @@ from isosent.server.http import json_response, with_served
 from isosent.server.registry import ModelService, Served
 from isosent.server.service import RequestError
 from isosent.transforms.auto import AutoChoice, choose_from_texts
-from isosent.transforms.base import Auto
-from isosent.transforms.erasure import Erasure
-from isosent.transforms.whitening import Whitening
+from isosent.transforms.base import Auto, make_linear
+from isosent.transforms.labels import LabelledMoments
 
 MOST_TEXTS: Final = 20_000
 _AT_ONCE: Final = 1000
@@ -234,7 +233,8 @@ class TextSet:
         groups = None
         if sample is not None and sample.erase_language:
             groups = np.array(sample.languages)
-            vectors = Erasure().fit(vectors[has_vector], groups[has_vector]).transform(vectors).astype(np.float32)
+            labelled = LabelledMoments.from_rows(vectors[has_vector], groups[has_vector].astype(object))
+            vectors = labelled.erasure().fit_moments(labelled).transform(vectors).astype(np.float32)
         moments = Moments.from_rows(vectors[has_vector])
         eigen = spectrum(moments.covariance, noise=moments.rounding_variance)
         if has_vector.sum() < 2 or not eigen.rank:
@@ -310,9 +310,8 @@ class TextSet:
         if self.sample is not None and self.sample.erase_language:
             labels = {"lang": self.sample.languages}
             model = model.fitted(self.texts, "none", erase=labels, encoded=self.raw, source=_SOURCE)
-        fitted = model.fitted_on_vectors(
-            self.raw, Whitening(n_components=dimensions, strength=strength), source=_SOURCE
-        )
+        whitening = make_linear("whitening", settings={"n_components": dimensions, "strength": strength})
+        fitted = model.fitted_on_vectors(self.raw, whitening, source=_SOURCE)
         content = io.BytesIO()
         with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, data in model_files(Path(folder), fitted.saved_record).items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
@@ -150,7 +150,6 @@ class TransformKind(NamedTuple):
 
 
 _WHITENING, _LINEAR = "isosent.transforms.whitening", "isosent.transforms.linear"
-_ERASURE = "isosent.transforms.erasure"
 _CHAIN, _FLOW = "isosent.transforms.chain", "isosent.transforms.flow"
 _WHITENING_SETTINGS = ("n_components", "method", "strength", "shrinkage", "center", "eps")
 _FLOW_SETTINGS = ("n_levels", "depth", "width", "mixing", "learning_rate", "n_epochs", "batch_size", "held_out", "seed")
@@ -228,16 +227,6 @@ def resolve_transform(
     if isinstance(transform, Auto) and dim is not None:
         transform.check_settings(dim)
     return cast("Transform | Auto", transform)
-
-
-def attribute_of(erase: Any, n_texts: int | None = None) -> Any:
-    """The `Attribute` of texts that is to be erased, from its labels, or from a mapping of its name to them."""
-    return import_module(_ERASURE).Attribute.of(erase, n_texts)
-
-
-def attribute_of_part(name: str, labels: Iterable[Any], values: tuple[str, ...] | None) -> Any:
-    """The `Attribute` of some of the texts; `values` are those of all, None for numbers."""
-    return import_module(_ERASURE).Attribute.of_part(name, labels, values)
 
 
 def make_linear(names: str, *, settings: Mapping[str, Any] | None = None) -> LinearTransform:

@@ -31,7 +31,7 @@ from isosent.numeric.spectrum import spectrum
 from isosent.numeric.statistics import INTERVAL_RESAMPLES, LEVEL, central_interval, resampled_counts
 from isosent.numeric.threads import one_thread_products
 from isosent.transforms.base import NO_TRANSFORM, make_linear
-from isosent.transforms.erasure import MOST_VALUES, is_missing
+from isosent.transforms.labels import MOST_VALUES, is_missing
 
 GROUP_MAPS = "group_maps"
 FEWEST_GROUPS = 30
