@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl
 from xml.etree import ElementTree
 
 import numpy as np
-from sklearn.cluster import KMeans, MiniBatchKMeans
+from sklearn.cluster import MiniBatchKMeans
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import v_measure_score
@@ -34,7 +34,8 @@ from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows, pairwise_cosine, spearman, unit_rows
 from isosent.numeric.spectrum import effective_rank, spectrum
 from isosent.numeric.statistics import central_interval
-from isosent.transforms.auto import STRENGTHS, Candidate, _score, distinct_rows, sample_pairs, under, words_of
+from isosent.transforms.agreement import sample_pairs, words_of
+from isosent.transforms.auto import STRENGTHS, Candidate, _score, under
 
 CENTER = "center"
 CANDIDATES = {
@@ -249,9 +250,7 @@ def nli_corpus(path, name, data, limit):
     rows = [row for row in rows if str(row["label"]) in ("entailment", "entails") and row["hypothesis"].strip()]
     rows = [rows[place] for place in drawn(name, len(rows), limit // 2)]
     corpus = Corpus(name, [row[key].strip() for row in rows for key in ("premise", "hypothesis")])
-    first, second = (
-        np.array([corpus.row_of[row[key].strip()] for row in rows]) for key in ("hypothesis", "premise")
-    )
+    first, second = (np.array([corpus.row_of[row[key].strip()] for row in rows]) for key in ("hypothesis", "premise"))
     apart = first != second
     corpus.tasks["retrieval"] = partial(partners_score, first[apart], second[apart])
     return corpus
@@ -294,9 +293,7 @@ def cranfield_corpus(data, limit):
 def cqa_corpus(data, limit):
     sets = read_cqa(data / "cqa")
     questions = [question for each in sets for question in each.questions]
-    corpus = Corpus(
-        "CQA", [text for each in questions for text in each.candidates], [each.text for each in questions]
-    )
+    corpus = Corpus("CQA", [text for each in questions for text in each.candidates], [each.text for each in questions])
     corpus.tasks["retrieval"] = partial(
         cqa_score,
         [
@@ -345,7 +342,9 @@ def encode(arguments):
     groups = {}
     for each in arguments.models:
         reference = each.partition("=")[2]
-        groups.setdefault(reference.partition("?")[0] if reference.startswith("hf:") else reference, []).append(reference)
+        groups.setdefault(reference.partition("?")[0] if reference.startswith("hf:") else reference, []).append(
+            reference
+        )
     for base, references in groups.items():
         missing = [each for each in references if not file_of(arguments.cache, each, arguments.limit).exists()]
         if not missing:
@@ -411,7 +410,12 @@ def signals_of(vectors, texts):
     agreements, draws = _score(vectors, has_vector, sample_pairs(texts), candidates, None)
     agreement, draw = agreements.mean(axis=0), draws.mean(axis=0)
     found["pairs"] = [
-        [float(value), float(value - agreement[0]), float((drawn - draw[0]).std()), *map(float, central_interval(drawn - draw[0]))]
+        [
+            float(value),
+            float(value - agreement[0]),
+            float((drawn - draw[0]).std()),
+            *map(float, central_interval(drawn - draw[0])),
+        ]
         for value, drawn in zip(agreement, draw, strict=True)
     ]
     spaces = {size: lsa_units(texts, size)[1] for size in (100, 200)}
@@ -431,19 +435,28 @@ def signals_of(vectors, texts):
                 values[f"lsa{size}"][place].append(ten.mean(axis=1))
             part = tfidf[here]
             values["tfidf10"][place].append(
-                np.mean([np.asarray(part[queries].multiply(part[near[:, k]]).sum(axis=1)).ravel() for k in range(10)], axis=0)
+                np.mean(
+                    [np.asarray(part[queries].multiply(part[near[:, k]]).sum(axis=1)).ravel() for k in range(10)],
+                    axis=0,
+                )
             )
             # clusters of these vectors, judged in the space of topics: mean cosine with the center of the cluster
             part, scores = spaces[100][here], []
             for seed in range(1):
                 label = MiniBatchKMeans(20, batch_size=500, n_init=1, random_state=seed).fit_predict(units)
-                centers = np.stack([part[label == c].mean(axis=0) if (label == c).any() else part[0] * 0 for c in range(20)])
+                centers = np.stack(
+                    [part[label == c].mean(axis=0) if (label == c).any() else part[0] * 0 for c in range(20)]
+                )
                 scores.append(np.einsum("ij,ij->i", part, unit_rows(centers)[label]))
             values["coherence"][place].append(np.mean(scores, axis=0))
     for place, candidate in enumerate(candidates):
         transform = candidate.transform()
         moments = Moments.from_rows(vectors[has_vector])
-        rows = vectors[has_vector] if transform is None else transform.fit_moments(moments).linear_map_.apply(vectors[has_vector])
+        rows = (
+            vectors[has_vector]
+            if transform is None
+            else transform.fit_moments(moments).linear_map_.apply(vectors[has_vector])
+        )
         units = unit_rows(rows.astype(np.float32))
         queries = np.random.default_rng(0).permutation(len(units))[:1500]
         near = nearest(units, queries, min(10, len(units) - 2))
@@ -462,7 +475,8 @@ def measure(arguments):
             encoded = stored["vectors"]
         for corpus in corpora_of(arguments.data, arguments.limit, arguments.corpora):
             texts, others = (
-                [hashlib.sha256(text.encode()).hexdigest()[:16] for text in part] for part in (corpus.texts, corpus.others)
+                [hashlib.sha256(text.encode()).hexdigest()[:16] for text in part]
+                for part in (corpus.texts, corpus.others)
             )
             if not all(key in row_of for key in (*texts, *others)):
                 continue

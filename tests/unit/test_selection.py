@@ -11,15 +11,9 @@ from isosent import Whitening
 from isosent.demo import _sample
 from isosent.errors import InputError
 from isosent.numeric.similarity import nearest_rows, unit_rows
-from isosent.transforms import auto
-from isosent.transforms.auto import (
-    STRENGTHS,
-    Candidate,
-    ScoredCandidate,
-    choose_from_texts,
-    sample_pairs,
-    words_of,
-)
+from isosent.transforms import agreement, auto
+from isosent.transforms.agreement import sample_pairs, words_of
+from isosent.transforms.auto import STRENGTHS, Candidate, ScoredCandidate, choose_from_texts
 from isosent.transforms.base import Auto, resolve_transform
 
 
@@ -237,8 +231,8 @@ def test_near_duplicates_are_not_used_as_pairs():
 
 
 def test_long_lists_are_sampled(monkeypatch, texts):
-    monkeypatch.setattr(auto, "_MOST_TEXTS", 200)
-    monkeypatch.setattr(auto, "_QUERIES", 30)
+    monkeypatch.setattr(agreement, "_MOST_TEXTS", 200)
+    monkeypatch.setattr(agreement, "MOST_QUERIES", 30)
     for half in sample_pairs(texts):
         assert len(half.others) == 100
         assert len(np.unique(half.first)) == 30

@@ -225,6 +225,7 @@ def fit(
             "--transform": None if transform in (AUTO, "whitening" if "strength" in settings else AUTO) else transform,
             "--dims": settings.get("n_components"),
             "--strength": settings.get("strength"),
+            "--for": settings.get("purpose"),
             "--erase": erase,
             "a file of --queries": queries,
             "--texts": texts,

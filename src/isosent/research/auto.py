@@ -27,7 +27,8 @@ from isosent.research.study import (
     pivot,
     spearman_of,
 )
-from isosent.transforms.auto import STRENGTHS, distinct_rows
+from isosent.transforms.agreement import distinct_rows
+from isosent.transforms.auto import STRENGTHS
 from isosent.transforms.base import make_linear
 
 

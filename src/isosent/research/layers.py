@@ -37,7 +37,8 @@ from isosent.numeric.spectrum import spectrum
 from isosent.numeric.threads import n_workers
 from isosent.pages.progress import Progress, counted, part_of
 from isosent.research.study import ALL, LayerCell, PublishedScore, pivot
-from isosent.transforms.auto import Candidate, Pairs, choose, sample_pairs, under
+from isosent.transforms.agreement import Pairs, sample_pairs
+from isosent.transforms.auto import Candidate, choose, under
 from isosent.transforms.base import Auto
 
 NONE, WHITENING, AUTO = TRANSFORMS = ("none", "whitening", "auto")

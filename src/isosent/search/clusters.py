@@ -15,7 +15,7 @@ from isosent.loading import check_model
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.pages.progress import Progress
-from isosent.transforms.auto import words_of
+from isosent.transforms.agreement import words_of
 
 NO_VECTOR: Final = 0  # number of the cluster of texts without a vector
 AUTO: Final = "auto"

@@ -26,7 +26,7 @@ from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.numeric.threads import one_thread_products, over_blocks
 from isosent.pages.progress import Progress
 from isosent.search.chance import Chance
-from isosent.transforms.auto import distinct_rows
+from isosent.transforms.agreement import distinct_rows
 
 # The rule. docs/duplicates.md says how its constants were chosen and measured.
 # 1. The closeness of two texts is ln(sqrt(r s) / d): d is their distance, and r and s are the distances at which the

@@ -22,7 +22,7 @@ from isosent.numeric.moments import JointFolds, Moments
 from isosent.numeric.similarity import nearest_rows, nonzero_rows, spearman, unit_rows
 from isosent.numeric.spectrum import spectrum
 from isosent.numeric.threads import one_thread_products
-from isosent.transforms.auto import distinct_rows, sample_pairs
+from isosent.transforms.agreement import distinct_rows, sample_pairs
 from isosent.transforms.estimator import MomentTransform, Solution
 from isosent.transforms.labels import (
     FEWEST_TEXTS,
