@@ -1,7 +1,7 @@
 """What transforms do to pairs, topics, classes and retrieval, what signals without labels say, and which rule holds.
 
-Step 1 encodes the texts of all tasks, once per encoder: python bench/judgement.py encode CACHE DATA FAMILY=REFERENCE ...
-  [--limit N]. Layers of one network (hf:FOLDER?layers=1&pooling=mean) are computed in one pass.
+Step 1 encodes the texts of all tasks, once per encoder: python bench/judgement.py encode CACHE DATA FAMILY=REFERENCE
+  ... [--limit N]. Layers of one network (hf:FOLDER?layers=1&pooling=mean) are computed in one pass.
 Step 2 measures cells (an encoder on a corpus), one JSON line each: python bench/judgement.py measure CACHE DATA
   FAMILY=REFERENCE ... [--limit N] [--corpora NAME ...] >> cells.jsonl.
 Step 3 prints the tables of docs/research/auto.md: python bench/judgement.py report cells.jsonl.
@@ -16,6 +16,7 @@ import re
 import sys
 import warnings
 from functools import partial
+from itertools import product
 from pathlib import Path
 from urllib.parse import parse_qsl
 from xml.etree import ElementTree
@@ -35,8 +36,22 @@ from isosent.numeric.similarity import nonzero_rows, pairwise_cosine, spearman, 
 from isosent.numeric.spectrum import effective_rank, spectrum
 from isosent.numeric.statistics import central_interval
 from isosent.transforms.agreement import sample_pairs, words_of
-from isosent.transforms.auto import STRENGTHS, Candidate, _score, under
+from isosent.transforms.auto import (
+    LIMITS,
+    STRENGTHS,
+    Candidate,
+    ScoredCandidate,
+    TopicalGain,
+    _score,
+    pick,
+    under,
+)
+from isosent.transforms.base import PURPOSES
 
+NAMES = {100: "topics", 200: "topics200"}  # dimensions of the space of topics
+KINDS = ("pairs", "topics", "classes", "retrieval")
+CONSTANTS = list(product((0.01, 0.02, 0.03), (0.005, 0.0075, 0.01, 0.0125, 0.015), (0.5, 0.75, 1.0)))
+HARM = -1.0
 CENTER = "center"
 CANDIDATES = {
     "none": Candidate(),
@@ -320,6 +335,10 @@ def cqa_corpus(data, limit):
 # ------------------------------------------------------------------------------------------------------- vectors
 
 
+def key_of(text):
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
 def file_of(cache, reference, limit):
     name = "-".join(Path(part).name for part in reference.split("/"))[-60:]
     digest = hashlib.sha256(reference.encode()).hexdigest()[:8]
@@ -338,7 +357,7 @@ def encoded(reference, texts):
 def encode(arguments):
     corpora = corpora_of(arguments.data, arguments.limit, arguments.corpora)
     texts = list(dict.fromkeys(text for corpus in corpora for text in (*corpus.texts, *corpus.others)))
-    keys = np.array([hashlib.sha256(text.encode()).hexdigest()[:16] for text in texts])
+    keys = np.array([key_of(text) for text in texts])
     groups = {}
     for each in arguments.models:
         reference = each.partition("=")[2]
@@ -422,8 +441,8 @@ def signals_of(vectors, texts):
     tfidf = lsa_units(texts, 2)[0]
     if tfidf is None:
         return found
-    values = {name: [[] for _ in candidates] for name in ("lsa100", "lsa200", "tfidf10", "coherence")}
-    fitted = {"insample": [[] for _ in candidates]}
+    values = {name: [[] for _ in candidates] for name in ("topics", "topics200", "tfidf", "coherence")}
+    fitted = {"fitted on all": [[] for _ in candidates]}
     for here, moments, queries in halves_fit(vectors, has_vector):
         mapped = under(vectors[here], moments, candidates)
         for place, rows in enumerate(mapped):
@@ -432,9 +451,9 @@ def signals_of(vectors, texts):
             for size, space in spaces.items():
                 part = space[here]
                 ten = np.einsum("qd,qkd->qk", part[queries], part[near])
-                values[f"lsa{size}"][place].append(ten.mean(axis=1))
+                values[NAMES[size]][place].append(ten.mean(axis=1))
             part = tfidf[here]
-            values["tfidf10"][place].append(
+            values["tfidf"][place].append(
                 np.mean(
                     [np.asarray(part[queries].multiply(part[near[:, k]]).sum(axis=1)).ravel() for k in range(10)],
                     axis=0,
@@ -461,7 +480,7 @@ def signals_of(vectors, texts):
         queries = np.random.default_rng(0).permutation(len(units))[:1500]
         near = nearest(units, queries, min(10, len(units) - 2))
         part = spaces[100][has_vector]
-        fitted["insample"][place].append(np.einsum("qd,qkd->qk", part[queries], part[near]).mean(axis=1))
+        fitted["fitted on all"][place].append(np.einsum("qd,qkd->qk", part[queries], part[near]).mean(axis=1))
     for name, each in (values | fitted).items():
         found[name] = difference(np.stack([np.concatenate(parts) for parts in each]))
     return found
@@ -510,8 +529,94 @@ def measure(arguments):
             print(json.dumps(record), flush=True)
 
 
+# -------------------------------------------------------------------------------------------------------- report
+
+
+def scored(cell, signal="topics"):
+    """The candidates of a cell as the rule of auto takes them."""
+    found = []
+    for candidate, pairs, topics in zip(
+        CANDIDATES.values(), cell["signals"]["pairs"], cell["signals"][signal], strict=True
+    ):
+        mean, gain, error = topics
+        of_topics = TopicalGain(mean, gain, gain - 1.96 * error, gain + 1.96 * error)
+        found.append(ScoredCandidate(candidate, pairs[0], pairs[1], *pairs[3:], of_topics))
+    return found
+
+
+def chosen(cell, purpose, limits=LIMITS, signal="topics"):
+    """Name of the candidate that the rule takes; "before" is the rule that looked at whitening and pairs alone."""
+    usable = scored(cell, signal)[1:]
+    if purpose == "before":
+        purpose, usable = "pairs", usable[1:]
+    picked = pick(usable, purpose, evenness=cell["evenness"], limits=limits)
+    names = {candidate: name for name, candidate in CANDIDATES.items()}
+    return "none" if picked is None else names[picked.candidate]
+
+
+def gains_of(cells, kind, choose):
+    """Gain and regret of the choice in every cell that has tasks of a kind."""
+    rows = [(cell["scores"][kind], choose(cell)) for cell in cells if kind in cell["scores"]]
+    gains = np.array([scores[name] - scores["none"] for scores, name in rows])
+    regrets = np.array([max(scores.values()) - scores[name] for scores, name in rows])
+    return gains, regrets
+
+
+def summary(cells, choose):
+    """Mean gain, worst cell and regret of every kind of task."""
+    parts = []
+    for kind in KINDS:
+        gains, regrets = gains_of(cells, kind, choose)
+        parts.append(f"{gains.mean():+.2f} ({gains.min():+.2f}), {regrets.mean():.2f}" if len(gains) else "")
+    return " | ".join(parts)
+
+
+def left_out(cells, key, signal="topics"):
+    """The choice in each cell by the constants that harm least, then gain most, on cells with another value of a key."""
+    limits_of = {}
+    for value in {cell[key] for cell in cells}:
+        others = [cell for cell in cells if cell[key] != value]
+        tried = []
+        for constants in CONSTANTS:
+            limits = LIMITS._replace(**dict(zip(("pairs", "topics", "topic_share"), constants, strict=True)))
+            found = [
+                gains_of(others, kind, lambda cell, it=limits: chosen(cell, None, it, signal))[0] for kind in KINDS
+            ]
+            n_harmed = sum(int((gains < HARM).sum()) for gains in found)
+            tried.append((-n_harmed, np.mean([gains.mean() for gains in found]), limits))
+        limits_of[value] = max(tried, key=lambda each: each[:2])[2]
+    return lambda cell, purpose=None: chosen(cell, purpose, limits_of[cell[key]], signal)
+
+
 def report(arguments):
-    """Filled in below."""
+    cells = [json.loads(line) for path in arguments.cells for line in Path(path).read_text("utf-8").splitlines()]
+    cells = list({(cell["encoder"], cell["corpus"]): cell for cell in cells if "topics" in cell["signals"]}.values())
+    print(f"{len(cells)} cells of {len({cell['encoder'] for cell in cells})} encoders. Mean gain (worst cell), regret:")
+    print(f"| choice | {' | '.join(KINDS)} |\n|---|{'---|' * len(KINDS)}")
+    for purpose in ("before", None, *PURPOSES):
+        print(f"| {purpose or 'default'} | {summary(cells, partial(chosen, purpose=purpose))} |")
+    for name in CANDIDATES:
+        print(f"| always {name} | {summary(cells, lambda cell, name=name: name)} |")
+    by_family, by_corpus = left_out(cells, "family"), left_out(cells, "corpus")
+    print(f"| default, families held out | {summary(cells, by_family)} |")
+    print(f"| default, sets of texts held out | {summary(cells, by_corpus)} |")
+    print("\nfamilies held out:")
+    for family in dict.fromkeys(cell["family"] for cell in cells):
+        these = [cell for cell in cells if cell["family"] == family]
+        for name, choose in (("before", partial(chosen, purpose="before")), ("default", by_family)):
+            print(f"| {family}, {len(these)} cells, {name} | {summary(these, choose)} |")
+    print("\nanother signal in the place of topics, families held out:")
+    for signal in cells[0]["signals"]:
+        if signal not in ("pairs", "topics"):
+            print(f"| {signal} | {summary(cells, left_out(cells, 'family', signal))} |")
+    print("\nall cells, gain over none; the choice of the default and of each purpose:")
+    print(f"| encoder | texts | task | {' | '.join(CANDIDATES)} | default | {' | '.join(PURPOSES)} |")
+    for cell in cells:
+        choices = " | ".join(chosen(cell, purpose) for purpose in (None, *PURPOSES))
+        for kind, scores in cell["scores"].items():
+            gains = " | ".join(f"{scores[name] - scores['none']:+.2f}" for name in list(CANDIDATES)[1:])
+            encoder = cell["encoder"].rpartition("/")[2]
+            print(f"| {encoder} | {cell['corpus']} | {kind} | {scores['none']:.2f} | {gains} | {choices} |")
 
 
 def main():
@@ -527,7 +632,7 @@ def main():
         command.add_argument("--corpora", nargs="+")
         command.set_defaults(run=run)
     command = commands.add_parser("report")
-    command.add_argument("cells")
+    command.add_argument("cells", nargs="+")
     command.set_defaults(run=report)
     arguments = parser.parse_args()
     with warnings.catch_warnings():

@@ -1,5 +1,6 @@
 import json
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,9 +12,9 @@ from isosent import Whitening
 from isosent.demo import _sample
 from isosent.errors import InputError
 from isosent.numeric.similarity import nearest_rows, unit_rows
-from isosent.transforms import agreement, auto
+from isosent.transforms import agreement
 from isosent.transforms.agreement import sample_pairs, words_of
-from isosent.transforms.auto import STRENGTHS, Candidate, ScoredCandidate, choose_from_texts
+from isosent.transforms.auto import STRENGTHS, Candidate, ScoredCandidate, TopicalGain, choose_from_texts, pick
 from isosent.transforms.base import Auto, resolve_transform
 
 
@@ -30,11 +31,11 @@ def badly_scaled(well_scaled, texts):
     return (well_scaled + 3 * common + 3 * length * lengths).astype(np.float32)
 
 
-def chosen_for(vectors, texts, width=None):
+def chosen_for(vectors, texts, width=None, purpose=None):
     """The choice, made without a warning of numpy."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
-        return choose_from_texts(vectors, texts, Auto(width))
+        return choose_from_texts(vectors, texts, Auto(width, purpose))
 
 
 # the choice
@@ -64,44 +65,69 @@ def test_well_scaled_vectors_are_left_alone(well_scaled, texts):
     assert choice.reason.startswith("Keep these vectors unchanged.")
 
 
+def scored(gains, low=0.001, topics=(0.02,) * 5, topics_low=0.001):
+    """Centering and four strengths, with these gains of both signals."""
+    names = [Candidate("mean_centering"), *(Candidate("whitening", g, 8) for g in STRENGTHS)]
+    lows = np.broadcast_to(low, 5).tolist()
+    of_topics = [None if topics is None else TopicalGain(0.3, gain, topics_low, 1.0) for gain in topics or [None] * 5]
+    return [
+        ScoredCandidate(name, 0.3, gain, low_end, 1.0, gain_in_topics)
+        for name, gain, low_end, gain_in_topics in zip(names, gains, lows, of_topics, strict=True)
+    ]
+
+
 @pytest.mark.parametrize(
-    ("gains", "low", "is_even", "strength", "reason"),
+    ("gains", "low", "evenness", "strength"),
     [
         # the strongest of those that gain nearly as much as the best
-        ((0.010, 0.030, 0.028, 0.020), 0.001, False, 0.75, "better: +0.028"),
-        ((0.010, 0.030, 0.028, 0.020), (0.001, 0.001, -0.001, 0.001), False, 0.5, "better: +0.030"),
-        ((0.001, 0.002, 0.003, 0.050), 0.001, False, 1.0, "better: +0.050"),
-        ((0.050, 0.010, 0.000, -0.10), 0.001, False, 0.25, "better: +0.050"),
-        (
-            (0.010, 0.030, 0.025, 0.020),
-            -0.001,
-            False,
-            None,
-            "nothing measurable (+0.030, 95% interval -0.001 to 1.000)",
-        ),
-        ((0.010, 0.015, 0.010, 0.000), 0.001, False, None, "too little (+0.015, .* the limit is 0.02)"),
-        ((0.010, 0.015, 0.010, 0.000), 0.001, True, 0.25, "better: +0.010 .* a small gain is enough"),
-        ((0.010, 0.015, 0.010, 0.000), -0.001, True, None, "nothing measurable (+0.015, "),
-        (
-            (-0.01, -0.02, -0.03, -0.04),
-            -0.050,
-            False,
-            None,
-            "nothing measurable (-0.010, 95% interval -0.050 to 1.000)",
-        ),
+        ((0.001, 0.010, 0.030, 0.028, 0.020), 0.001, 0.5, 0.75),
+        ((0.001, 0.010, 0.030, 0.028, 0.020), (0.001, 0.001, 0.001, -0.001, 0.001), 0.5, 0.5),
+        ((0.001, 0.001, 0.002, 0.003, 0.050), 0.001, 0.5, 1.0),
+        ((0.001, 0.050, 0.010, 0.000, -0.10), 0.001, 0.5, 0.25),
+        ((0.050, 0.010, 0.010, 0.000, -0.10), 0.001, 0.5, "centering"),
+        ((0.001, 0.010, 0.030, 0.025, 0.020), -0.001, 0.5, None),
+        ((0.001, 0.010, 0.015, 0.010, 0.000), 0.001, 0.5, None),
+        ((0.001, 0.010, 0.015, 0.010, 0.000), 0.001, 0.7, 0.25),  # vectors that are spread evenly
+        ((0.001, 0.010, 0.015, 0.010, 0.000), -0.001, 0.7, None),
     ],
 )
-def test_the_rule(monkeypatch, texts, gains, low, is_even, strength, reason):
-    scored = [
-        ScoredCandidate(Candidate("whitening", g, 8), 0.3, gain, low_end, 1.0)
-        for g, gain, low_end in zip(STRENGTHS, gains, np.broadcast_to(low, 4).tolist(), strict=True)
+def test_the_rule_for_pairs_looks_at_pairs_alone(gains, low, evenness, strength):
+    picked = pick(scored(gains, low, topics=(-0.1,) * 5, topics_low=-0.2), "pairs", evenness=evenness)
+    assert (picked and (picked.candidate.strength or str(picked.candidate))) == strength
+
+
+@pytest.mark.parametrize("purpose", ["topics", "search"])
+@pytest.mark.parametrize(
+    ("topics", "low", "strength"),
+    [
+        ((0.005, 0.016, 0.020, 0.005, -0.05), 0.001, 0.5),
+        ((0.020, 0.005, -0.01, -0.02, -0.05), 0.001, "centering"),
+        ((0.005, 0.006, 0.008, 0.009, -0.05), 0.001, None),  # too little
+        ((0.005, 0.016, 0.020, 0.005, -0.05), -0.001, None),  # not beyond chance
+        (None, 0.0, None),
+    ],
+)
+def test_the_rules_for_topics_and_search_look_at_topics_alone(purpose, topics, low, strength):
+    picked = pick(scored((-0.1,) * 5, -0.2, topics, low), purpose, evenness=0.7)
+    assert (picked and (picked.candidate.strength or str(picked.candidate))) == strength
+
+
+@pytest.mark.parametrize(
+    ("gains", "topics", "strength"),
+    [
+        ((0.001, 0.030, 0.050, 0.055, 0.02), (0.005, 0.016, 0.017, 0.012, -0.05), 0.5),
+        ((0.001, 0.030, 0.050, 0.055, 0.02), (0.005, 0.004, -0.02, -0.04, -0.05), None),  # pairs gain, topics lose
+        ((-0.01, -0.01, -0.02, -0.03, -0.04), (0.005, 0.016, 0.017, 0.012, -0.05), None),  # topics gain, pairs lose
+        ((0.001, 0.030, 0.050, 0.055, 0.02), None, None),
+    ],
+)
+def test_by_default_both_signals_must_gain(gains, topics, strength):
+    candidates = [
+        replace(each, low=each.gain - 0.001, topics=each.topics and replace(each.topics, low=each.topics.gain - 0.001))
+        for each in scored(gains, topics=topics)
     ]
-    monkeypatch.setattr(auto, "_scored", lambda *_: (ScoredCandidate(Candidate(), 0.3, 0.0, 0.0, 0.0), *scored))
-    rows = np.random.default_rng(0).normal(size=(len(texts), 8))
-    choice = chosen_for(rows if is_even else rows * 2.0 ** np.arange(8), texts)
-    assert choice.chosen.strength == strength
-    assert choice.reason.startswith("Keep these" if strength is None else f"Whiten with strength {strength:g}. ")
-    assert all(part in choice.reason for part in reason.split(" .* "))
+    picked = pick(candidates, None, evenness=0.7)
+    assert (picked and picked.candidate.strength) == strength
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -44,7 +44,7 @@ class Limits(NamedTuple):
     pairs: float = 0.02  # least gain in agreement with word overlap
     topics: float = 0.01  # least gain in topical agreement
     share: float = 0.85  # of the best gain of pairs, that the strongest whitening must have
-    topic_share: float = 0.85
+    topic_share: float = 0.75  # of the best gain of topics
     even: float = 0.6  # effective rank, as a share of the dimensions
 
 
