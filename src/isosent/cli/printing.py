@@ -95,8 +95,8 @@ def change_table(before: Any, after: Any, title: str | None = None) -> "Table":
 def choice_table(choice: Mapping[str, Any]) -> "Table":
     """What "auto" compared; `choice` is ``AutoChoice.to_json()``."""
     caption = (
-        "pairs: rank correlation of cosines with word overlap. topics: cosine of the topics of a text and its ten nearest "
-        "neighbors. Both on held-out texts."
+        "pairs: rank correlation of cosines with word overlap. topics: cosine of the topics of a text and its ten "
+        "nearest neighbors. Both on held-out texts."
     )
     columns = ("candidate", "pairs", "gain", "95% interval", "topics", "gain", "95% interval", "")
     table = make_table(*columns, caption=caption)

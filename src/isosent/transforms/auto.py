@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
@@ -101,7 +101,7 @@ class TopicalGain:
     """How near, by topic, the nearest neighbors of a text are, and what a candidate changes, on held-out texts."""
 
     agreement: float  # mean cosine of topics, in [-1, 1]
-    gain: float  # over the first candidate
+    gain: float  # over no transform; after an attribute was erased, over centering
     low: float  # ends of the 95% bootstrap interval of the gain
     high: float
 
@@ -112,7 +112,7 @@ class ScoredCandidate:
 
     candidate: Candidate
     agreement: float  # Spearman correlation, in [-1, 1]
-    gain: float  # in agreement, over the first candidate
+    gain: float  # in agreement, over no transform; after an attribute was erased, over centering
     low: float  # ends of the 95% bootstrap interval of the gain
     high: float
     topics: TopicalGain | None = None  # None if the texts share too few words
@@ -189,27 +189,31 @@ def choose(
     candidates = [first, *(Candidate("whitening", strength, width) for strength in STRENGTHS)]
     if first.name == NO_TRANSFORM:  # principal components are centered
         candidates.insert(1, Candidate(CENTERING))
+    # After an attribute was erased, all its values share one mean, which says nothing: others must beat centering.
+    base = 1 if is_erased and first.name == NO_TRANSFORM else 0
     agreements, draws = _score(vectors, has_vector, pairs, candidates, groups)
     if (is_measured := ~np.isnan(draws).any(axis=(1, 2))).any():  # of a group, all overlaps may be equal
         agreements, draws = agreements[is_measured], draws[is_measured]
-    of_topics = _topical_gains(vectors, has_vector, pairs, candidates, groups)
-    scored = _scored(candidates, agreements.mean(axis=0), draws.mean(axis=0), of_topics)
+    of_topics = _topical_gains(vectors, has_vector, pairs, candidates, groups, base)
+    scored = _scored(candidates, agreements.mean(axis=0), draws.mean(axis=0), of_topics, base)
     if any(math.isnan(each.low) for each in scored):  # in a half or a resample, all cosines or overlaps are equal
         why = "The effect of whitening could not be measured."
         return AutoChoice(first, (), _undecided(first, why), wanted.purpose)
     excluded: dict[str, list[ScoredCandidate]] = {}
     if groups is not None:
-        highs = np.array([[central_interval(drawn - group[0])[1] for drawn in group] for group in draws])
+        highs = np.array([[central_interval(drawn - group[base])[1] for drawn in group] for group in draws])
         worse = [each for each, high in zip(scored, highs.min(axis=0), strict=True) if high < 0]
         mixing = _mixing(vectors, has_vector, groups, pairs, candidates)
         excluded = {
             "ranks the texts of one group worse": [each for each in worse if each.low > 0],
             f"does not bring the {len(np.unique(groups[groups >= 0]))} groups of texts closer together": [
-                each for each in scored[1:] if each.low > 0 and each not in worse and each.candidate not in mixing
+                each
+                for each in scored[base + 1 :]
+                if each.low > 0 and each not in worse and each.candidate not in mixing
             ],
         }
     evenness = effective_rank(eigen.values[: eigen.rank]) / len(eigen.values)
-    return _verdict(scored, wanted, excluded, evenness=evenness, is_erased=is_erased)
+    return _verdict(scored, wanted, excluded, evenness=evenness, base=base)
 
 
 def _verdict(
@@ -218,12 +222,12 @@ def _verdict(
     excluded: Mapping[str, Sequence[ScoredCandidate]],
     *,
     evenness: float,
-    is_erased: bool,
+    base: int,
 ) -> AutoChoice:
-    """The choice by the rule, and a recommendation that says what it is for."""
-    first, candidates = scored[0], tuple(scored)
+    """The choice by the rule, and a recommendation that says what it is for; gains are over the candidate at `base`."""
+    first, candidates = scored[base], tuple(scored)
     dropped = [each for listed in excluded.values() for each in listed]
-    usable = [each for each in scored[1:] if each not in dropped]
+    usable = [each for each in scored[base + 1 :] if each not in dropped]
     why_not = "".join(
         f" {_listed([each.candidate for each in listed])} {what}." for what, listed in excluded.items() if listed
     )
@@ -233,11 +237,15 @@ def _verdict(
         if chosen.gain < LIMITS.pairs and chosen.candidate.name == "whitening" and wanted.purpose == "pairs":
             reason += " For vectors that are spread this evenly, a small gain is enough."
         return AutoChoice(chosen.candidate, candidates, reason, wanted.purpose)
-    centered = scored[1]
-    if is_erased and centered.candidate.name == CENTERING and not _harms(centered):
-        reason = f"{_action(centered.candidate)} {_COMMON_MEAN}"
-        return AutoChoice(centered.candidate, candidates, f"{reason}{why_not}", wanted.purpose)
-    reason = f"{_action(first.candidate)} {_rejected(usable or scored[1:], wanted, evenness)}{why_not}"
+    if base:
+        if (better := pick(scored[:base], wanted.purpose, evenness=0.0)) is not None:
+            reason = f"{_action(better.candidate)} Subtracting the mean would do harm."
+            return AutoChoice(better.candidate, candidates, f"{reason}{why_not}", wanted.purpose)
+        return AutoChoice(
+            first.candidate, candidates, f"{_action(first.candidate)} {_COMMON_MEAN}{why_not}", wanted.purpose
+        )
+    rejected = f" {_rejected(usable, wanted, evenness)}" if usable else ""
+    reason = f"{_action(first.candidate)}{rejected}{why_not}"
     return AutoChoice(first.candidate, candidates, reason, wanted.purpose)
 
 
@@ -245,37 +253,37 @@ def pick(
     usable: Sequence[ScoredCandidate], purpose: str | None, *, evenness: float, limits: Limits = LIMITS
 ) -> ScoredCandidate | None:
     """The candidate that the rule takes for a purpose, from the mildest to the strongest; None for no transform."""
-    for_pairs = [each for each in usable if each.low > 0 and each.gain >= limits.pairs]
-    near = [each for each in usable if each.topics is not None and each.topics.low > 0]
-    for_topics = [each for each in near if each.topics is not None and each.topics.gain >= limits.topics]
-    if purpose == "pairs":
-        if for_pairs:
-            return _strongest(for_pairs, [each.gain for each in for_pairs], limits.share)
-        mild = [each for each in usable if each.candidate.name == "whitening"][:1]
-        return mild[0] if evenness > limits.even and mild and mild[0].low > 0 else None
-    if purpose is not None:
-        return _strongest(for_topics, [each.topics.gain for each in for_topics if each.topics], limits.topic_share)
-    both = [each for each in for_topics if each in for_pairs]
-    both = [
-        each
-        for each in both
-        if each.topics
-        and each.topics.gain >= limits.topic_share * max(other.topics.gain for other in both if other.topics)
-    ]
-    return _strongest(both, [each.gain for each in both], limits.share)
+    for_pairs = [each for each in usable if _gain(each) >= limits.pairs]
+    for_topics = [each for each in usable if _topical_gain(each) >= limits.topics]
+    if purpose is None:
+        both = _nearly_best([each for each in for_topics if each in for_pairs], _topical_gain, limits.topic_share)
+        best = _nearly_best(both, _gain, limits.share)
+    elif purpose != "pairs":
+        best = _nearly_best(for_topics, _topical_gain, limits.topic_share)
+    elif for_pairs:
+        best = _nearly_best(for_pairs, _gain, limits.share)
+    else:
+        mildest = [each for each in usable if each.candidate.name == "whitening"][:1]
+        best = [each for each in mildest if evenness > limits.even and _gain(each) > 0]
+    return best[-1] if best else None
 
 
-def _strongest(candidates: Sequence[ScoredCandidate], gains: Sequence[float], share: float) -> ScoredCandidate | None:
-    """The last of those that have a share of the greatest gain."""
-    near = [each for each, gain in zip(candidates, gains, strict=True) if gain >= share * max(gains)]
-    return near[-1] if near else None
+def _gain(scored: ScoredCandidate) -> float:
+    """The gain of pairs, if it is beyond chance."""
+    return scored.gain if scored.low > 0 else -math.inf
 
 
-def _harms(scored: ScoredCandidate) -> bool:
-    """Whether a signal shows harm beyond chance, of a size that matters."""
-    harm = scored.high < 0 and scored.gain < -LIMITS.pairs
-    topics = scored.topics
-    return harm or (topics is not None and topics.high < 0 and topics.gain < -LIMITS.topics)
+def _topical_gain(scored: ScoredCandidate) -> float:
+    """The gain of topics, if it is beyond chance."""
+    return scored.topics.gain if scored.topics is not None and scored.topics.low > 0 else -math.inf
+
+
+def _nearly_best(
+    candidates: Sequence[ScoredCandidate], gain: Callable[[ScoredCandidate], float], share: float
+) -> list[ScoredCandidate]:
+    """Those that have a share of the greatest gain."""
+    greatest = max(map(gain, candidates), default=0.0)
+    return [each for each in candidates if gain(each) >= share * greatest]
 
 
 def _within_groups(pairs: Pairs, groups: NDArray[np.intp]) -> Pairs:
@@ -501,6 +509,7 @@ def _topical_gains(
     pairs: Sequence[Pairs],
     candidates: Sequence[Candidate],
     groups: NDArray[np.intp] | None,
+    base: int,
 ) -> list[TopicalGain] | None:
     """How near by topic the neighbors of held-out texts are under every candidate; None if nothing is known."""
     values: list[NDArray[np.float64]] = []
@@ -517,10 +526,11 @@ def _topical_gains(
     found = found[:, ~np.isnan(found).any(axis=0)]  # a text that is alone in its group
     if found.shape[1] < FEWEST_TEXTS:
         return None
-    gains = found - found[0]
+    gains = found - found[base]
     means, draws = found.mean(axis=1).tolist(), mean_draws(gains)
     return [
-        TopicalGain(mean, mean - means[0], *central_interval(drawn)) for mean, drawn in zip(means, draws, strict=True)
+        TopicalGain(mean, mean - means[base], *central_interval(drawn))
+        for mean, drawn in zip(means, draws, strict=True)
     ]
 
 
@@ -529,13 +539,14 @@ def _scored(
     agreements: NDArray[np.float64],
     draws: NDArray[np.float64],
     of_topics: Sequence[TopicalGain] | None,
+    base: int,
 ) -> tuple[ScoredCandidate, ...]:
     """Agreements, (n_candidates,), and the same in resamples, (n_candidates, n_resamples), with gains and intervals."""
     found = []
     for place, (candidate, agreement) in enumerate(zip(candidates, agreements.tolist(), strict=True)):
-        gain = agreement - float(agreements[0])
+        gain = agreement - float(agreements[base])
         topics = None if of_topics is None else of_topics[place]
-        found.append(ScoredCandidate(candidate, agreement, gain, *central_interval(draws[place] - draws[0]), topics))
+        found.append(ScoredCandidate(candidate, agreement, gain, *central_interval(draws[place] - draws[base]), topics))
     return tuple(found)
 
 
