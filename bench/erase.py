@@ -15,7 +15,8 @@ import numpy as np
 import isosent
 from isosent import LinearMap, MeanCentering, Moments, Whitening
 from isosent.evaluation.sts import read_scored_pairs
-from isosent.numeric.similarity import nearest_rows, pairwise_cosine, spearman, unit_rows
+from isosent.numeric.ranking import nearest_rows
+from isosent.numeric.similarity import pairwise_cosine, spearman, unit_rows
 from isosent.transforms.erasure import Erasure
 
 LANGUAGES = ("en", "de", "fr", "es", "ru", "zh")
@@ -147,7 +148,7 @@ def sources(model, data):
     for way, apply in ways(rows[:half], labels[:half]).items():
         if not way.endswith("*"):
             mapped = apply(rows[half:], labels[half:])[:3000]
-            same = (labels[half:][:3000][nearest_rows(mapped)[0]] == labels[half:][:3000]).mean()
+            same = (labels[half:][:3000][nearest_rows(mapped)] == labels[half:][:3000]).mean()
             found[way] = {"nearest of the same genre": 100 * float(same), "English STS-B": english(model, apply)}
     return {"table": "genres of STS-B", "n_fitted": half, "n_queries": 3000, "ways": found}
 

@@ -1,8 +1,13 @@
-"""Checks of arguments. Wrong values read ``<where>: <name> must <rule>; got <value>.``, as `isosent.cli` expects."""
+"""Checks of arguments. Wrong values read ``<where>: <name> must <rule>; got <value>.``, as `isosent.cli` expects.
+
+`text_list` makes a list of what callers pass as texts. For what is none, `_no_sequence` and `_as_strings` say what to
+pass instead: an expression of the variable ``texts`` that works as it is written. Most other functions refuse one kind
+of wrong value each, and return the value in one type.
+"""
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,27 +18,89 @@ from isosent.errors import InputError, InputFileError, InputTypeError
 
 
 def text_list(where: str, texts: Iterable[str]) -> list[str]:
-    """Return `texts` as a list of strings; blank cells of a pandas or polars Series count as empty texts."""
-    if isinstance(texts, (str, bytes)):
-        raise InputTypeError(
-            f"{where}: texts must be a sequence of strings; got one {type(texts).__name__}. Pass [text]."
-        )
-    if not isinstance(texts, Iterable) or hasattr(texts, "columns"):
-        advice = " Pass one column of it." if hasattr(texts, "columns") else ""
-        raise InputTypeError(f"{where}: texts must be a sequence of strings; got {type(texts).__name__}.{advice}")
-    is_series = type(texts).__module__.startswith(("pandas", "polars"))
-    listed = ["" if is_blank(cell) else cell for cell in texts] if is_series else list(texts)
+    """Return `texts` as a list of strings; blank cells of pandas, polars and pyarrow count as empty texts."""
+    if advice := _no_sequence(texts):
+        raise InputTypeError(f"{where}: texts must be a sequence of strings; got one {type(texts).__name__}. {advice}")
+    is_series = type(texts).__module__.startswith(("pandas", "polars", "pyarrow"))
+    cells = texts.to_pylist() if hasattr(texts, "to_pylist") else texts  # of pyarrow, whose values are no strings
+    listed = ["" if is_blank(cell) else cell for cell in cells] if is_series else list(cells)
     if _are_unicode(listed):
         return listed
+    others = [i for i, text in enumerate(listed) if not isinstance(text, str)]
+    if others:  # missing ones first: str(None) is a text
+        i = next((i for i in others if is_blank(listed[i])), others[0])
+        advice = _as_strings(listed[i], [listed[other] for other in others])
+        raise InputTypeError(f"{where}: row {i} of the texts is {type(listed[i]).__name__}, not a string. {advice}")
     for i, text in enumerate(listed):
-        if not isinstance(text, str):
-            raise InputTypeError(
-                f"{where}: row {i} of the texts is {type(text).__name__}, not a string. Drop that row or replace it by "
-                "a string."
-            )
         if not is_unicode(text):
-            raise InputError(f"{where}: row {i} of the texts is not valid Unicode: it holds a lone surrogate.")
+            raise InputError(
+                f"{where}: row {i} of the texts is not valid Unicode: it holds a lone surrogate. Replace it: "
+                f'texts[{i}].encode("utf-8", "replace").decode("utf-8").'
+            )
     return listed
+
+
+def _no_sequence(texts: object) -> str:
+    """What to pass instead of a value that is no sequence of texts; empty for one. Taken as it is, it must work."""
+    if isinstance(texts, str):
+        return "Pass [text]."
+    if isinstance(texts, (bytes, bytearray, memoryview)):
+        source = "texts" if isinstance(texts, bytes) else "bytes(texts)"
+        return f'Decode it first: [{source}.decode("{_encoding_of(bytes(texts))}")].'
+    if hasattr(texts, "columns"):
+        return "Pass one column of it."
+    if isinstance(texts, os.PathLike):
+        return "Read the file first: isosent.read_texts(texts)."
+    if isinstance(texts, Mapping):
+        return f"Pass {_texts_of_mapping(texts)}."
+    if getattr(texts, "ndim", None) == 0:
+        return "Pass [str(texts)]."
+    if not isinstance(texts, Iterable):
+        is_number = isinstance(texts, (int, float)) and not is_blank(texts)
+        return "Pass [str(texts)]." if is_number else 'Pass a list of strings, such as ["one text", "another"].'
+    return ""
+
+
+def _as_strings(text: object, others: Sequence[object]) -> str:
+    """How to make strings of a row that is none, and of the others that are none. Taken as it is, it must work."""
+    if isinstance(text, bytes):
+        decoded = f'text.decode("{_encoding_of(b"".join(row for row in others if isinstance(row, bytes)))}")'
+        return f"Decode them first: [{decoded} if isinstance(text, bytes) else text for text in texts]."
+    if is_blank(text):
+        return 'Drop that row, or replace it by an empty text, "".'
+    if isinstance(text, Mapping):
+        keys = [key for key, value in text.items() if isinstance(value, str)]
+        return f"Pass [text[{keys[0]!r}] for text in texts]." if keys else "Pass a list of strings."
+    if isinstance(text, os.PathLike):
+        return 'Read the files first: [path.read_text("utf-8") for path in texts].'
+    if isinstance(text, (list, tuple)) and all(isinstance(part, str) for part in text):
+        return "Pass one list: [text for row in texts for text in row]."
+    if isinstance(text, (int, float, np.generic)):
+        return "Write it as a string: [str(text) for text in texts]."
+    if getattr(getattr(text, "dtype", None), "kind", "") in ("U", "O"):
+        return "Pass texts.ravel()."
+    if hasattr(text, "dtype") or isinstance(text, (list, tuple)):
+        return "Rows of numbers are vectors: pass them to model.transform."
+    return "Drop that row, or replace it by a string."
+
+
+def _encoding_of(content: bytes) -> str:
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return "latin-1"  # which decodes any bytes
+    return "utf-8"
+
+
+def _texts_of_mapping(texts: Mapping[Any, Any]) -> str:
+    """Texts in a mapping: a column of them, all values, or one value."""
+    keys = [key for key, value in texts.items() if isinstance(value, str)]
+    for key, value in texts.items():
+        if isinstance(value, (list, tuple)) and all(isinstance(part, str) for part in value):
+            return f"texts[{key!r}]"
+    if keys and len(keys) < len(texts):
+        return f"[texts[{keys[0]!r}]]"
+    return "list(texts.values())" if keys else "a list of strings"
 
 
 def split_options(text: str) -> tuple[str, dict[str, str]]:
@@ -52,7 +119,11 @@ def split_options(text: str) -> tuple[str, dict[str, str]]:
 
 def is_blank(cell: object) -> bool:
     """Whether a cell of a data frame is missing: None, NaN, NA or NaT."""
-    return cell is None or (isinstance(cell, float) and cell != cell) or type(cell).__name__ in ("NAType", "NaTType")
+    return (
+        cell is None
+        or (isinstance(cell, (float, np.floating)) and cell != cell)
+        or type(cell).__name__ in ("NAType", "NaTType")
+    )
 
 
 def _are_unicode(texts: list[Any]) -> bool:
@@ -133,6 +204,8 @@ def texts_or_vectors(where: str, name: str, values: Any) -> list[str] | NDArray[
     """Texts as a list, or vectors as rows; a single text or vector becomes one row."""
     if isinstance(values, str):
         return [values]
+    if type(values) in (bytes, bytearray):  # refused there
+        return text_list(where, values)
     array = values if isinstance(values, np.ndarray) else None
     if array is None and not hasattr(values, "detach"):
         values = list(values) if isinstance(values, Iterator) else values

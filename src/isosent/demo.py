@@ -25,7 +25,8 @@ from isosent.errors import OutputError
 from isosent.io.atomic import replacing
 from isosent.loading import load
 from isosent.model import SentenceEncoder
-from isosent.numeric.similarity import cosine_matrix, nearest_rows, neighbour_recall
+from isosent.numeric.ranking import nearest_rows, neighbour_recall
+from isosent.numeric.similarity import cosine_matrix
 from isosent.search.index import Index
 from isosent.search.smaller import sizes
 from isosent.transforms.quantization import Quantization
@@ -177,8 +178,8 @@ def _translations(model: SentenceEncoder) -> Translations:
         whitened=translated_share(whitened, held_out),
         erased=translated_share(erased, held_out),
         example=EXAMPLE,
-        example_original=held_out[nearest_rows(original)[0][example]].text,
-        example_erased=held_out[nearest_rows(erased)[0][example]].text,
+        example_original=held_out[nearest_rows(original)[example]].text,
+        example_erased=held_out[nearest_rows(erased)[example]].text,
         recommendation=str(choice["reason"]),
     )
 
@@ -192,7 +193,7 @@ def translated_share(vectors: NDArray[np.floating], rows: Sequence[PoolRow]) -> 
     english = {row.meaning: position for position, row in enumerate(rows) if row.lang == "en"}
     queries = np.array([position for position, row in enumerate(rows) if row.lang != "en"])
     targets = np.array([english[rows[query].meaning] for query in queries])
-    cosines = cosine_matrix(vectors[queries], vectors)
+    cosines = cosine_matrix(vectors[queries], vectors).round(9)  # equal texts have the same, on every machine
     cosines[np.arange(len(queries)), queries] = -np.inf
     n_nearer = (cosines > cosines[np.arange(len(queries)), targets][:, None]).sum(axis=1)
     return float((n_nearer < _N_NEAREST).mean())
@@ -206,7 +207,7 @@ def _shortened(model: SentenceEncoder) -> Shortened:
     quantization = Quantization.fit(vectors)
     codes = quantization.encode(vectors, "int8")
     decoded = quantization.decode(codes, "int8")
-    n_found = [int((meanings[nearest_rows(rows)[0]] == meanings).sum()) for rows in (vectors, decoded)]
+    n_found = [int((meanings[nearest_rows(rows)] == meanings).sum()) for rows in (vectors, decoded)]
     counts = np.unique(meanings, return_counts=True)[1]
     return Shortened(
         n_texts=len(texts),

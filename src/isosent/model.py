@@ -27,6 +27,7 @@ from isosent.encoders.base import Encoder
 from isosent.encoders.load import encoder_for, named_prompts, prompt_named, with_prompt
 from isosent.errors import InputError, IsosentWarning
 from isosent.explanation import Explanation, UnitSum, explain_cosine, unit_sum
+from isosent.io.space import Space
 from isosent.numeric.canary import Canary
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
@@ -212,6 +213,11 @@ class SentenceEncoder:
         It covers the encoder and all that follows; not backend, dtype and devices, `calibration` and `quantization`.
         """
         return self.record.fingerprint
+
+    @property
+    def space(self) -> Space:
+        """The embedding space: its `fingerprint`, and a name for people."""
+        return Space(self.fingerprint, self.record.name)
 
     def __repr__(self) -> str:
         steps = "".join(f" -> {fit.transform}" for fit in self._fits if fit.transform != "none")
@@ -562,7 +568,7 @@ class SentenceEncoder:
             A new model with the same vectors.
         """
         parts = self._postprocessing, self._fits, calibration, self._quantization, self._storage
-        return SentenceEncoder(self._encoder, *parts)
+        return SentenceEncoder(self._encoder, *parts, canary=self._canary)
 
     def with_quantization(self, quantization: Quantization | None, storage: Storage | None = None) -> SentenceEncoder:
         """Return this model with another quantization; its fingerprint stays the same.
@@ -585,7 +591,7 @@ class SentenceEncoder:
             If the quantization was fitted on vectors of other dimensions.
         """
         parts = self._postprocessing, self._fits, self._calibration, quantization, storage
-        return SentenceEncoder(self._encoder, *parts)
+        return SentenceEncoder(self._encoder, *parts, canary=self._canary)
 
     def fitted(
         self,

@@ -137,6 +137,19 @@ class ModelRecord:
         source = self.options.get("space", self.reference)
         return " -> ".join([source, *(fit.transform for fit in self.fits if fit.transform != "none")])
 
+    @property
+    def space(self) -> Space:
+        """Space of the vectors."""
+        return Space(self.fingerprint, self.name)
+
+    @property
+    def encoder_space(self) -> Space | None:
+        """Space of the vectors of the encoder; None for vectors without a name."""
+        if self.reference == PRECOMPUTED:
+            encoder = PrecomputedVectors(self.encoder_dim, self.options)
+            return encoder.space if encoder.options else None
+        return Space(self.encoder_fingerprint, self.reference)
+
     def facts(self) -> dict[str, Any]:
         """Description of the model for people and result files, as JSON values."""
         languages = {"languages": LANGUAGES[self.reference]} if self.reference in LANGUAGES else {}
@@ -412,15 +425,7 @@ def check_encoder_space(record: ModelRecord, name: str, space: Space | None) -> 
     refuse_codes(name, space)  # a model of vectors without a name takes those of any space
     if space and space.fingerprint == record.fingerprint != record.encoder_fingerprint:
         raise InputError(f"{name} holds vectors that the model was already applied to. Name those of its encoder.")
-    same_space("the model", encoder_space(record), name, space)
-
-
-def encoder_space(record: ModelRecord) -> Space | None:
-    """Space of the vectors of a model's encoder."""
-    if record.reference == PRECOMPUTED:
-        encoder = PrecomputedVectors(record.encoder_dim, record.options)
-        return encoder.space if encoder.options else None
-    return Space(record.encoder_fingerprint, record.reference)
+    same_space("the model", record.encoder_space, name, space)
 
 
 def _postprocessing(folder: Path, document: Mapping[str, Any]) -> Postprocessing:

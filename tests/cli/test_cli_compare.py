@@ -71,7 +71,7 @@ def test_all_numbers_are_written(isosent_, written, tmp_path):
     assert (document["seed"], document["n_resamples"]) == (3, 50)
     found = document["tasks"]["STSB"]
     assert f"{100 * found['difference']:+.2f}" in finished.out
-    assert "STSB & " in (tmp_path / "c.tex").read_text("utf-8")
+    assert "STSB † & " in (tmp_path / "c.tex").read_text("utf-8")
     plain = json.loads((written / "plain.json").read_text("utf-8"))
     assert found["first"] == plain["tasks"]["STSB"]["scores"]["spearman"]
 

@@ -49,7 +49,8 @@ def test_a_map_is_learned_from_traffic_and_then_applied(isosent_, refuses, servi
     assert model.encoder.options["space"] == "big"
     exact = isosent.SentenceEncoder(model.encoder).fitted_on_vectors(raw, isosent.Whitening(n_components=32))
     assert np.allclose(np.abs(model.transform(raw)), np.abs(exact.transform(raw)), atol=1e-4)
-    with serving("proxy", "--upstream", api, "-m", small, "--cache", cache) as (process, url, _):
+    few = ("--dialect", "openai?texts=10")
+    with serving("proxy", "--upstream", api, "-m", small, "--cache", cache, *few) as (process, url, _):
         assert np.allclose(ask(url, texts[:50]), unit_rows(model.transform(raw[:50])), atol=1e-5)
         metrics = httpx.get(f"{url}/metrics", trust_env=False).text
         assert "isosent_cached_texts_total 50.0" in metrics
@@ -68,6 +69,8 @@ def test_what_cannot_be_a_proxy_is_refused(isosent_, refuses, tmp_path, monkeypa
     refuses(isosent_(*api, "-m", tmp_path / "none", "--host", "0.0.0.0"), "--api-key-file")
     (tmp_path / "cache").write_text("something else, and long enough to be looked at")
     refuses(isosent_(*api, "--upstream-model", "m", "--cache", tmp_path / "cache"), "cache")
+    for dialect in ("opnai", "openai?texts=0", "openai?texts=x", "openai?texts=", "openai?text=3"):
+        refuses(isosent_(*api, "--upstream-model", "m", "--dialect", dialect), dialect, "openai?texts=10")
     for size in ("0", "x", "nan", ""):
         refuses(isosent_(*api, "--upstream-model", "m", "--cache", f"new?mb={size}"), "1 megabyte or more")
     refuses(isosent_(*api, "--upstream-model", "m", "--learn", tmp_path / "none" / "seen"), "folder")

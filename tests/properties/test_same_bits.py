@@ -1,7 +1,8 @@
-"""One text, one vector: the same model and text give the same bits in any batch, process and kernel of the BLAS.
+"""One text, one vector, and one choice: the same input gives the same bits, and the same ids, groups and choices among
+equals, in any batch, process, kernel of the BLAS and processor.
 
-Run as a program, it encodes texts in batches of random size and order, and prints a hash of the vectors of each model:
-python test_same_bits.py FOLDER SEED with|without
+Run as a program, it encodes texts in batches of random size and order, and prints a hash of the vectors of each model
+and of each choice: python test_same_bits.py FOLDER SEED with|without
 """
 
 import hashlib
@@ -20,19 +21,34 @@ if __name__ == "__main__" and sys.argv[3] == "without":
 
 import numpy as np
 import pytest
+from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
 
 import isosent
 from isosent import CommonComponentRemoval, LinearMap, Whitening
 from isosent.io.shards import Sharding
 from isosent.io.vectors import open_vectors
 from isosent.jobs.shards import encode_folder
+from isosent.numeric.ranking import best_columns, nearest_columns, neighbour_recall
 from isosent.numeric.similarity import unit_rows
-from isosent.search import Index
+from isosent.research.dims import exact_top
+from isosent.search import Index, cluster, find_duplicates
 from isosent.search.database import push
+from isosent.search.keywords import Keywords
+from isosent.transforms.auto import choose_without_texts, sample_pairs, separate_groups
+from isosent.transforms.base import Auto
+from isosent.transforms.erasure import measure
 from isosent.transforms.quantization import Quantization
 
 NEEDS_NUMBA = ("sif", "gem")
 TEXTS = [*isosent.demo_texts()[:150], "", "of", " ".join(isosent.demo_texts()[:40])]
+# kernels of OpenBLAS, and what numpy and FAISS would do without on another processor
+FEATURES = [name for name in __cpu_dispatch__ if __cpu_features__[name]]  # numpy warns of one that the processor lacks
+NO_AVX512 = " ".join(name for name in FEATURES if name == "X86_V4" or name.startswith("AVX512"))
+PROCESSORS = {
+    "Haswell": {"NPY_DISABLE_CPU_FEATURES": " ".join(FEATURES), "FAISS_SIMD_LEVEL": "NONE"},
+    "SkylakeX": {"FAISS_SIMD_LEVEL": "AVX512"},
+    "Zen": {"NPY_DISABLE_CPU_FEATURES": NO_AVX512, "FAISS_SIMD_LEVEL": "AVX2"},
+}
 
 
 def digest(vectors):
@@ -72,6 +88,47 @@ def digests_of_batches(folder, rng, has_numba):
     return digests
 
 
+def texts_alike():
+    """Short texts, many of which share as many words; some have the words of others, in another order."""
+    rng = np.random.default_rng(0)
+    words = sorted({word for text in isosent.demo_texts() for word in text.lower().split()})[:400]
+    texts = [list(rng.choice(words, 4, replace=False)) for _ in range(1400)]
+    return [" ".join(text) for text in [*texts, *(rng.permutation(text) for text in texts[:200] * 2)]]
+
+
+def choices():
+    """Hashes of what is chosen among scores of which many are equal, or would be without rounding."""
+    model, texts = isosent.load("wordllama"), texts_alike()
+    units = unit_rows(model.encode(texts))
+    rows = [*texts[:300] * 3, *texts[-200:]]
+    queries, lists = texts[:40], [units[:300], np.tile(units[300:340], (40, 1))]
+    numbers = np.random.default_rng(1).integers(9, size=(200, 4000)).astype(np.float32)
+    fitted = model.fitted(texts).fits[-1].choice
+    duplicates = find_duplicates([*texts, *isosent.demo_texts()], model)
+    clusters = cluster(texts[:600] * 2, model, n_clusters=4)
+    found = {
+        "best": best_columns(numbers, 10),
+        "nearest": nearest_columns(lists[0] @ lists[1].T, *lists, 50)[1],
+        "top": exact_top(numbers[:, :20].copy(), numbers[:, 20:3020].reshape(-1, 20), 10)[0],
+        "pairs": np.concatenate([np.concatenate([half.first, half.second]) for half in sample_pairs(texts)]),
+        "auto": [fitted["chosen"], len(fitted["candidates"])],
+        "auto without texts": str(choose_without_texts(isosent.Moments.from_rows(units), Auto(32), units).chosen),
+        "recall": neighbour_recall(np.tile(units[:500], (2, 1)), np.tile(units[:500, :64], (2, 1)), 100),
+        "separate": separate_groups(units, texts) is None,
+        "erasure": measure(units, np.arange(len(units)) % 3 == 0, texts).same,
+        "duplicates": duplicates.groups,
+        "labels": clusters.labels,
+        "central": [[each.words, each.examples] for each in clusters.clusters],
+        "keywords": [Keywords.build(rows).search(query, 5)[0].tolist() for query in queries],
+    }
+    for kind, store in (("flat", "float32"), ("flat", "int8"), ("ivf", "float32")):
+        index = Index.create(rows, model, kind=kind, store=store)
+        found[f"{kind} {store}"] = index.search(queries, 7).ids
+        found[f"{kind} {store}, words"] = index.search(queries, 7, hybrid=True).ids
+    lists_of = {name: each.tolist() if isinstance(each, np.ndarray) else each for name, each in found.items()}
+    return {name: digest(np.frombuffer(repr(each).encode(), np.uint8)) for name, each in lists_of.items()}
+
+
 def map_and_rows():
     """A map, and rows of very different length."""
     rng = np.random.default_rng(0)
@@ -85,6 +142,7 @@ if __name__ == "__main__":
     found = digests_of_batches(sys.argv[1], generator, sys.argv[3] == "with")
     linear_map, rows_to_map = map_and_rows()
     found["map"] = digest(in_batches(lambda rows: linear_map.apply(rows_to_map[rows]), len(rows_to_map), generator))
+    found |= choices()
     sys.stdout.write(json.dumps(found))
 
 
@@ -111,26 +169,27 @@ def alone(models):
 
 
 @pytest.mark.slow
-def test_a_text_has_the_same_bits_in_any_batch_process_and_kernel(models, alone):
-    cores = ["Haswell", "SkylakeX"] if platform.machine() == "x86_64" else ["default"]  # Zen has Haswell's kernels
+def test_texts_have_the_same_bits_and_choices_in_any_batch_process_kernel_and_processor(models, alone):
+    processors = PROCESSORS if platform.machine() == "x86_64" else {"default": {}}
     flags = Path("/proc/cpuinfo").read_text("utf-8") if Path("/proc/cpuinfo").exists() else ""
-    if "avx512f" not in flags and "SkylakeX" in cores:
-        cores[1] = "Prescott"  # a process that uses kernels for AVX-512 would die
+    if "avx512f" not in flags and "SkylakeX" in processors:  # a process that uses kernels for AVX-512 would die
+        processors = {"Prescott": {}} | {name: each for name, each in processors.items() if name != "SkylakeX"}
     seed, processes = random.randrange(1 << 32), []
-    for core, numba in zip(cores, ("without", "with"), strict=False):
-        environment = os.environ | {"OPENBLAS_CORETYPE": core, "PYTHONPATH": os.pathsep.join(sys.path)}
-        command = [sys.executable, __file__, str(models), str(seed), numba]
+    for number, (core, others) in enumerate(processors.items()):
+        environment = os.environ | others | {"OPENBLAS_CORETYPE": core, "PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [sys.executable, "-W", "ignore", __file__, str(models), str(seed), "with" if number else "without"]
         processes.append((core, subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)))
     linear_map, rows = map_and_rows()
     expected = {name: digest(vectors) for name, vectors in alone.items()}
     expected["map"] = digest(np.concatenate([linear_map.apply(row[None]) for row in rows]))
     model = isosent.load(models / "whitened")
     expected["bits"] = digest(np.stack([model.encode(text, precision="ubinary") for text in TEXTS]))
+    expected |= choices()
     for core, process in processes:
-        output, _ = process.communicate(timeout=120)
+        output, _ = process.communicate(timeout=300)
         assert process.returncode == 0
         found = json.loads(output)
-        assert found.keys() >= {"whitened", "removed", "bits", "map"}
+        assert found.keys() >= {"whitened", "removed", "bits", "map", "pairs", "duplicates"}
         assert found == {name: expected[name] for name in found}, f"{core}, seed {seed}"
 
 

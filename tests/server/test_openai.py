@@ -161,6 +161,91 @@ def test_fields_of_a_newer_client_are_ignored_and_logged_once(client, caplog):
 
 
 @pytest.mark.parametrize(
+    "fields",
+    [
+        {"task": "retrieval.query"},
+        {"task_type": "RETRIEVAL_QUERY"},
+        {"taskType": "SEMANTIC_SIMILARITY"},
+        {"text_type": "query"},
+        {"instruction": "Represent the question"},
+        {"instruct": "Find answers"},
+        {"prompt": "query: "},
+        {"late_chunking": True},
+        {"normalize": False},
+        {"normalized": False},
+        {"normalize_embeddings": False},
+        {"embedding_type": "int8"},
+        {"embedding_types": ["float", "int8"]},
+        {"output_dtype": "ubinary"},
+        {"embed_dtype": "float16"},
+        {"endianness": "big"},
+        {"output_dimension": 8},
+        {"outputDimensionality": 8},
+        {"matryoshka_dim": 8},
+        {"truncate_dim": 8},
+        {"truncation": False},
+        {"truncate_prompt_tokens": 5},
+        {"truncation_side": "left"},
+        {"max_tokens": 3},
+        {"max_length": 3},
+        {"add_special_tokens": False},
+        {"pooling": "cls"},
+        {"return_sparse": True},
+        {"modality": "image"},
+        {"extra_body": {"input_type": "query"}},
+        {"messages": [{"role": "user", "content": "a"}]},
+    ],
+    ids="-".join,
+)
+def test_a_field_that_would_change_vectors_elsewhere_is_refused(client, fields):
+    [name] = fields
+    response = post(client, model="small", input="a dog", **fields)
+    assert (response.status_code, response.json()["error"]["param"]) == (400, name)
+    assert name in response.json()["error"]["message"]
+    refused = client.post("/embed", json={"model": "small", "inputs": "a dog", **fields})
+    assert refused.status_code == (200 if name == "normalize" else 422)  # which that path has
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"user": "me"},
+        {"metadata": {"prompt": "a"}},
+        {"priority": 3},
+        {"request_id": "7"},
+        {"prompt_cache_key": "a"},
+        {"task": None},
+        {"instruction": ""},
+        {"late_chunking": False},
+        {"normalize": True},
+        {"normalized": True},
+        {"embedding_type": "float"},
+        {"embedding_types": ["float"]},
+        {"output_dtype": "float"},
+        {"embed_dtype": "float32"},
+        {"endianness": "native"},
+        {"output_dimension": None},
+        {"truncate": True},
+        {"truncate": "END"},
+        {"truncation": True},
+        {"truncate_prompt_tokens": -1},
+        {"add_special_tokens": True},
+        {"modality": "text"},
+        {"options": {"wait_for_model": True}},
+    ],
+    ids="-".join,
+)
+def test_a_field_that_says_what_happens_anyway_is_accepted(client, small, fields):
+    expected = unit_rows(small.encode(["a dog"])).astype(np.float32)
+    np.testing.assert_array_equal(vectors_of(post(client, model="small", input="a dog", **fields)), expected)
+
+
+def test_sides_that_contradict_each_other_are_refused(client):
+    response = post(client, model="small", input="a dog", input_type="query", prompt_name="document")
+    assert (response.status_code, "contradict" in response.json()["error"]["message"]) == (400, True)
+
+
+@pytest.mark.parametrize(
     ("content", "word"),
     [
         (b"", ""),

@@ -206,3 +206,42 @@ def test_a_model_that_has_changed_is_not_ready(running, wordllama, tmp_path, wai
     assert answer.status_code == 503
     assert "changed" in answer.json()["status"]
     assert cosine < 0.9
+
+
+@pytest.mark.parametrize("slash", ["/", "//"])
+def test_a_slash_at_the_end_changes_nothing(client, slash):
+    body = {"model": "small", "input": "a dog"}
+    plain, other = (client.post(f"/v1/embeddings{end}", json=body) for end in ("", slash))
+    assert (other.status_code, other.json()["data"]) == (200, plain.json()["data"])
+    assert client.get(f"/v1/models/small{slash}").json()["id"] == "small"
+    assert client.get(f"/v1/models{slash}", headers={"X-Forwarded-Proto": "https"}).status_code == 200
+    assert client.post(f"/embed{slash}", json={"inputs": ""}).json()["error_type"] == "Validation"
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/embeddings", "/v1/embeddings"),
+        ("/v1/v1/embeddings", "/v1/embeddings"),
+        ("//v1/embeddings", "/v1/embeddings"),
+        ("/api/v1/embeddings", "/v1/embeddings"),
+        ("/openai/deployments/x/embeddings", "/v1/embeddings"),
+        ("/v1/embedding", "/v1/embeddings"),
+        ("/v1", "/v1/embeddings"),
+        ("/nothing/like/it", "/v1/embeddings"),
+        ("/models", "/v1/models"),
+        ("/models/small", "/v1/models"),
+        ("/v1/embed", "/embed"),
+        ("/v1/search", "/search"),
+        ("/v1/info", "/info"),
+    ],
+)
+def test_a_path_that_is_not_there_leads_to_the_one_that_was_meant(client, path, meant):
+    response = client.post(f"{client.base_url}{path}", json={"input": "a dog"})
+    assert response.status_code == 404
+    assert f"Use {meant}" in response.json()["error"]["message"]
+
+
+def test_another_method_is_named(client):
+    response = client.get("/v1/embeddings")
+    assert (response.status_code, "POST" in response.json()["error"]["message"]) == (405, True)

@@ -3,15 +3,17 @@
 import io
 import zipfile
 
+import httpx
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import isosent
 from isosent.demo import EXAMPLE
 from isosent.evaluation.unlabelled import compare_on_texts
 from isosent.numeric.similarity import cosine_matrix
-from isosent.server import page
+from isosent.server import create_app, page
 
 
 def tried(client, texts):
@@ -93,6 +95,21 @@ def test_a_model_is_a_folder_in_a_zip(client, texts):
     names = zipfile.ZipFile(io.BytesIO(response.content)).namelist()
     assert "isosent-model/model.json" in names
     assert all(name.startswith("isosent-model/") for name in names)
+
+
+def test_a_model_in_a_zip_names_no_folder_of_its_texts(running, wordllama, texts):
+    model = wordllama.fitted(texts, isosent.Whitening(8), source="/a secret/corpus.txt")
+    app, keys = create_app({"wordllama": model}, keys=["k" * 20]), {"api-key": "k" * 20}
+    with (
+        running(app) as port,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60, headers=keys) as client,
+    ):
+        body = {"id": tried(client, texts[:100])["id"], "strength": 0.5, "dimensions": 4}
+        content = client.post("/try/model", json=body).content
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        document = archive.read("isosent-model/model.json")
+    assert b"corpus.txt" in document
+    assert b"secret" not in document
 
 
 @pytest.mark.parametrize(

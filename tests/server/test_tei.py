@@ -1,6 +1,8 @@
 """Clients of Text Embeddings Inference: bodies, answers and status codes are those of its documentation."""
 
+import ast
 import logging
+import shutil
 
 import httpx
 import numpy as np
@@ -9,6 +11,7 @@ from huggingface_hub import InferenceClient
 
 import isosent
 from isosent.numeric.similarity import unit_rows
+from isosent.search import Index
 from isosent.server import Limits, create_app
 
 
@@ -116,6 +119,16 @@ def test_health_says_nothing_but_200(client):
         ("/similarity", {"inputs": "a"}, 422),
         ("/tokenize", {"inputs": []}, 400),
         ("/tokenize", {"inputs": [1]}, 422),
+        ("/tokenize", {"inputs": "a", "prompt_name": "query"}, 422),
+        ("/embed", {"inputs": "a", "input_type": "query"}, 422),
+        ("/embed_all", {"inputs": "a", "prompt_name": "query"}, 422),
+        ("/embed_all", {"inputs": "a", "dimensions": 3}, 422),
+        ("/similarity", {"inputs": {"source_sentence": "a", "sentences": ["a"]}, "dimensions": 3}, 422),
+        ("/similarity", {"inputs": {"source_sentence": "a", "sentences": ["a"]}, "parameters": {"task": "x"}}, 422),
+        ("/", {"inputs": "a", "parameters": {"prompt_name": "query"}}, 422),
+        ("/", {"inputs": "a", "parameters": {"truncate": False}}, 422),
+        ("/", {"inputs": {"source_sentence": "a", "sentences": ["a"]}, "dimensions": 3}, 422),
+        ("/", {"inputs": {"source_sentence": "a", "sentences": ["a"]}, "prompt_name": "query"}, 422),
     ],
 )
 def test_what_is_refused_has_a_message_and_a_type(client, path, body, status):
@@ -159,3 +172,61 @@ def test_a_model_with_percentiles_gives_them_in_a_header_that_clients_ignore(run
     assert np.allclose(plain.json(), answer.json(), atol=1e-6)
     for without in (longer, plain):
         assert "X-Isosent-Percentiles" not in without.headers
+
+
+@pytest.fixture(scope="module")
+def tiny_client(running, tiny_model, tmp_path_factory):
+    """A client of a model of 40 tokens, in a folder that no response should name."""
+    folder = tmp_path_factory.mktemp("a secret") / "mini"
+    shutil.copytree(tiny_model("bert"), folder)
+    model = isosent.load(f"hf:{folder}")
+    with (
+        running(create_app({"mini": model, "rows": Index.create(["a dog", "two cats"], model)})) as port,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as client,
+    ):
+        yield client
+
+
+LONG = "the dog " * 100
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/embed", {"inputs": LONG, "truncate": False}),
+        ("/embed_all", {"inputs": LONG, "truncate": False}),
+        ("/v1/embeddings", {"input": LONG, "truncate": False}),
+        ("/v1/embeddings", {"input": LONG, "truncate": "NONE"}),
+        ("/", {"inputs": {"source_sentence": LONG, "sentences": ["a"]}, "parameters": {"truncate": False}}),
+    ],
+)
+def test_texts_that_would_be_truncated_are_refused_on_request(tiny_client, path, body):
+    assert tiny_client.post(path, json=body).status_code == 422
+    text = str(body).replace(LONG, "the dog")
+    assert tiny_client.post(path, json=ast.literal_eval(text)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/v1/embeddings", {"input": [10**6]}, 400),
+        ("/v1/embeddings", {"input": [-1]}, 400),
+        ("/v1/embeddings", {"input": [[5], [10**6]]}, 400),
+        ("/embed", {"inputs": [10**6]}, 400),
+        ("/embed_all", {"inputs": [10**6]}, 400),
+        ("/v1/embeddings", {"input": "a", "dimensions": 3}, 400),
+        ("/v1/embeddings", {"input": "a", "group": "fr"}, 422),
+        ("/explain", {"a": "a dog", "b": "a cat"}, 422),
+        ("/search", {"query": "a dog", "explain": True}, 422),
+        ("/search", {"query": "a dog", "where": "year = 3"}, 422),
+        ("/info", None, 200),
+        ("/status", None, 200),
+        ("/v1/models", None, 200),
+        ("/metrics", None, 200),
+    ],
+)
+def test_no_response_names_a_folder_of_the_server(tiny_client, path, body, status):
+    response = tiny_client.get(path) if body is None else tiny_client.post(path, json=body)
+    assert response.status_code == status
+    assert "secret" not in response.text
+    assert "hf:" not in response.text

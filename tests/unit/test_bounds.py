@@ -18,7 +18,7 @@ from isosent.errors import FileFormatError
 from isosent.evaluation.cqa import read_cqa
 from isosent.evaluation.sts import read_scored_pairs
 from isosent.io import bounds, parquet
-from isosent.io.tables import read_numbers
+from isosent.io.tables import open_table
 from isosent.io.texts import open_texts, text_blocks
 from isosent.io.vectors import open_vectors
 from isosent.search import rows
@@ -108,8 +108,9 @@ def test_a_long_row_of_pairs_is_refused(write, reading, name, content, line):
 
 @pytest.mark.usefixtures("short_lines")
 def test_long_lines_of_numbers_and_of_lists_of_words_are_refused(write):
-    with pytest.raises(FileFormatError, match="line 2: longer"):
-        read_numbers(write("a.jsonl", f'{{"n": 1}}\n{{"n": 2, "m": "{LONG}"}}\n'), column="n")
+    path = write("a.jsonl", f'{{"n": 1}}\n{{"n": 2, "m": "{LONG}"}}\n')
+    with pytest.raises(FileFormatError, match="line 2: longer"), open_table(path) as table:
+        list(table.rows("n"))
     with pytest.raises(FileFormatError, match="line 2: longer"):
         read_wanted_words(write("words.txt", f"the\n{LONG}\n"))
     with pytest.raises(FileFormatError, match="line 2: longer"):

@@ -85,6 +85,14 @@ def test_half_precision_is_no_change_and_another_width_or_a_lost_text_is():
     assert canary_of(zero).lowest_cosine(canary_of(zero)) == pytest.approx(1)
 
 
+def test_another_calibration_or_quantization_keeps_the_canary(wordllama, tmp_path):
+    wordllama.save(tmp_path / "model")
+    model = isosent.load(tmp_path / "model")
+    assert model.canary is not None
+    assert model.with_calibration(None).canary is model.canary
+    assert model.with_quantization(None).canary is model.canary
+
+
 def test_a_model_of_vectors_and_one_that_knows_none_of_the_texts_have_no_canary(tmp_path):
     rows = np.random.default_rng(0).standard_normal((50, 4)).astype(np.float32)
     texts = [f"text {row}" for row in range(50)]

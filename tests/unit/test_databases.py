@@ -80,6 +80,16 @@ def test_rows_are_found_in_the_order_of_their_cosines(database, ids):
     assert database.search(queries[:1], 500)[0].num_rows == 50
 
 
+def test_of_equal_rows_those_with_the_first_ids_are_returned(database):
+    numbers = np.random.default_rng(0).permutation(120)
+    batch = pa.Table.from_batches([rows(numbers % 4, ids=int)]).drop_columns("id")
+    batch = batch.add_column(0, "id", pa.array(numbers)).to_batches()[0]
+    database.create(batch.schema, SPACE, DIM)
+    database.add(batch)
+    [found] = database.search(vectors_of(rows([2])), 7)
+    assert found.column("id").to_pylist() == [2, 6, 10, 14, 18, 22, 26]
+
+
 def test_rows_are_replaced_and_deleted(database):
     database.create(rows(range(9)).schema, SPACE, DIM)
     database.add(rows(range(9)))

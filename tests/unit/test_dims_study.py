@@ -6,7 +6,8 @@ import pytest
 import isosent
 from isosent import evaluate
 from isosent.encoders.base import Encoder
-from isosent.errors import InputError, RankWarning
+from isosent.errors import EvaluationWarning, InputError, RankWarning
+from isosent.evaluation import sizes
 from isosent.evaluation.sts import AGGREGATIONS
 from isosent.model import SentenceEncoder
 from isosent.pages.figures import render
@@ -157,6 +158,13 @@ def test_a_width_above_the_rank_is_the_rank(stsb):
     assert above.spearman == full.spearman
 
 
+@pytest.fixture
+def any_size(monkeypatch):
+    """Sets made up for a test count as the known ones."""
+    monkeypatch.setattr(sizes, "KNOWN_SETS", {})
+
+
+@pytest.mark.usefixtures("any_size")
 def test_published_scores_stand_beside_the_same_model_width_and_pairs(stsb):
     bert = SentenceEncoder(RandomEncoder("hf:bert-base-uncased", {"layers": "1,12", "pooling": "mean"}))
     with pytest.warns(RankWarning):
@@ -178,6 +186,15 @@ def test_published_scores_stand_beside_the_same_model_width_and_pairs(stsb):
     }
 
 
+def test_nothing_published_stands_beside_a_set_of_another_size(stsb):
+    bert = SentenceEncoder(RandomEncoder("hf:bert-base-uncased", {"layers": "1,12", "pooling": "mean"}))
+    with pytest.warns(EvaluationWarning, match="instead of 1,379"), pytest.warns(RankWarning):
+        study = study_dims(bert, stsb, name="bert", widths=[128], n_docs=0)
+    assert study.published == ()
+    assert all("instead of 1,379" in row["deviations"] for row in study.rows())
+
+
+@pytest.mark.usefixtures("any_size")
 def test_nothing_was_published_for_another_strength(stsb):
     bert = SentenceEncoder(RandomEncoder("hf:bert-base-uncased", {"layers": "1,12", "pooling": "mean"}))
     with pytest.warns(RankWarning):

@@ -127,13 +127,13 @@ def test_too_few_dimensions_are_refused(data, reference):
 
 def test_the_csv_holds_a_line_a_cell(cells):
     rows = list(csv.DictReader(io.StringIO(study_csv(cells))))
-    assert list(rows[0]) == ["model", "task", "study", "condition", "pearson", "spearman", "n_zero_rows"]
+    assert list(rows[0]) == ["model", "task", "study", "condition", "pearson", "spearman", "n_zero_rows", "deviations"]
     assert [float(row["pearson"]) for row in rows] == [cell.pearson for cell in cells]
 
 
 def test_an_undefined_score_is_an_empty_field():
     table = study_csv([GemCell("m", "STSB", "ablation", "novelty", float("nan"), 0.5, 3)])
-    assert table.splitlines()[1] == "m,STSB,ablation,novelty,,0.5,3"
+    assert table.splitlines()[1] == "m,STSB,ablation,novelty,,0.5,3,"
 
 
 def test_the_figure_has_a_line_a_task_in_every_panel():

@@ -801,3 +801,12 @@ def test_filtered_searches_of_few_and_of_many_queries_agree(vectors):
         alone = index.search(vectors[row : row + 1], 5, where="half = 1")
         np.testing.assert_array_equal(alone.ids[0], together.ids[row])
         np.testing.assert_allclose(alone.scores[0], together.scores[row], atol=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "store"), [("flat", "float32"), ("flat", "int8"), ("flat", "binary")])
+def test_of_equal_rows_the_first_ones_are_returned(wordllama, texts, kind, store):
+    rows = np.random.default_rng(0).permutation(np.repeat(np.arange(40), 30))
+    index = Index.create([texts[row] for row in rows], wordllama, kind=kind, store=store)
+    found = index.search(texts[:40], 12)
+    assert found.ids.tolist() == [np.flatnonzero(rows == text)[:12].tolist() for text in range(40)]
+    assert (found.scores == found.scores[:, :1]).all()

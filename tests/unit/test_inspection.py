@@ -21,7 +21,8 @@ from isosent.jobs.inspect import (
     inspect_vectors,
 )
 from isosent.numeric.moments import Moments
-from isosent.numeric.similarity import neighbour_recall, unit_rows
+from isosent.numeric.ranking import neighbour_recall
+from isosent.numeric.similarity import unit_rows
 from isosent.numeric.spectrum import mean_cosine_of_sum
 from isosent.report.inspect_page import html_page, inspection_tables
 from isosent.transforms.auto import (

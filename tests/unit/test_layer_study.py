@@ -10,6 +10,7 @@ import isosent
 from isosent import evaluate
 from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError, ModelReferenceError
+from isosent.evaluation.sizes import KNOWN_SETS
 from isosent.evaluation.sts import AGGREGATIONS, YEAR_SUBSETS, STSSet, read_sts
 from isosent.pages.figures import render
 from isosent.report.figures import layer_figure, pooling_figure
@@ -243,7 +244,8 @@ def test_poolings_go_by_either_name(reference, data):
 
 
 def published(reference, layers, transform, *, pooling="mean", task="STSB", sickr="test", missing=()):
-    made_up = STSSet(task, (), (), missing_subsets=missing)
+    known = KNOWN_SETS["sts"][task]  # sets of the known sizes, without texts
+    made_up = STSSet(task, (), (), parts={name: size for name, size in known.items() if name not in missing})
     scores = {transform: Score(dict.fromkeys(AGGREGATIONS, 0.5))}
     [cell] = layer_cells(layers, made_up, scores, name="m", reference=reference, sickr=sickr, pooling=pooling)
     return cell.published

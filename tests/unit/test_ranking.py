@@ -1,13 +1,18 @@
 import itertools
+import math
 
 import numpy as np
 import pytest
 
 from isosent.numeric.ranking import (
     average_precision,
+    best_columns,
     cosine_ranks,
+    exact_products,
     expected_average_precision,
     ndcg_at_k,
+    nearest_columns,
+    nearest_rows,
     ranks_by_score,
     recall_at_k,
     reciprocal_rank,
@@ -115,3 +120,65 @@ def test_the_expected_average_precision_is_the_mean_over_all_orders(n_relevant, 
     orders = itertools.combinations(range(1, n_items + 1), n_relevant)
     every = [average_precision(np.array(ranks)) for ranks in orders]
     assert expected_average_precision(n_relevant, n_items) == pytest.approx(np.mean(every))
+
+
+def sorted_columns(scores, k):
+    """The same by sorting lists of Python."""
+    return [sorted(range(scores.shape[1]), key=lambda column: (-row[column], column))[:k] for row in scores.tolist()]
+
+
+@pytest.mark.parametrize("k", [1, 3, 10, 64])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (7, 64), (5, 300), (2, 5000), (0, 9), (4, 0)])
+@pytest.mark.parametrize("n_values", [1, 2, 9, 10**6])
+def test_the_best_of_each_row_are_those_of_a_sorted_list(k, shape, n_values):
+    scores = np.random.default_rng(k).integers(n_values, size=shape).astype(np.float32)
+    scores[:, ::7] = -np.inf
+    found = best_columns(scores, k)
+    assert found.shape == (shape[0], min(k, shape[1]))
+    assert found.tolist() == sorted_columns(scores, k)
+    assert best_columns(scores.astype(np.float64), k).tolist() == found.tolist()
+
+
+@pytest.mark.parametrize("columns", [[3], [0, 1, 2], range(0, 400, 2), range(399)])
+def test_a_score_that_is_not_a_number_is_never_among_the_best(columns):
+    scores = np.random.default_rng(0).integers(5, size=(3, 400)).astype(np.float32)
+    scores[1, list(columns)] = np.nan
+    lowest = np.where(np.isnan(scores), -np.inf, scores)
+    assert best_columns(scores, 10).tolist() == sorted_columns(lowest, 10)
+
+
+def equal_rows(rng, n_distinct, n_copies, dim=96):
+    units = rng.normal(size=(n_distinct, dim))
+    units /= np.linalg.norm(units, axis=1, keepdims=True)
+    return units.astype(np.float32)[rng.permutation(np.repeat(np.arange(n_distinct), n_copies))]
+
+
+@pytest.mark.parametrize(("n_distinct", "n_copies"), [(500, 1), (60, 7), (5, 100), (1, 300)])
+def test_equal_rows_are_near_in_their_order_though_float32_products_differ(n_distinct, n_copies):
+    rng = np.random.default_rng(n_copies)
+    rows, queries = equal_rows(rng, n_distinct, n_copies), equal_rows(rng, 9, 1)
+    exact = np.array([[math.fsum(query * row) for row in rows.astype(float)] for query in queries.astype(float)])
+    exact = exact.astype(np.float32)
+    # another machine adds up in another order
+    noisy = exact + rng.uniform(-2e-7, 2e-7, exact.shape).astype(np.float32)
+    for scores in (queries @ rows.T, noisy):
+        found, columns = nearest_columns(scores, queries, rows, 10)
+        assert columns.tolist() == sorted_columns(exact, 10)
+        np.testing.assert_array_equal(found, np.take_along_axis(exact, columns, axis=1))
+
+
+def test_a_row_that_is_left_out_is_no_neighbor():
+    rows = np.repeat(np.eye(3, dtype=np.float32), 4, axis=0)
+    scores = rows @ rows.T
+    np.fill_diagonal(scores, -np.inf)
+    found, columns = nearest_columns(scores, rows, rows, 12)
+    assert columns[5].tolist() == [4, 6, 7, 0, 1, 2, 3, 8, 9, 10, 11, 5]
+    assert found[5].tolist() == [1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, -np.inf]
+    assert nearest_rows(rows).tolist() == [1, 0, 0, 0, 5, 4, 4, 4, 9, 8, 8, 8]
+
+
+def test_products_are_sums_rounded_once():
+    rng = np.random.default_rng(0)
+    queries, rows = equal_rows(rng, 9, 1, dim=700), equal_rows(rng, 20, 3, dim=700)
+    exact = [[np.float32(math.fsum(query * row)) for row in rows.astype(float)] for query in queries.astype(float)]
+    assert exact_products(queries, rows).tolist() == exact

@@ -7,12 +7,20 @@ import pytest
 import isosent
 from isosent import evaluate
 from isosent.errors import FileFormatError, InputError, InputFileError, ModelReferenceError
+from isosent.evaluation import sizes
 from isosent.research.dims import width_grid
 from isosent.research.gem import study_gem
 from isosent.research.layers import best_of_sizes, study_layers
 from isosent.research.reproduce import reproduce
 from isosent.research.reproduction import Cell, Number
 from isosent.research.study import layers_label
+
+
+@pytest.fixture(autouse=True)
+def any_size(monkeypatch):
+    """Sets made up for a test count as the known ones."""
+    monkeypatch.setattr(sizes, "KNOWN_SETS", {})
+
 
 PAPER = """
 name: T

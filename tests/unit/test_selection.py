@@ -11,7 +11,8 @@ import isosent
 from isosent import Whitening
 from isosent.demo import _sample
 from isosent.errors import InputError
-from isosent.numeric.similarity import nearest_rows, unit_rows
+from isosent.numeric.ranking import nearest_rows
+from isosent.numeric.similarity import unit_rows
 from isosent.transforms import agreement
 from isosent.transforms.agreement import sample_pairs, words_of
 from isosent.transforms.auto import STRENGTHS, Candidate, ScoredCandidate, TopicalGain, choose_from_texts, pick
@@ -53,7 +54,7 @@ def test_what_is_chosen_finds_more_paraphrases(badly_scaled, texts):
     meanings = np.array([row["meaning"] for row in _sample()])
 
     def n_found(rows):
-        return (meanings[nearest_rows(rows)[0]] == meanings).sum()
+        return (meanings[nearest_rows(rows)] == meanings).sum()
 
     transform = chosen_for(badly_scaled, texts).chosen.transform()
     assert n_found(transform.fit_transform(badly_scaled)) > 1.5 * n_found(badly_scaled)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from isosent.errors import InputError
-from isosent.numeric.similarity import held_out_rows, neighbour_recall, unit_rows
+from isosent.numeric.ranking import neighbour_recall
+from isosent.numeric.similarity import held_out_rows, unit_rows
 from isosent.search import Index, sizes
 from isosent.search.engine import bytes_per_vector
 

@@ -472,3 +472,43 @@ def test_other_content_has_another_hash(read):
         for content in ("a 1 2\nb 3 4\n", "a 1 2\nb 3 5\n", "a 1 2\nc 3 4\n", "ab 1 2\nb 3 4\n")
     }
     assert len(hashes) == 4
+
+
+WITH_BLANKS = [" ", "New York", "Apollo 11", ". . .", "a  b", "a\tb", "trailing ", " leading", "x\u3000 y", "1 2", "3"]
+
+
+@pytest.mark.parametrize("word", WITH_BLANKS)
+@pytest.mark.parametrize("end", ["\n", " \r\n"], ids=["LF", "blank and CRLF"])
+def test_behind_a_header_a_word_is_all_that_precedes_the_numbers(read, word, end):
+    content = f"3 3\nof 1 2 3\n{word} 4 5 6\ndog 7 8 9\n".replace("\n", end)
+    assert_is(read(content), ("of", word, "dog"), [[1, 2, 3], [4, 5, 6], [7, 8, 9]])
+    assert_is(read(content, vocabulary=[word]), (word,), [[4, 5, 6]])
+
+
+def test_words_that_differ_in_their_blanks_alone_keep_their_vectors(read):
+    words = ("a\tb", "a b", "a  b", "a b ", " a b")
+    content = "5 2\n" + "".join(f"{word} {row} 7\n" for row, word in enumerate(words))
+    assert_is(read(content), words, [[row, 7] for row in range(5)])
+
+
+def test_behind_a_header_several_blanks_may_separate_numbers(read):
+    content = "2 3\nNew  York  1  2  3\nof  4  5  6\n"
+    assert_is(read(content), ("New York", "of"), [[1, 2, 3], [4, 5, 6]])
+
+
+@pytest.mark.parametrize("first", ["of", "New York"])
+def test_a_header_that_promises_fewer_dimensions_is_refused(read, first):
+    with pytest.raises(FileFormatError, match="header says 2 dimensions"):
+        read(f"3 2\n{first} 1 2 3\ndog 4 5 6\ncat 7 8 9\n")
+
+
+def test_without_a_header_a_word_of_blanks_is_read_and_a_number_too_many_refused(read):
+    assert_is(read("of 1 2 3\n  4 5 6\n"), ("of", " "), [[1, 2, 3], [4, 5, 6]])
+    with pytest.raises(FileFormatError, match=r"line 2: expected a word and 3 numbers.*header"):
+        read("of 1 2 3\nApollo 11 4 5 6\n")
+
+
+def test_a_binary_file_may_hold_no_control_character(read):
+    vectors = np.array([[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]], dtype=np.float32)
+    assert not any(byte < 32 for byte in vectors.tobytes())
+    assert_is(read(binary(("of", "dog"), vectors, after=b"")), ("of", "dog"), vectors)

@@ -39,9 +39,11 @@ from isosent.evaluation.overlap import text_hashes
 from isosent.evaluation.result import N_RESAMPLES, EvaluationResult, read_result
 from isosent.evaluation.run import TARGET
 from isosent.evaluation.run import evaluate as evaluate_model
+from isosent.evaluation.sizes import MARK
 from isosent.evaluation.sts import SICKR_PARTS
 from isosent.evaluation.tables import model_lines, rte_table, sts_table, task_table, x100
 from isosent.evaluation.unlabelled import compare_models
+from isosent.io.pairs import SPLIT_COLUMNS, TEST, take_part
 from isosent.io.space import same_space
 from isosent.io.tables import open_table
 from isosent.io.texts import is_table, read_texts
@@ -206,14 +208,16 @@ def _table(result: EvaluationResult) -> "Table":
 def _variants_table(results: Mapping[str, EvaluationResult]) -> "Table":
     """The main score of every task under every transform, x100."""
     table = make_table("task", "metric", *results, left=2)
-    tasks = next(iter(results.values())).tasks
+    first = next(iter(results.values()))
+    tasks = first.tasks
     for name, task in tasks.items():
-        table.add_row(name, task.metric, *(x100(result.tasks[name].score) for result in results.values()))
+        scores = (x100(result.tasks[name].score) for result in results.values())
+        table.add_row(name + task.mark, task.metric, *scores)
     kinds = [(task.kind, task.metric) for task in tasks.values()]
     for kind, metric in dict.fromkeys(kinds):
         if kinds.count((kind, metric)) > 1:
             averages = (x100(result.average_of(kind, metric)) for result in results.values())
-            table.add_row(f"average, {kind}", metric, *averages)
+            table.add_row(f"average, {kind}{first.average_mark(kind, metric)}", metric, *averages)
     return table
 
 
@@ -294,10 +298,10 @@ def compare(
     table = make_table(*header, caption="\n".join(_comparison_notes(comparison)))
     table.columns[-1].justify = "left"
     for name, difference in comparison.tasks.items():
-        table.add_row(name, *_difference_cells(difference))
+        table.add_row(name + difference.mark, *_difference_cells(difference))
     table.add_section()
     for kind, mean in comparison.averages.items():
-        table.add_row(f"average, {kind}", *_difference_cells(mean))
+        table.add_row(f"average, {kind}{mean.mark}", *_difference_cells(mean))
     show(table)
 
 
@@ -368,7 +372,7 @@ def _test_table(comparison: Comparison) -> "Table":
     table = make_table("task", "metric", "test", "items", "p", "corrected", "Williams on ranks", left=3)
     for name, task in comparison.tasks.items():
         p_values = map(_p_value, (task.p_value, task.p_corrected, task.p_williams_on_ranks))
-        table.add_row(name, task.metric, task.test, f"{task.n_items:,}", *p_values)
+        table.add_row(name + task.mark, task.metric, task.test, f"{task.n_items:,}", *p_values)
     table.add_section()
     for kind, mean in comparison.averages.items():
         table.add_row(f"average, {kind}", mean.metric, mean.test, f"{mean.n_items:,}", _p_value(mean.p_value), "", "")
@@ -516,7 +520,8 @@ def _answers(path: str) -> Answers:
     with open_table(path) as table:
         if len(table.columns) < 2:
             raise InputError(f"{path} has one column, {table.columns[0]}. {wanted}")
-        columns = table.columns[:2]
+        columns = [name for name in table.columns if name.lower() not in SPLIT_COLUMNS][:2]
+        take_part(table, TEST, columns)
         answers = [
             (table.text(number, columns[0], query), table.text(number, columns[1], answer))
             for number, (query, answer) in table.rows(*columns)
@@ -584,7 +589,7 @@ def report(results: tuple[Path, ...], outputs: tuple[Path, ...], figures: Path |
     contents = {
         ".html": lambda: html_report(data, board),
         ".csv": lambda: csv_table(*board.table()),
-        ".tex": lambda: latex_table(*board.table()),
+        ".tex": lambda: latex_table(*board.table(), caption=" ".join(n for n in board.notes if n.startswith(MARK))),
     }
     write_outputs(outputs, contents)
     for output in outputs:

@@ -33,8 +33,9 @@ from isosent.cli.options import (
 from isosent.cli.printing import GAIN, check_outputs, json_text, shortened, show, show_json, write_outputs
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError, MissingExtraError
+from isosent.evaluation.sts import read_scored_pairs
 from isosent.io.bounds import STANDARD_INPUT
-from isosent.io.tables import read_numbers
+from isosent.io.pairs import TRAIN
 from isosent.io.texts import read_texts
 from isosent.io.vectors import holds_vectors, open_vectors
 from isosent.jobs.calibrate import (
@@ -275,11 +276,10 @@ def calibrate(
         names = split_names(columns) or []
         if len(names) != 3:
             raise InputError(f"--columns {columns}: name three columns, A,B,SCORE.")
-        scores = read_numbers(source, column=names[2])
-        first, second = (read_texts(source, column=name) for name in names[:2])
+        pairs = read_scored_pairs(source, columns=names, part=TRAIN).require_scores(source)
         loaded = open_model(model)
         with progress_bar("encoding") as bar:
-            loaded = calibrated_on_pairs(loaded, first, second, scores, progress=bar)
+            loaded = calibrated_on_pairs(loaded, pairs.first, pairs.second, pairs.scores.tolist(), progress=bar)
     else:
         loaded = calibrated(*_model_and_sample(model, source, column))
     loaded.save(folder)

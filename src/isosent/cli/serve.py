@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
@@ -34,7 +35,7 @@ from isosent.server.proxy import Proxy, create_proxy  # noqa: E402
 from isosent.server.run import KEYS_VARIABLE, check_address, is_loopback, read_keys  # noqa: E402
 from isosent.server.run import serve as serve_app  # noqa: E402
 from isosent.server.service import Limits  # noqa: E402
-from isosent.server.upstream import DIALECTS, Upstream, dialect_of  # noqa: E402
+from isosent.server.upstream import DIALECTS, Dialect, Upstream, dialect_of  # noqa: E402
 from isosent.server.workers import serve_workers  # noqa: E402
 
 UPSTREAM_KEY_VARIABLE = "ISOSENT_UPSTREAM_KEY"
@@ -159,7 +160,11 @@ def _without_query_model(reference: str) -> tuple[str, str | None]:
 
 @click.command()
 @click.option("--upstream", metavar="URL", required=True, help="The API, such as https://api.openai.com/v1.")
-@click.option("--dialect", type=click.Choice(list(DIALECTS)), help="How it is asked.  [default: by the URL]")
+@click.option(
+    "--dialect",
+    metavar="NAME[?texts=N]",
+    help=f"How it is asked: {', '.join(DIALECTS)}; with at most N texts per request.  [default: by the URL]",
+)
 @click.option(
     "--model",
     "-m",
@@ -219,7 +224,7 @@ def proxy(
     if not upstream.startswith(("http://", "https://")):
         raise InputError(f"--upstream {upstream}: write an address that begins with http:// or https://.")
     keys = read_keys(api_key_file)
-    chosen = DIALECTS[dialect or dialect_of(upstream)]
+    chosen, most_texts = _named_dialect(dialect or dialect_of(upstream))
     check_address(host, has_keys=bool(keys))
     if learn is not None:
         check_destination(learn)
@@ -241,6 +246,7 @@ def proxy(
         key=key,
         timeout_s=upstream_timeout,
         max_requests=max_upstream_requests,
+        max_texts=most_texts,
     )
     proxy = Proxy(
         api,
@@ -261,6 +267,14 @@ def _named(model: str) -> tuple[str, Path, str | None]:
     name, separator, folder = source.partition("=")
     path = Path(folder if separator else source)
     return (name if separator else path.absolute().name), path, query_model
+
+
+def _named_dialect(text: str) -> tuple[Dialect, int | None]:
+    """The dialect of ``NAME`` or ``NAME?texts=N``, and N."""
+    name, separator, size = text.partition("?texts=")
+    if name not in DIALECTS or (separator and not re.fullmatch("[1-9][0-9]{0,5}", size)):
+        raise InputError(f"--dialect {text}: write {', '.join(DIALECTS)}, such as openai or openai?texts=10.")
+    return DIALECTS[name], int(size) if separator else None
 
 
 def _upstream_key(file: Path | None) -> str | None:

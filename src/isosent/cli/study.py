@@ -77,7 +77,9 @@ from isosent.research.study import (
     bytes_of_a_million,
     layers_label,
     study_csv,
+    study_notes,
     study_to_json,
+    task_titles,
 )
 from isosent.transforms.base import Auto, is_flow, resolve_transform, settings_of
 
@@ -296,7 +298,7 @@ def _layer_rows(cells: Iterable[LayerCell]) -> dict[_Row, list[LayerCell]]:
 
 def _scores_table(rows: Mapping[_Row, Sequence[LayerCell]], how: str, title: str) -> "Table":
     """One row per layer pooling, one column per task and one for its published scores, and their average."""
-    tasks = [cell.task for cell in next(iter(rows.values()))]
+    tasks = list(task_titles(next(iter(rows.values()))).values())
     measured = {row: [cell.spearman[how] for cell in cells] for row, cells in rows.items()}
     published = {
         row: [cell.published[how].spearman if how in cell.published else math.nan for cell in cells]
@@ -316,6 +318,7 @@ def _scores_table(rows: Mapping[_Row, Sequence[LayerCell]], how: str, title: str
     sources = {cell.published[how].source for cells in rows.values() for cell in cells if how in cell.published}
     caption = [f"Spearman x100, {how}; transforms fitted on the sentences of the task"]
     caption += [f"published: {source}" for source in sorted(sources)]
+    caption += study_notes(next(iter(rows.values())))
     table = make_table(*left, *columns, left=len(left), title=title, caption="\n".join(caption))
     previous = None
     for row in rows:
@@ -339,7 +342,11 @@ def _dims_tables(studies: Sequence[DimsStudy], how: str) -> "Iterator[Table]":
         times = {time.k: f"{1000 * time.elapsed_s:.2f}" for time in result.search}
         intervals = {k: result.interval(k) for k in result.widths} if how == ALL else {}
         has_intervals = not all(math.isnan(low) for low, _ in intervals.values())
-        names = [*(column or "average" for column in columns), *(["95% interval"] if has_intervals else [])]
+        titles = task_titles(result.cells)
+        names = [
+            *(titles[column] if column else "average" for column in columns),
+            *(["95% interval"] if has_intervals else []),
+        ]
         names += ["MB per million", *(["ms per query"] if times else [])]
         table = make_table("dimensions", *names, title=result.name, caption=_dims_caption(result, how))
         best = {column: result.best(column, how) for column in columns}
@@ -388,6 +395,7 @@ def _dims_caption(result: DimsStudy, how: str) -> str:
     lines += [
         f"SICKR: {cell.n_pairs} pairs ({protocol['sickr']})" for cell in result.untransformed if cell.task == "SICKR"
     ]
+    lines += study_notes(result.cells)
     if result.random:
         lines.append("random: so many of the original dimensions, mean of ten draws; interval: of resampled pairs")
     lines.append(f"sentences without a vector: {sum(cell.n_zero_rows for cell in result.untransformed)}")
@@ -408,9 +416,10 @@ def _auto_tables(cells: Sequence[AutoCell], how: str) -> "Iterator[Table | str]"
     verdict = judge(cells)
     for model, means in verdict.averages.items():
         of_model = [cell for cell in cells if cell.model == model]
-        choices = (f"{cell.task}: {cell.chosen} Best in hindsight: {cell.best}." for cell in of_model)
-        tasks = [cell.task for cell in of_model]
-        table = make_table("x100", *tasks, "average", title=model, caption="\n".join(choices))
+        choices = [f"{cell.task}: {cell.chosen} Best in hindsight: {cell.best}." for cell in of_model]
+        tasks = task_titles(of_model).values()
+        caption = "\n".join([*choices, *study_notes(of_model)])
+        table = make_table("x100", *tasks, "average", title=model, caption=caption)
         for row in ROWS:
             table.add_row(row, *(x100(cell.scores[row]) for cell in of_model), x100(means[row]))
         yield table
@@ -445,9 +454,14 @@ def _flow_tables(cells: Sequence[FlowCell], how: str) -> "Iterator[Table]":
     """What was fitted, x100, with bits per dimension and time."""
     n_seeds = max(len(cell.scores) for cell in cells)
     tasks = list(dict.fromkeys(cell.task for cell in cells))
-    columns = [*tasks, *(["average"] if len(tasks) > 1 else []), "bits per dimension", "s per fit"]
+    columns = [
+        *task_titles(cells).values(),
+        *(["average"] if len(tasks) > 1 else []),
+        "bits per dimension",
+        "s per fit",
+    ]
     caption = f"Spearman x100 (all); flow: mean ± standard deviation of {n_seeds} seeds; bits: of held-out rows"
-    table = make_table("fitted", *columns, title=cells[0].model, caption=caption)
+    table = make_table("fitted", *columns, title=cells[0].model, caption="\n".join([caption, *study_notes(cells)]))
     for row in dict.fromkeys(cell.row for cell in cells):
         of_row = [cell for cell in cells if cell.row == row]
         scores = [list(cell.scores) for cell in of_row]
@@ -471,9 +485,10 @@ def _gem_tables(cells: Sequence[GemCell], how: str) -> "Iterator[Table]":
     tasks = list(dict.fromkeys(cell.task for cell in cells))
     n_zero_rows = max(cell.n_zero_rows for cell in cells)
     caption = f"sentences without a vector: at most {n_zero_rows} of a task and setting; their cosine counts as 0"
+    caption, titles = "\n".join([caption, *study_notes(cells)]), task_titles(cells)
     for metric in ("pearson", "spearman"):
         title = f"{cells[0].model}: {metric}"
-        table = make_table("study", "condition", *tasks, left=2, title=title, caption=caption)
+        table = make_table("study", "condition", *titles.values(), left=2, title=title, caption=caption)
         previous = ""
         for name, condition in dict.fromkeys((cell.study, cell.condition) for cell in cells):
             if name != previous:

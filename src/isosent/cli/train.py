@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -24,6 +24,7 @@ from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.evaluation.tables import overlap_table, x100
 from isosent.io.atomic import check_parent
+from isosent.io.pairs import TEST
 from isosent.io.texts import read_texts
 from isosent.jobs.shards import Engine
 from isosent.pages.progress import Progress, make_console
@@ -133,7 +134,7 @@ def train(
     settings = TrainingSettings(objective=first, **dict(map(parse_setting, texts)))
     limits = _score_range(score_range)
     scored = "ranking" if objective == "ranking" else "regression"
-    scored_columns = {"columns": dev_columns, "data_columns": columns if objective == scored else None}
+    scored_columns: dict[str, Any] = {"columns": dev_columns, "data_columns": columns if objective == scored else None}
     chosen = resolve_transform(transform)
     if chosen is None and fit_on is not None:
         raise InputError("train: --fit-on needs a transform to fit. Add --transform auto.")
@@ -146,7 +147,7 @@ def train(
         output,
         settings,
         dev=None if dev is None else read_dev_set(dev, **scored_columns, objective=scored),
-        tests=[read_dev_set(path, **scored_columns, objective=scored) for path in tests],
+        tests=[read_dev_set(path, **scored_columns, objective=scored, part=TEST) for path in tests],
         transform=chosen,
         fit_texts=None if fit_on is None else read_texts(fit_on),
         fit_source=fit_on or TRAINING_TEXTS,

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.encoders.reference import LANGUAGES
 from isosent.errors import InputError, TruncationWarning, UnknownWordsWarning
+from isosent.io.space import Space
 from isosent.io.texts import text_blocks
 from isosent.numeric.canary import FIXED_TEXTS, LEAST_COSINE, N_SHORT, Canary
 from isosent.pages.progress import Progress, counted, part_of
@@ -245,6 +246,11 @@ class Encoder(ABC):
         digest.update("\n".join(self.vocabulary()).encode("utf-8", "surrogatepass"))
         digest.update(self.tokenize(_PROBES).ids.tobytes())
         return digest.hexdigest()
+
+    @property
+    def space(self) -> Space:
+        """Space of the vectors."""
+        return Space(self.fingerprint, self.reference)
 
     def canary_now(self, *, of_first_query: bool = False) -> Canary | None:
         """Vectors of fixed texts as they are now; None if it cannot encode them, or knows none of their words.

@@ -30,6 +30,7 @@ from isosent.errors import InputError, InputFileError, ModelReferenceError, Perm
 from isosent.io.atomic import recover
 from isosent.io.json import read_json
 from isosent.io.schemas import Module
+from isosent.io.signatures import READ_AS_WORDS, refuse_other_file
 from isosent.networks.layer_pooling import LAYER_NAMES, POOLING_NAMES, canonical_pooling, parse_layers
 from isosent.networks.load import AUTO, BACKENDS, DTYPES
 from isosent.words.tokens import SPLITTERS
@@ -367,6 +368,7 @@ def _scheme_of(text: str, body: str) -> tuple[str, str]:
         return folder_kind(path_of(body)) or "folder", body
     problem = f"{text!r} is neither a model nor a folder."
     if _is_file(body):
+        refuse_other_file(path_of(body), reads=READ_AS_WORDS)
         raise _refused(f"{problem} It is a file. For word vectors, write words:{body}.")
     if re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+(@[\w./-]+)?", body):
         return "hub", body

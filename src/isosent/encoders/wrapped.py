@@ -156,7 +156,7 @@ class StoredVectors(WrappedEncoder):
     """Vectors of known texts, which is all that can be encoded."""
 
     def __init__(self, stored: Mapping[str, NDArray[np.floating]]) -> None:
-        texts = [text for text in _check.text_list("wrap", stored) if text.strip()]
+        texts = [text for text in _check.text_list("wrap", list(stored)) if text.strip()]
         if not texts:
             raise InputError("wrap: the mapping holds no vector of a text that is not empty.")
         vectors = _called(lambda listed: [stored[text] for text in listed], "text", texts, _STORED)

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.errors import InputError, InputTypeError
 from isosent.evaluation.result import N_RESAMPLES, EvaluationResult, TaskResult
+from isosent.evaluation.sizes import MARK, deviation_note
 from isosent.io.json import without_nan
 from isosent.numeric.similarity import pearson
 from isosent.numeric.statistics import (
@@ -62,6 +63,12 @@ class Difference:
     # For Spearman, in addition to the p-value that decides: Williams's test of the ranks. Ranks do not meet its
     # assumptions, so it finds differences somewhat too often. NaN for other metrics
     p_williams_on_ranks: float = float("nan")
+    is_comparable: bool = True  # whether both scores compare with published ones; they do with one another
+
+    @property
+    def mark(self) -> str:
+        """What follows the name of the task in tables: a dagger if its scores compare with no others."""
+        return "" if self.is_comparable else f" {MARK}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +103,8 @@ class Comparison:
             low, high = each.interval
             interval = "" if math.isnan(low) else f" [{low:+.4f}, {high:+.4f}]"
             scores = f"{each.first:.4f} and {each.second:.4f}, difference {each.difference:+.4f}{interval}"
-            lines.append(f"{name}, {each.metric}: {scores}, B is: {each.verdict}")
-        return "\n".join(lines)
+            lines.append(f"{name}{each.mark}, {each.metric}: {scores}, B is: {each.verdict}")
+        return "\n".join([*lines, *self.deviation_notes])
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as JSON values; what is undefined is None."""
@@ -110,8 +117,10 @@ class Comparison:
         for name, each in self._rows():
             numbers = (each.first, each.second, each.difference, *each.interval, each.p_value, each.p_corrected)
             cells = ["" if math.isnan(number) else repr(float(number)) for number in numbers]
-            rows.append((name, each.metric, str(each.n_items), *cells[:5], each.test, *cells[5:], each.verdict))
-        return csv_table((*columns, "test", "p_value", "p_corrected", "verdict"), rows)
+            comparable = "yes" if each.is_comparable else "no"
+            start = (name, each.metric, str(each.n_items))
+            rows.append((*start, *cells[:5], each.test, *cells[5:], each.verdict, comparable))
+        return csv_table((*columns, "test", "p_value", "p_corrected", "verdict", "comparable"), rows)
 
     def to_latex(self) -> str:
         """Return the differences x100 as a LaTeX table for booktabs."""
@@ -119,11 +128,16 @@ class Comparison:
         for name, each in self._rows():
             numbers = (each.first, each.second, each.difference, *each.interval)
             cells = ["" if math.isnan(number) else f"{100 * number:.2f}" for number in numbers]
-            rows.append([name, *cells[:3], " to ".join(cells[3:]) if cells[3] else "", each.verdict])
-        caption = f"A: {self.first.name}, B: {self.second.name}; x100."
+            rows.append([name + each.mark, *cells[:3], " to ".join(cells[3:]) if cells[3] else "", each.verdict])
+        caption = " ".join([f"A: {self.first.name}, B: {self.second.name}; x100.", *self.deviation_notes])
         return latex_table(
             ["task", "A", "B", "B - A", f"{100 * self.level:g}% interval", "B is"], rows, caption=caption
         )
+
+    @property
+    def deviation_notes(self) -> list[str]:
+        """Those notes that say why a task is not comparable."""
+        return [note for note in self.notes if note.startswith(MARK)]
 
     def _rows(self) -> Iterator[tuple[str, Difference]]:
         yield from self.tasks.items()
@@ -319,7 +333,7 @@ def _compare(
     difference = Difference(
         metric, len(a), *scores, scores[1] - scores[0], interval, test, p_value, p_value, CANNOT_TELL, p_on_ranks
     )
-    return difference, draws
+    return replace(difference, is_comparable=first.is_comparable and second.is_comparable), draws
 
 
 def _williams(first: NDArray[np.float64], second: NDArray[np.float64], gold: NDArray[np.float64]) -> float:
@@ -364,6 +378,7 @@ def _averages(
             p_value,
             p_value,
             _verdict(difference, interval, p_value, level),
+            is_comparable=all(each.is_comparable for each in own),
         )
     return averages
 
@@ -390,6 +405,9 @@ def _notes(
                 f"{result.fitting['transform'] or 'none'}, is compared. To compare another, evaluate it alone: isosent "
                 "evaluate --transform NAME -o FILE.json. In Python: EvaluationResult.by_transform."
             )
+    for task in differences:
+        sides = [result.tasks[task].deviations for result in results]
+        yield from dict.fromkeys(deviation_note(task, side) for side in sides if side)
     if undefined := [task for task, each in differences.items() if np.isnan(each.p_value)]:
         yield f"undefined, so that they cannot be compared: {', '.join(undefined)}."
     by_bootstrap = any(each.test == BOOTSTRAP for each in differences.values())

@@ -19,6 +19,7 @@ from isosent import _check
 from isosent.errors import FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.result import Items, Measured
 from isosent.evaluation.rte import FIXED_THRESHOLD
+from isosent.evaluation.sizes import CANDIDATES, QUESTIONS
 from isosent.evaluation.task import Task, TaskEncoder
 from isosent.io import bounds
 from isosent.io.bounds import decode_utf8, folders_below, read_lines, split_fields
@@ -80,6 +81,10 @@ def cqa_tasks(folder: str | os.PathLike[str], *, text: str = TEXT_PARTS[0]) -> l
             score=partial(_measure, cqa_set),
             protocol=protocol,
             files=cqa_set.files,
+            sizes={
+                QUESTIONS: len(cqa_set.questions),
+                CANDIDATES: sum(len(question.candidates) for question in cqa_set.questions),
+            },
         )
         for cqa_set in read_cqa(folder, text=text)
     ]

@@ -374,6 +374,6 @@ def _mapped_model(
 
 def _space_of(side: SentenceEncoder | VectorSource | Vectors, dim: int) -> Space:
     if isinstance(side, SentenceEncoder):
-        return Space(side.fingerprint, side.record.name)
+        return side.space
     known = side.space if isinstance(side, VectorSource) else None
     return known or PrecomputedVectors(dim).space

@@ -276,7 +276,7 @@ def _row(paper: Paper, table: PaperTable, condition: Condition) -> PublishedRow:
 
 def published_rows(model: Mapping[str, Any], protocol: Mapping[str, Any]) -> list[PublishedRow]:
     """Published rows for the same model under the same transform."""
-    if model["fits"] or protocol["missing_subsets"] or protocol["parameters"].get("strength", 1.0) != 1.0:
+    if model["fits"] or protocol["parameters"].get("strength", 1.0) != 1.0:
         return []
     reference = model["reference"].lower()
     return [

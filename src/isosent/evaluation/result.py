@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import FileFormatError
+from isosent.evaluation.sizes import MARK, deviation_note, known_items, size_deviations
 from isosent.io.checksum import UNSEALED, sealed
 from isosent.io.json import check_schema, nan_where_none, read_json, without_nan
 from isosent.io.schemas import Fields, Finite, Score, SealedFile, Seconds, Text, Whole
@@ -81,6 +82,18 @@ class TaskResult:
     items: Items
     details: Mapping[str, Any] = field(default_factory=dict)  # further facts, as JSON values
     choice: Mapping[str, Any] | None = None  # what "auto" considered and chose for the task
+    n_known: int | None = None  # items that the known set of this name has; None if no such set is known
+    deviations: tuple[str, ...] = ()  # how the data differ from that set; then the scores compare with no others
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether nothing is known that forbids to compare the scores with published ones."""
+        return not self.deviations
+
+    @property
+    def mark(self) -> str:
+        """What follows a score in tables: a dagger if it is not comparable."""
+        return "" if self.is_comparable else f" {MARK}"
 
     @property
     def score(self) -> float:
@@ -134,7 +147,7 @@ class EvaluationResult:
     variants: tuple[EvaluationResult, ...] = ()
 
     def __repr__(self) -> str:
-        scores = ", ".join(f"{name} {_shown(task.metric, task.score)}" for name, task in self.tasks.items())
+        scores = ", ".join(f"{name} {_shown(task.metric, task.score)}{task.mark}" for name, task in self.tasks.items())
         return f"<EvaluationResult {self._title(self.fitting['transform'] or 'none')}: {scores}>"
 
     def __str__(self) -> str:
@@ -145,13 +158,21 @@ class EvaluationResult:
             for name, task in result.tasks.items():
                 interval = task.intervals.get(task.metric, ())
                 ends = [_shown(task.metric, end) for end in interval if not math.isnan(end)]
-                rows.append(
-                    (name, task.metric, _shown(task.metric, task.score), " to ".join(ends), f"{task.n_items:,}")
-                )
+                score = _shown(task.metric, task.score) + task.mark
+                rows.append((name, task.metric, score, " to ".join(ends), f"{task.n_items:,}"))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return "\n".join(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-        )
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n".join([*lines, *self.deviation_notes])
+
+    @property
+    def deviation_notes(self) -> list[str]:
+        """A line for each task whose data differ from the known set of its name."""
+        return [deviation_note(name, task.deviations) for name, task in self.tasks.items() if task.deviations]
+
+    def average_mark(self, kind: str | None = None, metric: str | None = None) -> str:
+        """What follows an average over tasks, of a kind with a main metric: a dagger if a task is not comparable."""
+        tasks = (task for task in self.tasks.values() if kind in (None, task.kind) and metric in (None, task.metric))
+        return next((task.mark for task in tasks if task.mark), "")
 
     def _title(self, label: str) -> str:
         fitted = [fit["transform"] for fit in self.model.get("fits", ())]
@@ -220,17 +241,21 @@ class EvaluationResult:
         Returns
         -------
         str
-            The table with a header. An undefined score is an empty cell; numbers have all their digits.
+            The table with a header. An undefined score is an empty cell; numbers have all their digits. The last
+            columns are the items of the known set of that name, and whether scores are comparable with published ones.
         """
-        columns = ("model", "transform", "fit_on", "task", "kind", "metric", "score", "lower", "upper", "items", "dim")
+        columns = ["model", "transform", "fit_on", "task", "kind", "metric", "score", "lower", "upper", "items", "dim"]
+        columns += ["known_items", "comparable"]
         rows = []
         for label, result in self.by_transform().items():
             circumstances = (self.model["reference"], label, result.fitting["fit"] or "")
             for name, task in result.tasks.items():
+                known = ("", "") if task.n_known is None else (str(task.n_known), "yes" if task.is_comparable else "no")
                 for metric, score in task.scores.items():
                     numbers = (score, *task.intervals.get(metric, (math.nan, math.nan)))
                     cells = ("" if math.isnan(number) else repr(float(number)) for number in numbers)
-                    rows.append((*circumstances, name, task.kind, metric, *cells, str(task.n_items), str(task.dim)))
+                    counts = (str(task.n_items), str(task.dim))
+                    rows.append((*circumstances, name, task.kind, metric, *cells, *counts, *known))
         return csv_table(columns, rows)
 
     def to_latex(self) -> str:
@@ -253,8 +278,11 @@ class EvaluationResult:
             f"{metric}: {', '.join(name for name, task in self.tasks.items() if task.metric == metric)}"
             for metric in dict.fromkeys(task.metric for task in self.tasks.values())
         )
-        columns = ["transform", *self.tasks, *(["average"] if has_average else [])]
-        return latex_table(columns, rows, caption=f"{self.model['reference']}, x100. {judged}.")
+        columns = ["transform", *(name + task.mark for name, task in self.tasks.items())]
+        if has_average:
+            columns.append(f"average{self.average_mark()}")
+        notes = "".join(f" {note}" for note in self.deviation_notes)
+        return latex_table(columns, rows, caption=f"{self.model['reference']}, x100. {judged}.{notes}")
 
     def to_json(self, *, items: bool = True) -> dict[str, Any]:
         """Return the result as JSON values; an undefined score is None.
@@ -268,6 +296,7 @@ class EvaluationResult:
         document = {"format": FORMAT, **fields}
         document["tasks"] = {
             name: {field: getattr(task, field) for field in task.__slots__ if field != "items"}
+            | {"is_comparable": task.is_comparable}
             for name, task in self.tasks.items()
         }
         if items:
@@ -359,6 +388,9 @@ class _Task(Fields):
     elapsed_s: Seconds
     details: dict[str, Any] = msgspec.field(default_factory=dict)
     choice: _Choice | None = None
+    n_known: Whole | None = None
+    deviations: list[str] | None = None  # None in files of earlier versions
+    is_comparable: bool | None = None
 
 
 class _Items(Fields):
@@ -418,7 +450,7 @@ def read_result(path: str | os.PathLike[str]) -> EvaluationResult:
 def _result_of_json(document: dict[str, Any], path: Path) -> EvaluationResult:
     items = document.pop("items", {})
     document.pop("variants", None)
-    tasks = {name: _task_of_json(task, items.get(name)) for name, task in document.pop("tasks").items()}
+    tasks = {name: _task_of_json(name, task, items.get(name)) for name, task in document.pop("tasks").items()}
     facts = {name: value for name, value in document.items() if name not in ("format", "checksum")}
     result = EvaluationResult(tasks=tasks, **facts)
     if wrong := next(_wrong_fields(result, items), None):
@@ -427,9 +459,15 @@ def _result_of_json(document: dict[str, Any], path: Path) -> EvaluationResult:
     return result
 
 
-def _task_of_json(document: dict[str, Any], items: Mapping[str, Any] | None) -> TaskResult:
-    intervals = {name: tuple(_floats(ends)) for name, ends in document["intervals"].items()}
+def _task_of_json(name: str, document: dict[str, Any], items: Mapping[str, Any] | None) -> TaskResult:
+    intervals = {metric: tuple(_floats(ends)) for metric, ends in document["intervals"].items()}
     read = {"scores": nan_where_none(document["scores"]), "intervals": intervals, "items": Items(np.zeros(0))}
+    differing = document.pop("deviations", None)
+    document.pop("is_comparable", None)
+    if differing is None:  # an earlier version wrote it
+        document["n_known"] = known_items(document["kind"], name, document["protocol"])
+        differing = size_deviations({"": document["n_items"]}, {"": document["n_known"]})
+    document["deviations"] = tuple(differing)
     if items is not None:
         read["items"] = Items(_floats(items["values"]), None if items["gold"] is None else _floats(items["gold"]))
     return TaskResult(**document | read)

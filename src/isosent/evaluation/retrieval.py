@@ -1,4 +1,9 @@
-"""Retrieval: does the cosine rank the documents that answer a query first, or the second text of a pair."""
+"""Retrieval: does the cosine rank the documents that answer a query first, or the second text of a pair.
+
+`read_beir` reads folders in the format of BEIR, and `paraphrase_task` a table of pairs; both give a `RetrievalSet`, of
+which `_task` makes a `Task`. `_measure` ranks the documents of each query by cosine, or takes the results of an index
+(`_ranks_in_index`), and computes the metrics of trec_eval.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +22,8 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.result import Items, Measured
-from isosent.evaluation.sts import read_paraphrases
+from isosent.evaluation.sizes import DOCUMENTS, QUERIES, TEST
+from isosent.evaluation.sts import part_protocol, read_paraphrases
 from isosent.evaluation.task import Task, TaskEncoder, name_key
 from isosent.io.bounds import folders_below, read_lines, split_fields
 from isosent.io.tables import open_table
@@ -58,6 +64,12 @@ class RetrievalSet:
     n_left_out: int = 0  # queries of the files without a judgement
     ids: tuple[str, ...] = ()  # of the documents, where the files have them
     files: tuple[Path, ...] = ()
+    is_test: bool = False  # whether its queries are those of the test split, of which sizes are known
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Queries and documents, of a test split."""
+        return {QUERIES: len(self.queries), DOCUMENTS: len(self.documents)} if self.is_test else {}
 
 
 def retrieval_tasks(
@@ -95,7 +107,7 @@ def paraphrase_task(
         files=(Path(file),),
     )
     protocol = {"similarity": "cosine", "own_document": "left out", "columns": ",".join(pairs.columns)}
-    return _task(retrieval_set, _PAIR_METRICS, protocol, index)
+    return _task(retrieval_set, _PAIR_METRICS, protocol | part_protocol(pairs), index)
 
 
 def _task(
@@ -112,6 +124,7 @@ def _task(
         protocol=protocol,
         files=retrieval_set.files,
         target_role="document",
+        sizes=retrieval_set.sizes,
     )
 
 
@@ -251,6 +264,7 @@ def _read_home(home: Path, split: str) -> RetrievalSet:
         n_left_out=len(queries) - len(judged),
         ids=tuple(row_of),
         files=(home / _CORPUS, home / _QUERIES, qrels),
+        is_test=split == TEST,
     )
 
 

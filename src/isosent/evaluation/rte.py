@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.errors import FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.result import Items, Measured
+from isosent.evaluation.sizes import DEV, TRAIN
 from isosent.evaluation.task import Task, TaskEncoder
 from isosent.io import bounds
 from isosent.io.bounds import folders_below, read_lines, split_fields
@@ -59,6 +60,7 @@ def rte_tasks(folder: str | os.PathLike[str]) -> list[Task]:
             score=partial(_measure, train, dev),
             protocol={"similarity": "cosine", "threshold": FIXED_THRESHOLD},
             files=files,
+            sizes={TRAIN: len(train[2]), DEV: len(dev[2])},
         )
     ]
 

@@ -34,6 +34,7 @@ from isosent.evaluation.overlap import count_hashed, count_overlap
 from isosent.evaluation.result import N_RESAMPLES, EvaluationResult, TaskResult
 from isosent.evaluation.retrieval import paraphrase_task, retrieval_tasks
 from isosent.evaluation.rte import rte_tasks
+from isosent.evaluation.sizes import known_items, warn_of_deviations
 from isosent.evaluation.sts import SICKR_PARTS, TASKS, pairs_task, sts_tasks
 from isosent.evaluation.task import Task, name_key
 from isosent.evaluation.transfer import TRANSFER_TASKS, transfer_tasks
@@ -138,7 +139,8 @@ def evaluate(
     Warns
     -----
     EvaluationWarning
-        If files of a task are incomplete, or a correlation is undefined because all values are the same.
+        If files of a task are incomplete, a known set has another number of items, or a correlation is undefined
+        because all values are the same.
 
     Notes
     -----
@@ -409,6 +411,9 @@ def run_tasks(
                 "Evaluate them separately, or rename the folder of one."
             )
         kinds[task.name] = task.kind
+    deviations = {task.name: task.deviations for task in tasks}
+    for name, differing in deviations.items():
+        warn_of_deviations(name, differing, stacklevel=3)
     learns = model.encoder.needs_corpus or any(transform is not None for transform in transforms)
     corpus = read_texts(fit_on) if learns and fit_on != TARGET else None
     started = perf_counter()
@@ -433,6 +438,8 @@ def run_tasks(
                     n_unknown=coverage[1],
                     elapsed_s=perf_counter() - before,
                     choice=fitted.fits[-1].choice if transform is not None else None,
+                    n_known=known_items(task.kind, task.name, task.protocol),
+                    deviations=deviations[task.name],
                 )
                 if fit_on != TARGET:
                     models[variant] = fitted

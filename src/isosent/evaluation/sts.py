@@ -25,18 +25,23 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.result import Items, Measured
+from isosent.evaluation.sizes import DEV, TEST, WHOLE, deviations
 from isosent.evaluation.task import Task, TaskEncoder, task_names
 from isosent.io.bounds import folders_below, read_lines, split_fields
 from isosent.io.pairs import (
     NO_SCORE,
     PARAPHRASES,
     SCORED_GROUPS,
+    SICK_FILE,
+    SICK_FILES,
     ScoredPairs,
     open_pairs,
     read_pairs,
     read_sick,
     read_stsb,
+    sick_paths,
 )
+from isosent.io.tables import table_name
 from isosent.numeric.similarity import nonzero_rows, pairwise_cosine, pearson, spearman
 
 YEAR_SUBSETS = {
@@ -70,11 +75,22 @@ class STSSet:
     target_texts: tuple[str, ...]
     files: tuple[Path, ...] = ()
     missing_subsets: tuple[str, ...] = ()  # subsets of the year without a file
+    parts: Mapping[str, int] | None = None  # pairs of each part that is evaluated, where the parts are no subsets
 
     @property
     def texts(self) -> tuple[str, ...]:
         """All sentences of the evaluated pairs, as often as they occur."""
         return _sentences(self.subsets)
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Pairs of each part."""
+        return self.parts or {subset.name: len(subset.scores) for subset in self.subsets}
+
+    @property
+    def deviations(self) -> tuple[str, ...]:
+        """How it differs from the known set of its name, if it does."""
+        return deviations("sts", self.name, self.sizes, self.texts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,6 +122,7 @@ def sts_task(sts_set: STSSet, *, sickr: str = "full") -> Task:
         kind="sts",
         texts={"text": sts_set.texts},
         target_texts=sts_set.target_texts,
+        sizes=sts_set.sizes,
         items=[pair for subset in sts_set.subsets for pair in zip(subset.first, subset.second, strict=True)],
         score=partial(_measure, sts_set),
         protocol=protocol,
@@ -179,7 +196,6 @@ def aggregate(
 _PREFIXES = ("STS", "STS2016")
 _INPUT_NAME = re.compile(r"STS(?:2016)?\.input\.(.+)\.txt")
 _STSB_FILES = ("sts-train.csv", "sts-dev.csv", "sts-test.csv")
-_SICK_FILES = ("SICK_train.txt", "SICK_trial.txt", "SICK_test_annotated.txt")
 
 
 def read_sts(
@@ -194,7 +210,7 @@ def read_sts(
         raise TaskNotFoundError(
             f"{root} holds no STS files. Known names: STS.input.NAME.txt with STS.gs.NAME.txt, in "
             "a folder that holds a subset of one year only or is named by its year, such as STS12 (train parts are not "
-            f"evaluated); {', '.join(_STSB_FILES + _SICK_FILES)}."
+            f"evaluated); {', '.join((*_STSB_FILES, *SICK_FILES.values(), SICK_FILE))}."
         )
     if missing := [task for task in wanted or () if task not in places]:
         raise TaskNotFoundError(f"{root} holds no {', '.join(missing)}; it holds {', '.join(places)}.")
@@ -212,13 +228,18 @@ def read_sts(
 def _find(root: Path, wanted: Sequence[str]) -> dict[str, Path]:
     """Folder of each set, in the order of `TASKS`; those that are wanted must lie in one folder."""
     places: dict[str, list[Path]] = {}
+    one_file: list[Path] = []  # folders with SICK in one file, which is taken where its three files are not
     for path, files in folders_below(root):
         subsets = {match[1] for name in files if (match := _INPUT_NAME.fullmatch(name))}
         if subsets and (year := _year_of(path, subsets)):
             places.setdefault(year, []).append(path)
-        for task, file in (("STSB", _STSB_FILES[-1]), ("SICKR", _SICK_FILES[-1])):
+        for task, file in (("STSB", _STSB_FILES[-1]), ("SICKR", SICK_FILES[TEST])):
             if file in files:
                 places.setdefault(task, []).append(path)
+        if SICK_FILE in files and SICK_FILES[TEST] not in files:
+            one_file.append(path)
+    if one_file:
+        places.setdefault("SICKR", one_file)
     for task, paths in places.items():
         if len(paths) > 1 and task in wanted:
             raise InputError(f"{task} is in several folders: {', '.join(map(str, paths))}. Name one of them.")
@@ -255,12 +276,6 @@ def _read_year(task: str, folder: Path) -> STSSet:
         inputs, scores = folder / f"{prefix}.input.{name}.txt", folder / f"{prefix}.gs.{name}.txt"
         subsets.append(_read_subset(name, inputs, _check.input_file(scores)))
         files += [inputs, scores]
-    if missing:
-        warnings.warn(
-            f"{task}: {folder} lacks {', '.join(missing)}; its aggregates are not comparable with published ones.",
-            EvaluationWarning,
-            stacklevel=4,
-        )
     return STSSet(task, tuple(subsets), _sentences(subsets), tuple(files), tuple(missing))
 
 
@@ -288,27 +303,40 @@ def _read_subset(name: str, inputs: Path, scores: Path) -> ScoredPairs:
 def _read_stsb(folder: Path) -> STSSet:
     paths = [folder / name for name in _STSB_FILES if (folder / name).exists()]
     parts = {path.name: read_stsb(path).require_variance(path) for path in paths}
-    return STSSet("STSB", (parts["sts-test.csv"],), _sentences(parts.values()), tuple(paths))
+    test = parts[_STSB_FILES[-1]]
+    return STSSet("STSB", (test,), _sentences(parts.values()), tuple(paths), parts={TEST: len(test.scores)})
+
+
+def stsb_dev_task(stsb: Task) -> Task | None:
+    """The development set of the STS benchmark as a separate task; None if its file was not among those of the task."""
+    path = next((path for path in stsb.files if path.name == _STSB_FILES[1]), None)
+    if path is None:
+        return None
+    dev = read_stsb(path).require_variance(path)
+    return sts_task(STSSet("STSB-dev", (dev,), dev.texts, (path,), parts={DEV: len(dev.scores)}))
 
 
 def _read_sick(folder: Path, sickr: str) -> STSSet:
-    parts = {name: read_sick(folder / name) for name in _SICK_FILES if (folder / name).exists()}
-    if sickr == "test":
-        chosen = [parts[_SICK_FILES[-1]]]
+    paths = sick_paths(folder)
+    parts = {part: read_sick(path, part) for part, path in paths.items()}
+    if sickr == TEST:
+        chosen = {TEST: parts[TEST]}
     else:
-        for name in _SICK_FILES:
-            _check.input_file(folder / name)
-        chosen = list(parts.values())
+        for part, name in SICK_FILES.items():
+            _check.input_file(paths.get(part, folder / name))
+        chosen = parts
     pairs = ScoredPairs(
         "sick",
-        tuple(text for part in chosen for text in part.first),
-        tuple(text for part in chosen for text in part.second),
-        np.concatenate([part.scores for part in chosen]),
+        tuple(text for part in chosen.values() for text in part.first),
+        tuple(text for part in chosen.values() for text in part.second),
+        np.concatenate([part.scores for part in chosen.values()]),
     )
     texts = tuple(
         text for part in parts.values() for pair in zip(part.first, part.second, strict=True) for text in pair
     )
-    return STSSet("SICKR", (pairs.require_variance(folder),), texts, tuple(folder / name for name in parts))
+    sizes = {name: len(part.scores) for name, part in chosen.items()}
+    files = tuple(dict.fromkeys(paths.values()))
+    return STSSet("SICKR", (pairs.require_variance(folder),), texts, files, parts=sizes)
 
 
 def _sentences(subsets: Iterable[ScoredPairs]) -> tuple[str, ...]:
@@ -330,8 +358,9 @@ def pairs_task(file: str | os.PathLike[str], *, columns: str | Sequence[str] | N
         target_texts=pairs.texts,
         items=list(zip(pairs.first, pairs.second, strict=True)),
         score=partial(_measure_pairs, pairs),
-        protocol={"similarity": "cosine", "columns": ",".join(pairs.columns)},
+        protocol={"similarity": "cosine", "columns": ",".join(pairs.columns)} | part_protocol(pairs),
         files=[Path(file)],
+        sizes={WHOLE: len(pairs.scores)},
     )
 
 
@@ -353,15 +382,22 @@ def _measure_pairs(pairs: ScoredPairs, encode: TaskEncoder, seed: int) -> Measur
     )
 
 
-def read_scored_pairs(file: str | os.PathLike[str], *, columns: str | Sequence[str] | None = None) -> ScoredPairs:
-    """Read pairs with a human score."""
-    with open_pairs(file, columns, _SCORED) as (table, chosen):
-        return read_pairs(table, chosen, name=Path(file).stem).require_variance(file)
+def part_protocol(pairs: ScoredPairs) -> dict[str, str]:
+    """Which rows of the file are scored, if these are not all."""
+    return {"split": pairs.part} if pairs.part else {}
+
+
+def read_scored_pairs(
+    file: str | os.PathLike[str], *, columns: str | Sequence[str] | None = None, part: str = TEST
+) -> ScoredPairs:
+    """Read pairs with a human score; of a table with several parts the rows of one."""
+    with open_pairs(file, columns, _SCORED, part=part) as (table, chosen):
+        return read_pairs(table, chosen, name=table_name(file)).require_variance(file)
 
 
 def read_paraphrases(file: str | os.PathLike[str], *, columns: str | Sequence[str] | None = None) -> ScoredPairs:
     """Read pairs of texts that mean the same; they have no scores."""
-    with open_pairs(file, columns, PARAPHRASES) as (table, chosen):
+    with open_pairs(file, columns, PARAPHRASES, part=TEST) as (table, chosen):
         names = tuple(chosen.values())
         pairs = [
             (table.text(number, names[0], one), table.text(number, names[1], other))
@@ -370,4 +406,4 @@ def read_paraphrases(file: str | os.PathLike[str], *, columns: str | Sequence[st
     if not pairs:
         raise FileFormatError(f"{file} holds no pairs.")
     first, second = zip(*pairs, strict=True)
-    return ScoredPairs(Path(file).stem, first, second, np.zeros(0), columns=names)
+    return ScoredPairs(table_name(file), first, second, np.zeros(0), columns=names, part=table.part)

@@ -34,14 +34,15 @@ def interval_x100(interval: tuple[float, float]) -> str:
 def sts_table(result: EvaluationResult) -> Table:
     """Lay out the aggregations of every task, and the published rows for the same model, in 100 columns."""
     tasks = result.tasks.values()
-    columns = [*result.tasks, "average"] if len(result.tasks) > 1 else list(result.tasks)
-    missing = [name for task in tasks for name in task.protocol.get("missing_subsets", ())]
+    columns = [name + task.mark for name, task in result.tasks.items()]
+    columns += [f"average{result.average_mark()}"] if len(columns) > 1 else []
     sickr = result.tasks["SICKR"].protocol["sickr"] if "SICKR" in result.tasks else ""
     counts = ", ".join(f"{name} {task.n_items:,}" for name, task in result.tasks.items())
     caption = [*_caption(result), f"pairs: {counts}{f' ({sickr})' if sickr else ''}"]
     published = []
-    for row in published_rows(result.model, {**result.fitting, "missing_subsets": missing}):
-        if known := row.scores_of(result.tasks, sickr):  # without a score that is over other pairs than ours
+    comparable = [name for name, task in result.tasks.items() if task.is_comparable]
+    for row in published_rows(result.model, result.fitting):
+        if known := row.scores_of(comparable, sickr):  # without a score that is over other pairs than ours
             published.append((row, [f"{known[task]:.2f}" if task in known else "-" for task in result.tasks]))
             caption.append(f"[{len(published)}] {row.label}")
     table = make_table("x100", *columns, caption="\n".join(caption))
@@ -71,7 +72,7 @@ def rte_table(result: EvaluationResult) -> Table:
         f"{interval_x100(task.interval)}",
     ]
     columns = ("accuracy on dev, x100", "entailed", "on train, x100")
-    table = make_table("RTE, entailment if", *columns, caption="\n".join(caption))
+    table = make_table(f"RTE{task.mark}, entailment if", *columns, caption="\n".join(caption))
     for label, threshold in (("", details["fixed"]), (", best on train", details["tuned"])):
         dev, train = x100(threshold["dev_accuracy"]), x100(threshold["train_accuracy"])
         table.add_row(f"cosine > {threshold['threshold']:.3g}{label}", dev, str(threshold["dev_entailed"]), train)
@@ -91,10 +92,11 @@ def task_table(result: EvaluationResult) -> Table:
         of_kind = {name: task for name, task in result.tasks.items() if task.kind == kind}
         for name, task in of_kind.items():
             interval = interval_x100(task.interval)
-            table.add_row(name, f"{task.n_items:,}", task.metric, x100(task.score), interval, _other_scores(task))
+            score = x100(task.score) + task.mark
+            table.add_row(name, f"{task.n_items:,}", task.metric, score, interval, _other_scores(task))
         for metric, n_tasks in Counter(task.metric for task in of_kind.values()).items():
             if n_tasks > 1:
-                average = x100(result.average_of(kind, metric))
+                average = x100(result.average_of(kind, metric)) + result.average_mark(kind, metric)
                 table.add_row(f"average of {n_tasks}", "", metric, average, "", kind, style="dim")
         table.add_section()
     return table
@@ -138,6 +140,7 @@ def _caption(result: EvaluationResult) -> list[str]:
         for name, task in result.tasks.items()
         if task.details.get("n_unscored")
     ]
+    lines += result.deviation_notes
     n_tokens, n_unknown = sum(task.n_tokens for task in tasks), sum(task.n_unknown for task in tasks)
     if n_tokens:
         lines.append(f"unknown tokens: {n_unknown:,} of {n_tokens:,} ({n_unknown / n_tokens:.1%})")

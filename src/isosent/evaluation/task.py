@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from isosent.errors import InputError, InputTypeError
 from isosent.evaluation.result import Measured
+from isosent.evaluation.sizes import deviations
 from isosent.model import Role
 
 
@@ -36,11 +37,17 @@ class Task:
     protocol: Mapping[str, Any]  # how it is scored, as JSON values; only results of equal protocols can be compared
     files: Sequence[Path]  # files that it was read from
     target_role: Role = "text"  # what the texts to fit on are encoded as
+    sizes: Mapping[str, int] = field(default_factory=dict)  # items of each part that the score depends on
 
     @property
     def all_texts(self) -> list[str]:
         """All texts to encode, as often as they occur."""
         return [text for texts in self.texts.values() for text in texts]
+
+    @property
+    def deviations(self) -> tuple[str, ...]:
+        """How it differs from the known set of its name, if it does."""
+        return deviations(self.kind, self.name, self.sizes, self.all_texts)
 
 
 def task_names(names: Sequence[str], available: Sequence[str]) -> list[str]:

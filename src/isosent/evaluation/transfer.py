@@ -24,9 +24,11 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.result import Items, Measured
+from isosent.evaluation.sizes import DEV, TEST, TRAIN, WHOLE
 from isosent.evaluation.task import Task, TaskEncoder, task_names
 from isosent.io import bounds
 from isosent.io.bounds import folders_below, read_lines, split_fields
+from isosent.io.pairs import SICK_FILE, SICK_FILES, open_sick
 from isosent.io.system import open_to_read
 from isosent.numeric.logistic import LogisticFits, logistic_path
 from isosent.numeric.similarity import pearson, spearman
@@ -37,7 +39,6 @@ STRENGTHS = tuple(2.0**t for t in range(-2, 4))
 STRENGTHS_ON_TRAIN = tuple(2.0**t for t in range(-1, 6))  # if chosen by folds of train
 N_FOLDS = 10
 LEAST_OF_A_CLASS = 12  # so that each of ten folds holds some, and each of ten folds of any nine of them
-WHOLE, TRAIN, DEV, TEST = "whole", "train", "dev", "test"
 _F1_OF = {"MRPC": "1"}
 _ROUNDING = 1e-12
 
@@ -107,6 +108,7 @@ def transfer_tasks(folder: str | os.PathLike[str], names: Sequence[str] | None =
                 score=partial(_measure, transfer_set),
                 protocol=_protocol(transfer_set),
                 files=transfer_set.files,
+                sizes={name: len(part.labels) for name, part in transfer_set.parts.items()},
             )
         )
     return tasks
@@ -308,12 +310,12 @@ def _best(probes: Sequence[Probe]) -> Probe:
 Rows = Iterator[tuple[int, Sequence[str], str]]  # number of the line, texts of the item, its label
 
 
-def _unlabelled_rows(path: Path) -> Rows:
+def _unlabelled_rows(path: Path, part: str) -> Rows:
     for number, line in enumerate(_lines(path), start=1):
         yield number, [line], ""
 
 
-def _label_first_rows(path: Path) -> Rows:
+def _label_first_rows(path: Path, part: str) -> Rows:
     """``label text`` or, in TREC, ``label:finer text``."""
     for number, line in enumerate(_lines(path), start=1):
         label, _, text = line.partition(" ")
@@ -327,7 +329,7 @@ def _lines(path: Path) -> list[str]:
         return read_lines(path, "latin-1")
 
 
-def _table_rows(path: Path, *, texts: Sequence[int], label: int, header: Sequence[str] = ()) -> Rows:
+def _table_rows(path: Path, part: str, *, texts: Sequence[int], label: int, header: Sequence[str] = ()) -> Rows:
     """Columns of a tab separated file; one with a header has the columns that are named, in that order."""
     lines = read_lines(path)
     if header and (first := lines.pop(0).split("\t"))[: len(header)] != list(header):
@@ -337,16 +339,28 @@ def _table_rows(path: Path, *, texts: Sequence[int], label: int, header: Sequenc
         yield number, [fields[column] for column in texts], fields[label].strip()
 
 
+def _sick_rows(path: Path, part: str, *, labels: Sequence[str]) -> Rows:
+    """Pairs of SICK, by the first column of labels that the file has."""
+    with open_sick(path, part) as table:
+        columns = ("sentence_A", "sentence_B", next((name for name in labels if name in table.columns), labels[0]))
+        for name in columns:
+            if name not in table.columns:
+                raise FileFormatError(f"{path}, line 1: expected the column {name}, found {_listed(table.columns)}.")
+        for number, (first, second, label) in table.rows(*columns):
+            yield number, [first, second], label.strip()
+
+
 @dataclass(frozen=True, slots=True)
 class _Format:
     """Files of a set and how they are read."""
 
     files: Mapping[str, tuple[str, ...]]  # names by part; a part has one file, or one for each class
     classes: tuple[str, ...]
-    rows: Callable[[Path], Rows]
+    rows: Callable[[Path, str], Rows]  # of a file, and of the part that is wanted of it
     is_scored: bool = False
     # Whether the first line of a file is that of this set: SST2 and SST5 have files of the same names
     begins: Callable[[str], bool] | None = None
+    one_file: str | None = None  # name of a file that may hold all parts instead, which `rows` then reads by their name
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -363,8 +377,7 @@ def _parts(pattern: str, *parts: str) -> dict[str, tuple[str, ...]]:
     return {part: (pattern.format(part),) for part in parts}
 
 
-_SICK_FILES = {TRAIN: ("SICK_train.txt",), DEV: ("SICK_trial.txt",), TEST: ("SICK_test_annotated.txt",)}
-_SICK_HEADER = ("pair_ID", "sentence_A", "sentence_B", "relatedness_score", "entailment_judgment")
+_SICK_FILES = {part: (name,) for part, name in SICK_FILES.items()}
 _MRPC_HEADER = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
 _SST_FILES = _parts("sentiment-{}", TRAIN, DEV, TEST)
 _SENTIMENT = ("negative", "positive")
@@ -388,12 +401,17 @@ _FORMATS = {
         partial(_table_rows, texts=(3, 4), label=0, header=_MRPC_HEADER),
     ),
     "SICK-R": _Format(
-        _SICK_FILES, tuple("12345"), partial(_table_rows, texts=(1, 2), label=3, header=_SICK_HEADER), is_scored=True
+        _SICK_FILES,
+        tuple("12345"),
+        partial(_sick_rows, labels=("relatedness_score",)),
+        is_scored=True,
+        one_file=SICK_FILE,
     ),
     "SICK-E": _Format(
         _SICK_FILES,
         ("CONTRADICTION", "NEUTRAL", "ENTAILMENT"),
-        partial(_table_rows, texts=(1, 2), label=4, header=_SICK_HEADER),
+        partial(_sick_rows, labels=("entailment_judgment", "entailment_label")),
+        one_file=SICK_FILE,
     ),
     "STSB-supervised": _Format(
         _parts("sts-{}.csv", TRAIN, DEV, TEST),
@@ -430,8 +448,13 @@ def read_transfer(folder: str | os.PathLike[str], *, tasks: Sequence[str] | None
             if len(folders) > 1:
                 raise InputError(f"{task} is in several folders: {_listed(folders)}. Name one of them.")
             form, home = _FORMATS[task], folders[0]
-            parts = {part: _read_part(form, [home / name for name in names]) for part, names in form.files.items()}
-            files = tuple(home / name for name in form.names)
+            in_one = form.one_file is not None and not all((home / name).exists() for name in form.names)
+            paths = {
+                part: [home / name for name in ([form.one_file] if in_one and form.one_file else names)]
+                for part, names in form.files.items()
+            }
+            parts = {part: _read_part(form, part, listed) for part, listed in paths.items()}
+            files = tuple(dict.fromkeys(path for listed in paths.values() for path in listed))
             sets.append(TransferSet(task, parts, form.classes, form.is_scored, files))
     return tuple(sets)
 
@@ -440,25 +463,29 @@ def _find(root: Path) -> tuple[dict[str, list[Path]], dict[str, str]]:
     """Folders with all files of a set; and for incomplete sets, the missing files."""
     places: dict[str, list[Path]] = {}
     incomplete: dict[str, str] = {}
+    one_file: dict[str, list[Path]] = {}  # folders with all parts in one file, which the separate files go before
     for path, files in folders_below(root):
         for task, form in _FORMATS.items():
             present = [name for name in form.names if name in files and form.owns(path / name)]
             if len(present) == len(form.names):
                 places.setdefault(task, []).append(path)
+            elif form.one_file in files:
+                one_file.setdefault(task, []).append(path)
             elif present:
                 missing = [name for name in form.names if name not in present]
                 incomplete[task] = f"{task} ({_listed(missing)}, expected in {path})"
+    places = one_file | places
     return (
         {task: places[task] for task in TRANSFER_TASKS if task in places},
         {task: incomplete[task] for task in TRANSFER_TASKS if task in incomplete and task not in places},
     )
 
 
-def _read_part(form: _Format, paths: Sequence[Path]) -> LabelledTexts:
+def _read_part(form: _Format, part: str, paths: Sequence[Path]) -> LabelledTexts:
     texts: list[Sequence[str]] = []
     labels: list[float] = []
     for position, path in enumerate(paths):
-        for number, item_texts, label in form.rows(path):
+        for number, item_texts, label in form.rows(path, part):
             texts.append([text.strip() for text in item_texts])
             labels.append(position if len(paths) > 1 else _label(form, path, number, label))
     if len(set(labels)) < 2:

@@ -34,7 +34,6 @@ from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.pages.progress import Progress, counted
-from isosent.persistence import encoder_space
 from isosent.search.codes_file import read_codes, write_codes
 from isosent.search.engine import behind_map
 from isosent.search.engine import to_vector_transform as to_vector_transform
@@ -205,7 +204,7 @@ class _Source:
         # vectors of the model rather than of its encoder
         self.are_mapped = vectors.space is not None and vectors.space.fingerprint == record.fingerprint
         if not self.are_mapped:
-            same_space("the model", encoder_space(record), name, vectors.space)
+            same_space("the model", record.encoder_space, name, vectors.space)
         _check.same_dim(name, "vectors", vectors.dim, record.dim if self.are_mapped else record.encoder_dim)
         self.model, self.vectors = model, vectors
         self.ids = np.arange(vectors.n_rows) if ids is None else _distinct_ids(vectors, ids)

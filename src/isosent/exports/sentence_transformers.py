@@ -391,7 +391,7 @@ def _score_lines(model: SentenceEncoder, results: EvaluationResult) -> list[str]
             "Evaluate the model itself: isosent evaluate sts -m MODEL --data DIR -o scores.json"
         )
     rows = [
-        f"| {name} | {task.metric} | {x100(task.score)} | {interval_x100(task.interval)} | {task.n_items} |"
+        f"| {name} | {task.metric} | {x100(task.score)}{task.mark} | {interval_x100(task.interval)} | {task.n_items} |"
         for name, task in results.tasks.items()
     ]
     return [
@@ -403,4 +403,5 @@ def _score_lines(model: SentenceEncoder, results: EvaluationResult) -> list[str]
         "|---|---|---:|---:|---:|",
         *rows,
         "",
+        *(line for note in results.deviation_notes for line in (f"{note}.", "")),
     ]

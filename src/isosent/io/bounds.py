@@ -12,10 +12,12 @@ pipes; `whole_lines` cuts it into blocks of whole lines; `DecodedBlocks` decodes
 from __future__ import annotations
 
 import base64
+import gzip
 import os
 import re
 import shutil
 import sys
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -26,6 +28,7 @@ from typing import IO, Any, BinaryIO, Final, cast
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputFileError, OutputError
+from isosent.io.signatures import START_BYTES, refuse_other_formats
 from isosent.io.system import open_to_read, system_code
 
 LONGEST_LINE = 16 << 20  # bytes of a line of text, or of a row of a table: several novels
@@ -159,17 +162,24 @@ def open_content(path: str | os.PathLike[str]) -> Iterator[tuple[str, BinaryIO]]
         with _temporary_copy(sys.stdin.buffer, "standard input") as copy:
             if not copy.tell():
                 raise InputFileError("standard input is empty; expected at least one text.")
-            copy.seek(0)
+            _refuse_other_formats("standard input", copy)
             yield "standard input", copy
         return
     name, path = str(path), _check.input_file(path)
     with open_to_read(path) as file:
         if path.is_file():
+            _refuse_other_formats(name, file)
             yield name, file
             return
         with _temporary_copy(file, name) as copy:
-            copy.seek(0)
+            _refuse_other_formats(name, copy)
             yield name, copy
+
+
+def _refuse_other_formats(name: str, file: BinaryIO) -> None:
+    file.seek(0)
+    refuse_other_formats(name, file.read(START_BYTES))
+    file.seek(0)
 
 
 @contextmanager
@@ -179,6 +189,26 @@ def _temporary_copy(file: BinaryIO, name: str) -> Iterator[BinaryIO]:
             shutil.copyfileobj(file, copy, _PIECE_BYTES)
         except OSError as error:
             raise OutputError(f"{name} could not be copied to a temporary file: {error.strerror}.") from error
+        yield cast("BinaryIO", copy)
+
+
+@contextmanager
+def unpacked(name: str, file: BinaryIO) -> Iterator[BinaryIO]:
+    """Unpack a file of gzip into a temporary one."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    most = max(FREELY_EXPANDED, LARGEST_EXPANSION * size)
+    with SpooledTemporaryFile(_SPOOLED_BYTES) as copy, gzip.GzipFile(fileobj=file) as packed:
+        try:
+            while piece := packed.read(_PIECE_BYTES):
+                copy.write(piece)
+                if copy.tell() > most:
+                    raise expands_too_far(name, copy.tell())
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            raise FileFormatError(f"{name} is no complete file of gzip. Download it again.") from None
+        if not copy.tell():
+            raise InputFileError(f"{name} is empty.")
+        copy.seek(0)
         yield cast("BinaryIO", copy)
 
 
@@ -269,8 +299,8 @@ def decode_utf8(name: str, content: bytes, n_lines: int = 0) -> str:
     try:
         return content.decode("utf-8" if n_lines else "utf-8-sig")
     except UnicodeDecodeError as error:
-        if not n_lines and content.startswith(b"\x1f\x8b"):
-            raise FileFormatError(f"{name} is compressed with gzip. Unpack it first.") from None
+        if not n_lines:
+            refuse_other_formats(name, content[:START_BYTES])
         line = n_lines + error.object.count(b"\n", 0, error.start) + 1
         raise FileFormatError(
             f"{name}, line {line} is not UTF-8: byte 0x{error.object[error.start]:02x}. Convert the file to UTF-8."

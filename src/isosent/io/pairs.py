@@ -1,20 +1,29 @@
-"""Two texts and a human score: the one record of such pairs, its readers for any table, STS-B and SICK; matches."""
+"""Two texts and a human score: the one record of such pairs, its readers for any table, STS-B and SICK; matches.
+
+`open_pairs` opens a table and chooses its columns, and `read_pairs` reads `ScoredPairs` of it; `read_matches` reads
+pairs without scores. `take_part` is the rule for tables that hold several parts of a set: if a column names the part of
+each row, training and fitting read the rows of train, choices those of dev, and scores those of test. `read_stsb` and
+`read_sick` read the files of these sets, `open_sick` also the one file that holds all parts of SICK.
+"""
 
 from __future__ import annotations
 
 import math
 import os
+import re
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from isosent._check import is_blank
 from isosent.errors import FileFormatError, InputError, IsosentWarning
 from isosent.io.tables import (
     SCORE_COLUMNS,
@@ -36,6 +45,17 @@ KIND_COLUMNS = ("source", "kind", "genre", "domain")
 GROUP_COLUMNS = ("lang", "language", "group")  # after the name of a column of texts, as query_lang and document_lang
 SICK_COLUMNS = dict(zip((*PAIR, "score"), ("sentence_A", "sentence_B", "relatedness_score"), strict=True))
 STSB_RANGE, SICK_RANGE = (0.0, 5.0), (1.0, 5.0)
+SICK_FILES = {"train": "SICK_train.txt", "dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
+SICK_FILE = "SICK.txt"  # the same set in one file, whose column SemEval_set names the part of each pair
+TRAIN, DEV, TEST = "train", "dev", "test"
+SPLIT_COLUMNS = ("split", "semeval_set", "set", "partition", "subset", "fold")
+_SURELY_SPLIT = SPLIT_COLUMNS[:4]  # worth a word if they hold something else
+_PART_NAME = re.compile(r"([a-z]+)(?:[-_ ]?\d+|[-_ ](?:mis)?matched)?")  # of MultiNLI: validation_matched
+_PARTS = {
+    **dict.fromkeys(("train", "training"), TRAIN),
+    **dict.fromkeys(("dev", "development", "val", "valid", "validation", "trial", "eval"), DEV),
+    **dict.fromkeys(("test", "testing"), TEST),
+}
 NO_SCORE, EMPTY_TEXT = "without a score", "with an empty text"
 
 
@@ -50,11 +70,18 @@ class ScoredPairs:
     score_range: tuple[float, float] | None = None  # least and greatest score of that scale, where it is known
     dropped: Mapping[str, int] = field(default_factory=dict)  # rows of the file that are not among the pairs, by reason
     columns: tuple[str, ...] = ()  # columns that the pairs were read from
+    part: str = ""  # train, dev or test, if a column says which rows of the file these are
 
     @property
     def texts(self) -> tuple[str, ...]:
         """All texts, as often as they occur."""
         return self.first + self.second
+
+    def require_scores(self, where: str | os.PathLike[str]) -> ScoredPairs:
+        """Refuse pairs of a file of which some have no score."""
+        if n_unscored := self.dropped.get(NO_SCORE, 0):
+            raise FileFormatError(f"{where}: {n_unscored} pairs have no score. Fill it in, or remove their rows.")
+        return self
 
     def require_variance(self, where: str | os.PathLike[str]) -> ScoredPairs:
         """Refuse scores that have no correlation with anything: fewer than two, or all the same.
@@ -124,7 +151,74 @@ def read_pairs(
         score_range,
         dropped,
         (first_column, second_column, score_column),
+        table.part,
     )
+
+
+def take_part(table: Table, part: str, named: Collection[str] = ()) -> None:
+    """Keep the rows of one part of a set, if a column says of which part each row is; say which rows these are.
+
+    Parameters
+    ----------
+    table : Table
+        A table whose rows have not been read.
+    part : {"train", "dev", "test"}
+        What the rows are for: to learn or fit from, to choose by, or to score.
+    named : collection of str, default ()
+        Columns that are read as something else.
+
+    Raises
+    ------
+    FileFormatError
+        While rows are read: if the table has several parts and this is none of them, or rows of none.
+
+    Warns
+    -----
+    IsosentWarning
+        While rows are read: of the rows that are left out, or if the column names anything but parts.
+    """
+    lower = {name.lower(): name for name in table.columns if name not in named}
+    for column in [lower[name] for name in SPLIT_COLUMNS if name in lower][:1]:
+        table.restrict(column, partial(_rows_of_part, table, column, part))
+
+
+def _rows_of_part(table: Table, column: str, part: str, values: Sequence[Any]) -> list[bool] | None:
+    name, parts = table.name, [_part_of(value) for value in values]
+    counts = Counter(parts)
+    blank = sum(is_blank(value) or f"{value}".strip() == "" for value in values)
+    if 0 < blank == counts[None] and len(counts) > 2:
+        raise FileFormatError(
+            f"{name}: its column {column} is empty in {blank:,} rows. Fill in train, dev or test, or leave the column "
+            "out."
+        )
+    if counts[None]:
+        if len(counts) > 1 or column.lower() in _SURELY_SPLIT:  # else it is a column of something else
+            other = next(value for value, known in zip(values, parts, strict=True) if known is None)
+            _say(f"{name}: all rows are taken, as {column} holds {other!r:.80}, which is none of train, dev and test.")
+        return None
+    if len(counts) < 2:
+        (only,) = counts or (part,)
+        if only != part:
+            _say(f"{name}: all rows are taken for {part}, though {column} says {only} in each of them.")
+        return None
+    listed = ", ".join(f"{n_rows:,} {each}" for each, n_rows in counts.items())
+    if part not in counts:
+        raise FileFormatError(
+            f"{name}: its column {column} names no rows of {part}; it has {listed}. Write the rows to take into a "
+            f"separate file, or leave the column {column} out."
+        )
+    _say(f"{name}: the {counts[part]:,} rows of {part} are taken, by the column {column}; it has {listed}.")
+    table.part = part
+    return [each == part for each in parts]
+
+
+def _part_of(value: Any) -> str | None:
+    match = _PART_NAME.fullmatch(f"{value}".strip().lower())
+    return _PARTS.get(match[1]) if match else None
+
+
+def _say(message: str) -> None:
+    warnings.warn(message, IsosentWarning, stacklevel=4)
 
 
 @contextmanager
@@ -133,9 +227,10 @@ def open_pairs(
     columns: str | Sequence[str] | None,
     groups: Sequence[Group],
     *,
+    part: str,
     option: str = "--columns",
 ) -> Iterator[tuple[Table, dict[str, str]]]:
-    """Open a table, and choose its columns by name, by number, or by their usual names."""
+    """Open a table, and choose its columns by name, by number, or by their usual names; its rows as `take_part`."""
     roles = [role for group in groups for role in group.roles]
     named = parse_columns(columns, roles)
     by_number = bool(named) and all(map(str.isdecimal, named.values()))
@@ -148,6 +243,7 @@ def open_pairs(
         chosen = find_columns(table, groups, named)
         if chosen is None:
             raise columns_missing(table, "pairs", groups, named, option=option)
+        take_part(table, part, chosen.values())
         yield table, chosen
 
 
@@ -160,14 +256,14 @@ class Matches(NamedTuple):
     groups: dict[str, tuple[list[Any], list[Any]]] | None = None  # of the texts of both sides, by the column's name
 
 
-def read_matches(file: str | os.PathLike[str], *, columns: str | None = None) -> Matches:
-    """Read pairs of texts; an empty one is refused.
+def read_matches(file: str | os.PathLike[str], *, columns: str | None = None, part: str = TRAIN) -> Matches:
+    """Read pairs of texts, those of one part where a column names parts; an empty one is refused.
 
     A column of `KIND_COLUMNS` says of what kind they are, and two of `GROUP_COLUMNS` of which group each text is.
     """
     texts: tuple[list[str], list[str]] = ([], [])
     others: list[tuple[Any, ...]] = []
-    with open_pairs(file, columns, MATCHES, option="--column") as (table, chosen):
+    with open_pairs(file, columns, MATCHES, part=part, option="--column") as (table, chosen):
         names = tuple(chosen.values())
         kinds = [name for name in table.columns if name.lower() in KIND_COLUMNS and name not in names][:1]
         group, group_columns = _group_columns(table, names)
@@ -214,7 +310,8 @@ def known_range(table: Table, score_column: str) -> tuple[float, float] | None:
     """The range of the scores of STS-B, its translations among them, and of SICK, detected by the columns."""
     if score_column == SICK_COLUMNS["score"]:
         return SICK_RANGE
-    return STSB_RANGE if score_column == "score" and {"genre", "filename", "year"} <= set(table.columns) else None
+    origins = {"genre", "filename", "dataset"} & set(table.columns)  # two of them, whoever distributes it
+    return STSB_RANGE if score_column == "score" and len(origins) > 1 and "year" in table.columns else None
 
 
 def read_stsb(path: Path) -> ScoredPairs:
@@ -223,21 +320,39 @@ def read_stsb(path: Path) -> ScoredPairs:
         if table.columns != STSB_COLUMNS:
             expected = ", ".join(STSB_COLUMNS)
             raise FileFormatError(f"{table.place(1)}: expected the {len(STSB_COLUMNS)} fields {expected}.")
-        return _require_scores(read_pairs(table, {role: role for role in SICK_COLUMNS}, name="stsb"), path)
+        return read_pairs(table, {role: role for role in SICK_COLUMNS}, name="stsb").require_scores(path)
 
 
-def read_sick(path: Path) -> ScoredPairs:
-    """Read a file of SICK: tabs without quoting, with a header."""
+def sick_paths(folder: Path) -> dict[str, Path]:
+    """Files of SICK in a folder by part: those of SemEval, else the one file, once for each part."""
+    paths = {part: folder / name for part, name in SICK_FILES.items() if (folder / name).exists()}
+    return paths if TEST in paths else dict.fromkeys(SICK_FILES, folder / SICK_FILE)
+
+
+@contextmanager
+def open_sick(path: Path, part: str) -> Iterator[Table]:
+    """Open a file of SICK: tabs without quoting, with a header; of the one file the rows of a part."""
     with open_table(path, header=True, short_rows=True) as table:
+        if path.name == SICK_FILE:
+            table.restrict("SemEval_set", partial(_sick_rows, table.name, part))
+        yield table
+
+
+def _sick_rows(name: str, part: str, values: Sequence[Any]) -> list[bool]:
+    parts = [_part_of(value) for value in values]
+    if None in parts:
+        raise FileFormatError(f"{name}: SemEval_set is {values[parts.index(None)]!r:.80}, not TRAIN, TRIAL or TEST.")
+    if part not in parts:
+        raise FileFormatError(f"{name}: SemEval_set names no pairs of {part}. Is the file complete?")
+    return [each == part for each in parts]
+
+
+def read_sick(path: Path, part: str) -> ScoredPairs:
+    """Read the scored pairs of a part of SICK."""
+    with open_sick(path, part) as table:
         try:
-            return _require_scores(read_pairs(table, SICK_COLUMNS, name="sick"), path)
+            return read_pairs(table, SICK_COLUMNS, name="sick").require_scores(path)
         except FileFormatError:
             raise
         except InputError as error:
             raise FileFormatError(str(error)) from None
-
-
-def _require_scores(pairs: ScoredPairs, path: Path) -> ScoredPairs:
-    if n_unscored := pairs.dropped.get(NO_SCORE, 0):
-        raise FileFormatError(f"{path}: {n_unscored} pairs have no score.")
-    return pairs

@@ -16,7 +16,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from io import StringIO
 from itertools import chain
 from operator import itemgetter
@@ -30,6 +30,7 @@ from isosent.io.bounds import DecodedBlocks, lines_in, open_content, split_lines
 from isosent.io.parquet import bounded_batches, reading_parquet, verify_parquet
 
 ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet")
+_PACKED = ".gz"  # may follow each of them
 STSB_COLUMNS = ("genre", "filename", "year", "id", "score", "sentence1", "sentence2")
 
 _DEEPEST = 64  # levels of objects in objects
@@ -49,6 +50,7 @@ class Table:
         self.blocks: DecodedBlocks | None = None  # where its fields are cut from lines of text
         self.schema: Any = None  # that of pyarrow for a .parquet file
         self.objects: Iterator[tuple[int, dict[str, Any]]] | None = None  # what `rows` reads too, of a .json or .jsonl
+        self.part = ""  # train, dev or test if only its rows were read, because a column says which they are
 
     def rows(self, *columns: str, optional: Sequence[str] = ()) -> Iterator[tuple[int, Values]]:
         """Yield the number of each row, for `place`, and its values in these columns, then in the `optional` ones.
@@ -58,6 +60,20 @@ class Table:
         for column in columns:
             self.require(column)
         return self._select(columns, optional)
+
+    def restrict(self, column: str, choose: Callable[[list[Any]], list[bool] | None]) -> None:
+        """Keep the rows that `choose` marks, from the values of a column in all rows; all rows where it gives None."""
+        select = self._select
+
+        def restricted(columns: Sequence[str], optional: Sequence[str]) -> Iterator[tuple[int, Values]]:
+            rows = list(select(columns, (*optional, column)))
+            chosen = choose([values[-1] for _, values in rows])
+            for place, (number, values) in enumerate(rows):
+                if chosen is None or chosen[place]:
+                    yield number, values[:-1]
+
+        self.require(column)
+        self._select = restricted
 
     @property
     def encoding(self) -> str:
@@ -121,11 +137,18 @@ def open_table(
     Without a header, columns are called "1", "2" and so on; those of the STS benchmark have their own names. Rows with
     fewer fields than the header are refused, unless `short_rows`.
     """
-    ending = ending_of(path)
+    is_packed = ending_of(path) == _PACKED
+    ending = ending_of(Path(path).stem) if is_packed else ending_of(path)
     if ending not in ENDINGS:
         raise InputFileError(f"{path} is no table. Expected a name that ends in {', '.join(ENDINGS)}.")
-    with open_content(path) as (name, file):
-        yield table_in(name, ending, file, header=header, short_rows=short_rows)
+    with open_content(path) as (name, file), bounds.unpacked(name, file) if is_packed else nullcontext(file) as content:
+        yield table_in(name, ending, content, header=header, short_rows=short_rows)
+
+
+def table_name(path: str | os.PathLike[str]) -> str:
+    """Name of a table: that of its file, without its extension."""
+    path = Path(path)
+    return Path(path.stem).stem if ending_of(path) == _PACKED else path.stem
 
 
 def table_in(
@@ -152,19 +175,6 @@ def table_in(
 def ending_of(path: str | os.PathLike[str]) -> str:
     """Ending of a file's name."""
     return Path(path).suffix.lower()
-
-
-def read_numbers(path: str | os.PathLike[str], *, column: str) -> list[float]:
-    """Read a column of numbers."""
-    numbers = []
-    with open_table(path, header=True) as table:
-        for row, (value,) in table.rows(column):
-            numbers.append(table.number(row, column, value))
-            if math.isnan(numbers[-1]):
-                raise FileFormatError(
-                    f"{table.place(row)}: {column} is {'null' if value is None else repr(value)}, not a number."
-                )
-    return numbers
 
 
 # -- choosing columns by what they are -------------------------------------------------------------------------------

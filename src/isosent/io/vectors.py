@@ -24,6 +24,7 @@ from isosent.io.checksum import HashingFile
 from isosent.io.parquet import VECTOR_COLUMN, ColumnsBeside, open_parquet, vector_columns, writing_parquet
 from isosent.io.remote import is_folder
 from isosent.io.shards import ShardIndex, check_complete, read_index
+from isosent.io.signatures import refuse_other_file
 from isosent.io.space import INDEX_FILE, Space, note_entry, note_path, older_entry, write_note
 from isosent.io.vector_source import (
     DTYPES,
@@ -60,11 +61,15 @@ def open_vectors(path: str | os.PathLike[str], *, column: str | None = None) -> 
     opener = _OPENERS.get(file.suffix.lower())
     if opener is None:
         _no_archive(file)
+        refuse_other_file(file)
         raise InputError(f"{file} is no file of vectors. Use one that ends in {', '.join(_OPENERS)}.")
     try:
         return opener(file, column)
     except PermissionError as error:
         raise FileFormatError(f"{file} could not be read: {error.strerror}.") from error
+    except FileFormatError:
+        refuse_other_file(file)  # better says what it is than what is missing
+        raise
 
 
 def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) -> bool:
@@ -77,7 +82,11 @@ def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) ->
     if ending != ".parquet":
         _no_archive(Path(path))
         return ending in _OPENERS
-    names = vector_columns(_check.input_file(path))
+    try:
+        names = vector_columns(_check.input_file(path))
+    except FileFormatError:
+        refuse_other_file(path)
+        raise
     return bool(names) if column is None else column in names
 
 

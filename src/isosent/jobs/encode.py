@@ -51,7 +51,7 @@ def encode_file(
     encode, dim = encoding(model, role)  # refuses a model that cannot encode, before anything is written
     encode = of_groups(encode, groups_of_rows(model.groups, source.name, 0, source.n_texts))
     rows = TextRows(source, to_table=Path(output).suffix.lower() == ".parquet")
-    space = Space(model.fingerprint, model.record.name)
+    space = model.space
     part = 0, source.n_texts
     encoding_stats = write_encoded(output, rows, part, encode, dim=dim, space=space, dtype=dtype, progress=progress)
     warn_once(model, encoding_stats)

@@ -173,7 +173,7 @@ class Worker:
             encode, dim = self._encoding
             name = self._staged.path_of(self._open[0]) if self._open else ""
             encode = of_groups(encode, groups_of_rows(self._model.groups, name, *part))
-            space = Space(self._model.fingerprint, self._model.record.name)
+            space = self._model.space
             return write_encoded(
                 path,
                 source,
@@ -198,7 +198,7 @@ class Worker:
         with collecting_stats() as stats:
             if isinstance(source, TextRows):
                 encoder = self._model.encoder
-                space = Space(encoder.fingerprint, encoder.reference)
+                space = encoder.space
                 source = encoded_source(
                     source, part, encoder.encode, dim=encoder.dim, space=space, progress=self._progress
                 )
@@ -338,7 +338,7 @@ def encode_folder(
         inputs,
         folder,
         _with_model(engine, model),
-        space=Space(model.fingerprint, model.record.name),
+        space=model.space,
         dim=dim,
         computed_in=model.encoder.computed_in,
         resumed=resumed,
@@ -383,7 +383,7 @@ def transform_folder(
         inputs,
         folder,
         engine or Here(),
-        space=Space(record.fingerprint, record.name),
+        space=record.space,
         dim=record.encoder_dim if linear_map is None else linear_map.n_components,
         resumed=resumed,
         progress=progress,
@@ -423,7 +423,7 @@ def measure_folder(
         inputs,
         folder,
         _with_model(engine, model),
-        space=Space(model.encoder.fingerprint, model.encoder.reference),
+        space=model.encoder.space,
         dim=model.encoder.dim + (0 if erase is None else len(erase[1] or [""])),
         computed_in=model.encoder.computed_in,
         resumed=resumed,

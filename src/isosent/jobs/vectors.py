@@ -50,7 +50,7 @@ from isosent.numeric.drift import Drift, UnusualRow, drift, excess_kurtosis, fou
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.pages.progress import Progress, counted, progress_bar
-from isosent.persistence import ModelRecord, check_encoder_space, encoder_space, read_model
+from isosent.persistence import ModelRecord, check_encoder_space, read_model
 from isosent.postprocessing import GroupMaps
 from isosent.transforms.base import make_linear
 from isosent.transforms.labels import Attribute, LabelledMoments
@@ -275,7 +275,7 @@ def _model_statistics(folder: str) -> FileMoments:
         raise InputError(
             f"{folder} holds no statistics: only a model that was fitted on vectors does. Name these vectors instead."
         )
-    return FileMoments(moments, 0, encoder_space(record), (folder,))
+    return FileMoments(moments, 0, record.encoder_space, (folder,))
 
 
 def drift_of(old: FileMoments, new: FileMoments, sources: Sequence[Sequence[VectorSource]]) -> Drift:
@@ -529,7 +529,7 @@ def transform_file(
     if Path(output).exists() and source.path.samefile(output):
         raise InputError(f"transform: {output} is the file of the vectors. Name another output.")
     check_source(source, record)
-    dim, space = record.dim, Space(record.fingerprint, record.name)
+    dim, space = record.dim, record.space
     if coded is not None:
         if record.quantization is None:
             raise InputError(f"transform: {dtype} needs a quantization. Fit one: isosent quantize VECTORS -m FOLDER.")

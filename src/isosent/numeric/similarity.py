@@ -10,7 +10,6 @@ from isosent import _check
 
 MOST_SAMPLED = 20_000
 _QUERIES = 500
-_NEIGHBOURS = 10
 _BLOCK_NUMBERS = 1 << 18
 
 
@@ -60,14 +59,6 @@ def cosine_matrix(a: NDArray[np.floating], b: NDArray[np.floating]) -> NDArray[n
     return unit_rows(a.astype(np.float64)) @ unit_rows(b.astype(np.float64)).T
 
 
-def nearest_rows(rows: NDArray[np.floating]) -> tuple[NDArray[np.intp], NDArray[np.floating]]:
-    """Index and cosine of the nearest other row of every row, both (n_rows,)."""
-    units = unit_rows(rows)
-    cosines = units @ units.T
-    np.fill_diagonal(cosines, -np.inf)
-    return cosines.argmax(axis=1), cosines.max(axis=1)
-
-
 def sampled_rows(n_rows: int, seed: int = 0) -> NDArray[np.intp]:
     """Positions of the rows that a space is measured by, ascending: all, or 20,000 at random from all."""
     return np.sort(np.random.default_rng(seed).choice(n_rows, min(n_rows, MOST_SAMPLED), replace=False))
@@ -87,16 +78,6 @@ def held_out_rows(vectors: NDArray[Any], seed: int = 0) -> tuple[NDArray[np.intp
     order = picked[np.random.default_rng(seed).permutation(len(picked))]
     n_queries = min(_QUERIES, len(order) // 10)
     return order[:n_queries], order[n_queries:]
-
-
-def neighbour_recall(before: NDArray[np.floating], after: NDArray[np.floating], n_queries: int) -> float:
-    """Share of the ten nearest of the first `n_queries` rows, among the others, that a map keeps."""
-    neighbours = []
-    for rows in (before, after):
-        units = unit_rows(rows.astype(np.float32))
-        cosines = units[:n_queries] @ units[n_queries:].T
-        neighbours.append(np.argpartition(-cosines, _NEIGHBOURS - 1, axis=1)[:, :_NEIGHBOURS])
-    return float(np.mean([len(np.intersect1d(*pair)) / _NEIGHBOURS for pair in zip(*neighbours, strict=True)]))
 
 
 def random_cosines(rows: NDArray[Any], *, n_pairs: int, seed: int) -> NDArray[np.float64]:

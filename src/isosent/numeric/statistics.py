@@ -176,7 +176,7 @@ def mcnemar_exact(first: NDArray[np.floating], second: NDArray[np.floating]) -> 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Correct p-values for the number of tests (Holm 1979); NaN stays NaN."""
     values = np.asarray(p_values, dtype=np.float64)
-    order = np.argsort(values)[: int((~np.isnan(values)).sum())]
+    order = np.argsort(values, kind="stable")[: int((~np.isnan(values)).sum())]
     corrected = np.full(len(values), np.nan)
     corrected[order] = np.maximum.accumulate(values[order] * np.arange(len(order), 0, -1)).clip(max=1)
     return [float(value) for value in corrected]

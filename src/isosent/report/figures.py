@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from isosent.errors import OutputError
+from isosent.evaluation.sizes import MARK
 from isosent.io.atomic import check_destination, check_parent, replacing
 from isosent.pages.figures import (
     FORMATS,
@@ -34,7 +35,7 @@ from isosent.pages.figures import (
 from isosent.report.leaderboard import Column, Leaderboard, ReportData, kind_title, short_reference
 from isosent.research.gem import ABLATION, SENSITIVITY
 from isosent.research.layers import NONE, TRANSFORMS, averages, best_of_sizes, pair_grid
-from isosent.research.study import ALL, DimsStudy, GemCell, LayerCell, bytes_of_a_million, layers_label
+from isosent.research.study import ALL, DimsStudy, GemCell, LayerCell, bytes_of_a_million, layers_label, task_titles
 
 _AVERAGE = "average"
 _SEARCH_DASH = "2 4"
@@ -136,7 +137,9 @@ def scores_figure(kind: str, columns: Sequence[Column], labels: Sequence[str]) -
             tip = f"{label}, {column.title}: {cell.text}"
             panel.dot(100 * cell.score, y, colour_of(number), interval=interval, shape=number, tip=tip)
     title = f"{kind_title(kind)}: scores by task"
-    return Figure(title, "The numbers are those of the leaderboard.", [("", [panel])], model_legend(labels))
+    marked = f" {MARK}: not comparable with published scores." if any(column.mark for column in columns) else ""
+    description = f"The numbers are those of the leaderboard.{marked}"
+    return Figure(title, description, [("", [panel])], model_legend(labels))
 
 
 def model_legend(labels: Sequence[str]) -> list[Key]:
@@ -165,10 +168,11 @@ def dims_figure(studies: Sequence[DimsStudy], how: str = ALL) -> Figure:
 
 def _task_keys(studies: Sequence[DimsStudy]) -> dict[str | None, Key]:
     """The line of every task, and of their average (None) where there are several."""
-    tasks = list(dict.fromkeys(task for study in studies for task in study.tasks))
+    titles = task_titles(cell for study in studies for cell in study.cells)
+    tasks = list(titles)
     keys: dict[str | None, Key] = {}
     for number, task in enumerate(tasks):
-        keys[task] = Key(task, colour_of(number), dash=dash_of(number))
+        keys[task] = Key(titles[task], colour_of(number), dash=dash_of(number))
     if len(tasks) > 1:
         keys[None] = Key(_AVERAGE, "ink", width=3)
     return keys

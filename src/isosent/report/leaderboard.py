@@ -24,6 +24,7 @@ from isosent.errors import FileFormatError, InputError, InputTypeError
 from isosent.evaluation.compare import compare_results
 from isosent.evaluation.result import FORMAT, EvaluationResult, TaskResult, read_result
 from isosent.evaluation.run import TARGET
+from isosent.evaluation.sizes import deviation_note
 from isosent.evaluation.tables import interval_x100, x100
 from isosent.io.json import read_json
 from isosent.numeric.statistics import LEVEL, holm
@@ -203,6 +204,7 @@ class Column:
     cells: Mapping[str, Cell]  # by label of the row
     apart: str = ""  # how it differs from other columns of the same task
     best: str | None = None  # label of the row that is significantly better than the second best
+    mark: str = ""  # what follows its title: a dagger if its scores are not comparable with published ones
 
     @property
     def is_average(self) -> bool:
@@ -210,7 +212,7 @@ class Column:
 
     @property
     def title(self) -> str:
-        return "average" if self.is_average else self.tasks[0]
+        return ("average" if self.is_average else self.tasks[0]) + self.mark
 
     @property
     def subtitle(self) -> str:
@@ -264,7 +266,7 @@ def make_leaderboard(files: Sequence[ResultFile], *, progress: Progress | None =
     rows = sorted(rows, key=lambda row: order.index(row.label) if row.label in order else len(order))
     if len(rows) > 1 and not any(len(column.cells) > 1 for column in columns):
         notes.append("No two models were measured on the same task of the same data: nothing here can be compared.")
-    notes += [*_split_tasks(columns), *_seen_texts(rows)]
+    notes += [*_deviations(rows), *_split_tasks(columns), *_seen_texts(rows)]
     row_of = {row.label: row for row in rows}
     two_best = {column: [row_of[label] for label in column.ranked[:2]] for column in columns if len(column.ranked) > 1}
     untested = [
@@ -330,9 +332,10 @@ def _task_columns(rows: Sequence[Row]) -> list[Column]:
         firsts = [next(iter(tasks.values())) for tasks in ways.values()]
         for first, tasks in zip(firsts, ways.values(), strict=True):
             cells = {label: Cell(task.score, task.interval) for label, task in tasks.items()}
-            columns.append(Column(kind, first.metric, (name,), cells, apart=_apart(first, firsts)))
+            mark = next((task.mark for task in tasks.values() if task.mark), "")
+            columns.append(Column(kind, first.metric, (name,), cells, apart=_apart(first, firsts), mark=mark))
     kinds = list(dict.fromkeys(column.kind for column in columns))
-    return sorted(columns, key=lambda column: kinds.index(column.kind))
+    return sorted(columns, key=lambda column: (kinds.index(column.kind), bool(column.mark)))
 
 
 def _terms(task: TaskResult) -> dict[str, Any]:
@@ -362,15 +365,23 @@ def _with_averages(columns: Sequence[Column]) -> list[Column]:
             labels = [label for label in members[0].cells if all(label in member.cells for member in members)]
             means = {label: float(np.mean([member.cells[label].score for member in members])) for label in labels}
             names = tuple(name for member in members for name in member.tasks)
-            extended.append(Column(kind, metric, names, {label: Cell(mean) for label, mean in means.items()}))
+            mark = next((member.mark for member in members if member.mark), "")
+            extended.append(
+                Column(kind, metric, names, {label: Cell(mean) for label, mean in means.items()}, mark=mark)
+            )
         extended += tasks
     return extended
 
 
+def _deviations(rows: Sequence[Row]) -> Iterator[str]:
+    differing = ((name, task.deviations) for row in rows for name, task in row.tasks.items() if task.deviations)
+    yield from (f"{deviation_note(*each)}." for each in dict.fromkeys(differing))
+
+
 def _split_tasks(columns: Sequence[Column]) -> Iterator[str]:
-    for kind, title in dict.fromkeys((column.kind, column.title) for column in columns if column.apart):
-        ways = [column.apart for column in columns if (column.kind, column.title) == (kind, title)]
-        yield f"{title} has {len(ways)} columns, because it was measured in different ways: {'; '.join(ways)}."
+    for kind, tasks in dict.fromkeys((column.kind, column.tasks) for column in columns if column.apart):
+        ways = [column.apart for column in columns if (column.kind, column.tasks) == (kind, tasks)]
+        yield f"{tasks[0]} has {len(ways)} columns, because it was measured in different ways: {'; '.join(ways)}."
 
 
 def _seen_texts(rows: Sequence[Row]) -> Iterator[str]:

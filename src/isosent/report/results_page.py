@@ -47,7 +47,7 @@ from isosent.report.figures import (
 )
 from isosent.report.leaderboard import Column, Leaderboard, ReportData, Row, kind_title, short_reference, steps_of
 from isosent.research.auto import judge
-from isosent.research.study import ROWS, AutoCell, DimsStudy, LayerCell
+from isosent.research.study import ROWS, AutoCell, DimsStudy, LayerCell, study_notes, task_titles
 
 _CONTENTS = re.compile(r'<section id="([\w-]+)"><h2>(.*?)</h2>')
 _FLOAT32_BYTES = 4
@@ -84,7 +84,7 @@ def report_title(data: ReportData, board: Leaderboard) -> str:
         shown = ("dims", data.dims), ("layers", data.layers), ("pooling", data.pooling), ("auto", data.auto)
         return f"Studies of {', '.join(name for name, study in shown if study)}"
     n_models = len(board.rows)
-    n_tasks = len({(column.kind, column.title) for column in board.columns if not column.is_average})
+    n_tasks = len({(column.kind, column.tasks) for column in board.columns if not column.is_average})
     return f"{n_models} model{'s' * (n_models > 1)} on {n_tasks} task{'s' * (n_tasks > 1)}"
 
 
@@ -113,7 +113,7 @@ def _score_table(board: Leaderboard) -> str:
         order = "none" if number else "descending"
         notes = [column.metric.replace("_", " "), *([column.apart] if column.apart else [])]
         small = "".join(f"<small>{escape(note)}</small>" for note in notes)
-        title = f"average of {len(column.tasks)}" if column.is_average else column.title
+        title = f"average of {len(column.tasks)}{column.mark}" if column.is_average else column.title
         style = ' class="average"' if column.is_average else ""
         button = f'<button type="button">{escape(title)}</button>'
         heads.append(f'<th scope="col"{style} aria-sort="{order}">{button}{small}</th>')
@@ -181,6 +181,7 @@ def _dims(studies: Sequence[DimsStudy]) -> str:
             "Scores over the dimensions that a transform keeps. The best width of each line is marked. Open circles: "
             "vectors without the transform."
         ),
+        bullets(study_notes(cell for study in studies for cell in study.cells)),
         f'<div class="figures">{"".join(boxes)}</div>',
     )
 
@@ -189,7 +190,8 @@ def _dims_table(study: DimsStudy) -> str:
     tasks: list[str | None] = [*study.tasks, *([None] if len(study.tasks) > 1 else [])]
     curves = [study.curve(task) for task in tasks]
     times = {time.k: f"{1000 * time.elapsed_s:.2f}" for time in study.search}
-    names = ["dimensions", *(task or "average" for task in tasks), *(["ms/query"] if times else [])]
+    titles = task_titles(study.cells)
+    names = ["dimensions", *(titles[task] if task else "average" for task in tasks), *(["ms/query"] if times else [])]
     rows = [
         (str(k), *(x100(curve[k]) for curve in curves), *([times.get(k, NONE)] if times else [])) for k in study.widths
     ]
@@ -204,7 +206,7 @@ def _layers(cells: Sequence[LayerCell]) -> str:
         best = Figure("The best set of every size", note, [("", [best_panel(of_model)])], transform_legend())
         blocks.append(_model_block(model, of_model, [*boxes, figure_box(f"best-{number}", best, best.title, note)]))
     about = "Single layers are on the diagonal, means of two layers below it. The best cell is framed."
-    return section("layers", "Layers", lead(about), *blocks) if blocks else ""
+    return section("layers", "Layers", lead(about), bullets(study_notes(cells)), *blocks) if blocks else ""
 
 
 def _poolings(cells: Sequence[LayerCell]) -> str:
@@ -212,11 +214,12 @@ def _poolings(cells: Sequence[LayerCell]) -> str:
     for number, (model, of_model) in enumerate(by_model(cells)):
         boxes = [_map_box(f"pooling-{number}-{i}", panel) for i, panel in enumerate(pooling_maps(of_model))]
         blocks.append(_model_block(model, of_model, boxes))
-    return section("pooling", "Poolings", lead("The best cell of each map is framed."), *blocks) if blocks else ""
+    about = "The best cell of each map is framed."
+    return section("pooling", "Poolings", lead(about), bullets(study_notes(cells)), *blocks) if blocks else ""
 
 
 def _model_block(model: str, cells: Sequence[LayerCell], boxes: Sequence[str]) -> str:
-    tasks = ", ".join(dict.fromkeys(cell.task for cell in cells))
+    tasks = ", ".join(task_titles(cells).values())
     heading = f"{short_reference(model)}: Spearman x100, average over {tasks}"
     return f'<h3>{escape(heading)}</h3><div class="figures">{"".join(boxes)}</div>'
 
@@ -258,7 +261,8 @@ def _auto(cells: Sequence[AutoCell]) -> str:
     rows = []
     for model, means in verdict.averages.items():
         of_model = [cell for cell in cells if cell.model == model]
-        lines = [(cell.task, cell.scores, cell.chosen, cell.best) for cell in of_model]
+        titles = task_titles(of_model)
+        lines = [(titles[cell.task], cell.scores, cell.chosen, cell.best) for cell in of_model]
         if len(lines) > 1:
             lines.append(("average", dict(means), "", ""))
         for task, scores, chosen, best in lines:
@@ -272,6 +276,7 @@ def _auto(cells: Sequence[AutoCell]) -> str:
         "auto",
         "How good the choices of auto are",
         lead("Spearman x100, each transform fitted on the sentences of the task, without labels.", summary),
+        bullets(study_notes(cells)),
         table("Auto and fixed rules", columns, rows, numbers=range(2, 2 + len(ROWS))),
     )
 
@@ -334,7 +339,7 @@ def _protocols(board: Leaderboard) -> str:
     rows = []
     for column in board.columns:
         if not column.is_average:
-            task = next(row.tasks[column.title] for row in board.rows if row.label in column.cells)
+            task = next(row.tasks[column.tasks[0]] for row in board.rows if row.label in column.cells)
             kind, settings = kind_title(column.kind), _settings(task.protocol)
             rows.append((column.title, kind, column.metric, f"{task.n_items:,}", settings))
     return table("Protocol of every task", ("task", "kind", "metric", "items", "settings"), rows, numbers=[3])
@@ -383,7 +388,7 @@ def _all_scores(name: str, tasks: Mapping[str, TaskResult]) -> str:
     counts = ("items", "dimensions", "texts without a vector", "unknown tokens", "fitting and scoring (s)")
     rows = [
         (
-            task_name,
+            task_name + task.mark,
             f"{task.n_items:,}",
             f"{task.dim:,}",
             f"{task.n_zero_rows:,}",
@@ -402,7 +407,7 @@ def _score(metric: str, task: TaskResult) -> str:
     if metric in ERRORS:
         return f"{task.scores[metric]:.4f}"
     interval = f" ({interval_x100(task.intervals[metric])})" if metric in task.intervals else ""
-    return x100(task.scores[metric]) + interval
+    return x100(task.scores[metric]) + interval + task.mark
 
 
 def _settings(settings: Mapping[str, Any]) -> str:

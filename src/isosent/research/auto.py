@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from isosent.evaluation.run import TARGET, encode_tasks
-from isosent.evaluation.sts import Lookup, STSSet, read_sts, sts_task
+from isosent.evaluation.sts import Lookup, STSSet, sts_task
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
@@ -24,7 +24,9 @@ from isosent.research.study import (
     ROWS,
     WHITENING,
     AutoCell,
+    deviations_of,
     pivot,
+    read_sets,
     spearman_of,
 )
 from isosent.transforms.agreement import distinct_rows
@@ -41,7 +43,7 @@ def study_auto(
     progress: Progress | None = None,
 ) -> list[AutoCell]:
     """Score a model on STS tasks with each of `ROWS` fitted on the sentences of the task."""
-    listed = read_sts(folder, tasks=tasks)
+    listed = read_sets(folder, tasks=tasks)
     encoded = encode_tasks(model, list(map(sts_task, listed)), with_targets=True, progress=progress)
     return [_study_task(fitted, name, task, lookup) for task, (fitted, lookup) in zip(listed, encoded, strict=True)]
 
@@ -80,7 +82,7 @@ def _study_task(model: SentenceEncoder, name: str, task: STSSet, encoded: Lookup
     named[chosen] = max(named.get(chosen, -1.0), scores[AUTO_ROW])
     best = max(named, key=named.__getitem__)
     scores[BEST] = named[best]
-    return AutoCell(name, task.name, scores, str(choice["reason"]), best)
+    return AutoCell(name, task.name, scores, str(choice["reason"]), best, deviations_of(task))
 
 
 _FIXED = (RAW, WHITENING, HALF, PROJECTION)

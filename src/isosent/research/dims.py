@@ -17,11 +17,12 @@ from isosent.errors import InputError
 from isosent.evaluation.published import published_rows
 from isosent.evaluation.result import N_RESAMPLES
 from isosent.evaluation.run import TARGET, describe_fitting, fit_tasks
-from isosent.evaluation.sts import STSSet, read_sts, score_task, sts_task
+from isosent.evaluation.sts import STSSet, score_task, sts_task
 from isosent.model import SentenceEncoder
+from isosent.numeric.ranking import best_columns
 from isosent.numeric.statistics import bootstrap_interval, central_interval
 from isosent.pages.progress import Progress
-from isosent.research.study import ALL, DimsCell, DimsStudy, PublishedWidth, SearchTime
+from isosent.research.study import ALL, DimsCell, DimsStudy, PublishedWidth, SearchTime, deviations_of, read_sets
 from isosent.transforms.base import LinearTransform, make_linear, transform_name
 
 LEADING = ("whitening", "principal_components", "truncate")  # transforms whose first k columns are those of width k
@@ -62,7 +63,7 @@ def study_dims(
         widths = width_grid(dim)
     else:
         widths = sorted({_check.component_count("study dims", k, dim, name="widths") for k in widths})
-    listed = read_sts(folder, tasks=tasks, sickr=sickr)
+    listed = read_sets(folder, tasks=tasks, sickr=sickr)
     untransformed, cells, at_random = [], [], list[DimsCell]()
     sts_tasks = list(map(sts_task, listed))
     fitted_tasks = fit_tasks(model, sts_tasks, transforms=[transform], fit_on=fit, progress=progress)
@@ -79,7 +80,8 @@ def study_dims(
     protocol = describe_fitting(transform, fit) | {"sickr": sickr, "missing_subsets": missing}
     facts = model.record.facts()
     search = measure_search(widths, n_docs=n_docs) if n_docs else []
-    published = _published(facts, protocol, [task.name for task in listed], widths, dim)
+    comparable = [task.name for task in listed if not task.deviations]
+    published = _published(facts, protocol, comparable, widths, dim)
     return DimsStudy(
         name, facts, protocol, tuple(untransformed), tuple(cells), tuple(search), published, tuple(at_random)
     )
@@ -126,7 +128,8 @@ def _score(
     gold, interval = np.concatenate([subset.scores for subset in task.subsets]), None
     if n_resamples:
         interval = bootstrap_interval("spearman", scores.cosines, gold, n_resamples=n_resamples)
-    return DimsCell(task.name, k, n_components, scores.n_pairs, scores.n_zero_rows, dict(scores.spearman), interval)
+    counts = (n_components, scores.n_pairs, scores.n_zero_rows)
+    return DimsCell(task.name, k, *counts, dict(scores.spearman), interval, deviations_of(task))
 
 
 def _score_at_random(task: STSSet, row_of: Mapping[str, int], vectors: NDArray[np.float32], k: int) -> DimsCell:
@@ -137,7 +140,8 @@ def _score_at_random(task: STSSet, row_of: Mapping[str, int], vectors: NDArray[n
     ]
     means = {how: float(np.mean([cell.spearman[how] for cell in draws])) for how in draws[0].spearman}
     interval = central_interval(np.array([cell.spearman[ALL] for cell in draws]))
-    return DimsCell(task.name, k, k, draws[0].n_pairs, draws[0].n_zero_rows, means, interval)
+    first = draws[0]
+    return DimsCell(task.name, k, k, first.n_pairs, first.n_zero_rows, means, interval, first.deviations)
 
 
 def _published(
@@ -198,7 +202,7 @@ def exact_top(
         products[:, : len(chunk)] = queries @ chunk.T
         first = start // _BLOCK
         products.reshape(n_queries, -1, _BLOCK).max(axis=2, out=largest[:, first : first + _CHUNK // _BLOCK])
-    blocks = np.sort(np.argpartition(-largest, n_top - 1, axis=1)[:, :n_top], axis=1)
+    blocks = np.sort(best_columns(largest, n_top), axis=1)
     indices = np.empty((n_queries, n_top), dtype=np.intp)
     scores = np.empty((n_queries, n_top), dtype=np.float32)
     for row, query in enumerate(queries):

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from isosent.errors import InputError
 from isosent.evaluation.run import TARGET, TextVectors, encode_tasks
-from isosent.evaluation.sts import read_sts, sts_task
+from isosent.evaluation.sts import sts_task
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import Progress
-from isosent.research.study import RAW, FlowCell, spearman_of
+from isosent.research.study import RAW, FlowCell, deviations_of, read_sets, spearman_of
 from isosent.transforms.base import AUTO, make_transform
 
 NLI, FLOW = "NLI", "flow"
@@ -45,7 +45,7 @@ def study_flow(
         raise InputError(f"study flow: {name} learns from texts. Leave its weighting out.")
     settings = dict(settings or {})
     make_transform("glow_flow", dim=model.dim, settings=settings)
-    listed = read_sts(folder, tasks=tasks)
+    listed = read_sets(folder, tasks=tasks)
 
     def fit_all(vectors: NDArray[np.float32], source: str) -> dict[str, Fits]:
         flows = [make_transform("glow_flow", settings={**settings, "seed": seed}) for seed in seeds]
@@ -69,5 +69,6 @@ def study_flow(
             records = [each.fits[-1] for each in models if each.fits]
             bits = [(r.history[0]["held_out_bits"], r.history[-1]["held_out_bits"]) for r in records if r.history]
             scores = [spearman_of(task, each, encoded) for each in models]
-            cells.append(FlowCell(name, task.name, row, scores, bits, fit_s, records[0].n_texts if records else 0))
+            n_rows = records[0].n_texts if records else 0
+            cells.append(FlowCell(name, task.name, row, scores, bits, fit_s, n_rows, deviations_of(task)))
     return cells

@@ -13,12 +13,12 @@ from isosent.encoders.reference import options_of, write_options
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.word_average import GEM, Average, Weighting
 from isosent.errors import InputError
-from isosent.evaluation.sts import STSSet, read_sts, score_task
+from isosent.evaluation.sts import STSSet, score_task
 from isosent.model import SentenceEncoder
 from isosent.numeric.gem import SCORES
 from isosent.numeric.moments import Moments
 from isosent.pages.progress import Progress, counted, part_of
-from isosent.research.study import GemCell
+from isosent.research.study import GemCell, deviations_of, read_sets
 
 ABLATION = "ablation"
 _PARTS: Mapping[str, Mapping[str, Any]] = {
@@ -78,12 +78,19 @@ def study_gem(
             "a model, as words:FILE."
         )
     base = encoder.weighting if isinstance(encoder.weighting, GEM) else GEM()
-    listed, read = conditions(base, encoder.dim), read_sts(folder, tasks=tasks)
+    listed, read = conditions(base, encoder.dim), read_sets(folder, tasks=tasks)
     cells: list[GemCell] = []
     for task in read:
         measure, part = _measure_on(encoder, task), part_of(progress, len(cells), len(read) * len(listed))
         cells += [
-            GemCell(name, task.name, condition.study, condition.name, *measure(condition.weighting))
+            GemCell(
+                name,
+                task.name,
+                condition.study,
+                condition.name,
+                *measure(condition.weighting),
+                deviations_of(task),
+            )
             for condition in counted(listed, part, len(listed), lambda _: 1)
         ]
     return cells

@@ -26,7 +26,7 @@ from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError
 from isosent.evaluation.published import published_rows
 from isosent.evaluation.run import TARGET
-from isosent.evaluation.sts import AGGREGATIONS, STSSet, aggregate, pair_scores, read_sts
+from isosent.evaluation.sts import AGGREGATIONS, STSSet, aggregate, pair_scores
 from isosent.model import SentenceEncoder
 from isosent.networks.batching import run_batches
 from isosent.networks.layer_pooling import SBERT_WK, canonical_pooling, sbert_wk_layers
@@ -36,7 +36,7 @@ from isosent.numeric.similarity import nonzero_rows, spearman
 from isosent.numeric.spectrum import spectrum
 from isosent.numeric.threads import n_workers
 from isosent.pages.progress import Progress, counted, part_of
-from isosent.research.study import ALL, LayerCell, PublishedScore, pivot
+from isosent.research.study import ALL, LayerCell, PublishedScore, deviations_of, pivot, read_sets
 from isosent.transforms.agreement import Pairs, sample_pairs
 from isosent.transforms.auto import Candidate, choose, under
 from isosent.transforms.base import Auto
@@ -68,7 +68,7 @@ def study_layers(
     """
     encoder, pooling = _transformer_of("study layers", model, name), canonical_pooling(pooling)
     single_layers = [encoder.layer_pooling(str(layer), pooling) for layer in range(encoder.n_layers + 1)]
-    texts, placed = place_tasks(read_sts(folder, tasks=tasks, sickr=sickr))
+    texts, placed = place_tasks(read_sets(folder, tasks=tasks, sickr=sickr))
     layers = encoder.read(texts, single_layers, progress=progress)
     make_cells = partial(layer_cells, name=name, reference=encoder.reference, sickr=sickr, pooling=pooling)
     return search_layers(layers, placed, make_cells, aggregation=aggregation, progress=progress)
@@ -137,7 +137,7 @@ def study_pooling(
         for layers in ([sbert_wk_layers(n_layers)] if pooling == SBERT_WK else sets)
     ]
     layer_poolings = [encoder.layer_pooling(",".join(map(str, layers)), pooling) for pooling, layers in wanted]
-    per_task = [place_tasks([task]) for task in read_sts(folder, tasks=tasks, sickr=sickr)]
+    per_task = [place_tasks([task]) for task in read_sets(folder, tasks=tasks, sickr=sickr)]
     cells, done, n_texts = [], 0, sum(len(texts) for texts, _ in per_task)
     for texts, (placed,) in per_task:
         vectors = encoder.read(texts, layer_poolings, progress=part_of(progress, done, n_texts))
@@ -217,6 +217,7 @@ def layer_cells(
             task.name,
             dict(score.spearman),
             _published(reference, sickr, pooling, layers, transform, task),
+            deviations_of(task),
         )
         for transform, score in scores.items()
     ]
@@ -225,14 +226,13 @@ def layer_cells(
 def _published(
     reference: str, sickr: str, pooling: str, layers: Layers, transform: str, task: STSSet
 ) -> dict[str, PublishedScore]:
-    if transform == AUTO:
+    if transform == AUTO or task.deviations:
         return {}
     options = {"layers": ",".join(map(str, layers)), "pooling": pooling}
     protocol: dict[str, Any] = {
         "transform": None if transform == NONE else transform,
         "fit": TARGET,
         "parameters": {},
-        "missing_subsets": task.missing_subsets,
     }
     return {
         row.aggregation: PublishedScore(scores[task.name] / 100, row.label)

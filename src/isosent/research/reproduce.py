@@ -12,13 +12,11 @@ from __future__ import annotations
 import math
 import os
 import shlex
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -42,7 +40,7 @@ from isosent.evaluation.published import (
 )
 from isosent.evaluation.result import N_RESAMPLES
 from isosent.evaluation.run import environment, read_tasks, run_tasks
-from isosent.evaluation.sts import SICKR_PARTS, sts_tasks
+from isosent.evaluation.sts import SICKR_PARTS, stsb_dev_task
 from isosent.evaluation.task import Task
 from isosent.loading import load
 from isosent.model import SentenceEncoder
@@ -58,7 +56,6 @@ STS, CPU = "sts", "CPU"
 STSB, DEV = "STSB", "STSB-dev"
 _INSTEAD = "instead"
 _STUDY_FAMILIES = ("dims", "layers", "gem")  # the other families are evaluated, but for "speed"
-_TEST_FILE, _DEV_FILE = "sts-test.csv", "sts-dev.csv"
 _WARM_UP, _LONG_ENOUGH_S = 64, 1.0
 _ABSENT = {"speed": "a run on the {}", "layers": "as many as {} layers"}
 
@@ -321,9 +318,14 @@ class _Measurements:
                 tasks = read_tasks(self._folder, family, sickr=sickr if family == STS else SICKR_PARTS[0])
             except TaskNotFoundError:
                 tasks = []
-            dev = [_dev_part(task) for task in tasks if task.name == STSB]
+            dev = [stsb_dev_task(task) for task in tasks if task.name == STSB]
             self._tasks[key] = {task.name: task for task in [*tasks, *filter(None, dev)]}
         return self._tasks[key]
+
+    def _deviations(self, request: Request, names: Sequence[str]) -> str:
+        """How the data of STS tasks differ from the known sets."""
+        tasks = self._available(STS, request.sickr)
+        return "; ".join(f"{name}: {each}" for name in names for each in tasks[name].deviations)
 
     def _evaluate(self, request: Request, names: Sequence[str]) -> Numbers:
         tasks = [task for name, task in self._available(request.family, request.sickr).items() if name in names]
@@ -347,7 +349,8 @@ class _Measurements:
         for name, task in result.tasks.items():
             unknown = task.n_unknown / task.n_tokens if task.n_tokens else 0.0
             for metric, score in task.scores.items():
-                numbers[name, metric] = Number(score, task.intervals.get(metric), unknown)
+                differing = "; ".join(task.deviations)
+                numbers[name, metric] = Number(score, task.intervals.get(metric), unknown, deviations=differing)
             numbers[name, None] = numbers[name, task.metric]
         return numbers
 
@@ -394,7 +397,9 @@ class _Measurements:
         )
         widths = {task: study.best(task, how) for task in study.tasks}
         return {
-            (task, _spearman(how)): Number(study.curve(task, how)[width], at=f"{width} dimensions")
+            (task, _spearman(how)): Number(
+                study.curve(task, how)[width], at=f"{width} dimensions", deviations=self._deviations(request, [task])
+            )
             for task, width in widths.items()
             if width is not None
         }
@@ -419,7 +424,9 @@ class _Measurements:
             )
         best = best_of_sizes(self._cells[key], how)[request.transform or NONE]
         return {
-            (str(size), _spearman(how)): Number(best_set.average, at=layers_label(best_set.layers))
+            (str(size), _spearman(how)): Number(
+                best_set.average, at=layers_label(best_set.layers), deviations=self._deviations(request, available)
+            )
             for size, best_set in best.items()
             if str(size) in tasks
         }
@@ -442,19 +449,8 @@ class _Measurements:
                 scores = {cell.condition: getattr(cell, metric) for cell in varied}
                 best = max(scores, key=lambda value: -math.inf if math.isnan(scores[value]) else scores[value])
                 at = f"{setting} = {best}; lowest {100 * min(scores.values()):.2f}"
-                numbers[task, metric] = Number(scores[best], at=at)
+                numbers[task, metric] = Number(scores[best], at=at, deviations=self._deviations(request, [task]))
         return numbers
-
-
-def _dev_part(stsb: Task) -> Task | None:
-    """The development set of the STS benchmark as a separate task, read as if it were the test set."""
-    dev = next((path for path in stsb.files if path.name == _DEV_FILE), None)
-    if dev is None:
-        return None
-    with TemporaryDirectory() as folder:
-        shutil.copyfile(dev, Path(folder, _TEST_FILE))
-        (task,) = sts_tasks(folder)
-    return replace(task, name=DEV, files=[dev])
 
 
 def _on_evaluated_pairs(task: Task) -> Task:

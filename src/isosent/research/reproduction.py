@@ -9,14 +9,15 @@ from typing import Any, NamedTuple
 
 from isosent.evaluation.published import SCORE, Paper, PaperTable
 from isosent.evaluation.result import MANY_UNKNOWN
+from isosent.evaluation.sizes import MARK
 from isosent.io.json import without_nan
 
 FORMAT = "isosent reproduction 1"
 UNKNOWN = "unknown"
-_DAGGER = "\u2020"
 LEGEND = (
     f"A cell: the published number, or {UNKNOWN}. If measured: the number, (published) and the difference.\n"
-    f"{_DAGGER}: more than {MANY_UNKNOWN:.0%} of the tokens have no vector; not comparable."
+    f"{MARK}: more than {MANY_UNKNOWN:.0%} of the tokens have no vector, or the task has other items than the known "
+    "set; not comparable."
 )
 
 
@@ -27,10 +28,11 @@ class Number(NamedTuple):
     interval: tuple[float, float] | None = None  # 95% bootstrap interval
     unknown: float = 0.0  # share of the tokens that the model does not know
     at: str | None = None  # what a study chose
+    deviations: str = ""  # how the data differ from the known set of the task, if they do
 
     @property
     def is_comparable(self) -> bool:
-        return self.unknown <= MANY_UNKNOWN
+        return self.unknown <= MANY_UNKNOWN and not self.deviations
 
 
 Numbers = Mapping[tuple[str, str | None], Number]  # by task and metric; metric None is the main one
@@ -114,7 +116,7 @@ class TableOutcome:
             return f"{100 * value:.2f}" if self.table.unit == SCORE else f"{value:,.0f}"
 
         def measured(number: Number) -> str:
-            mark = "" if number.is_comparable else f" {_DAGGER}"
+            mark = "" if number.is_comparable else f" {MARK}"
             text = f"{emphasis}{written(number.value)}{emphasis}{mark}"
             return f"{text}{line_end}{number.at}" if number.at else text
 

@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _extras
-from isosent.evaluation.sts import read_sts
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import Progress
-from isosent.research.study import RetrievalCell
+from isosent.research.study import RetrievalCell, read_sets
 from isosent.search.engine import KINDS, STORES, behind_map
 from isosent.search.index import Index
 from isosent.search.units import unit_vectors
@@ -40,7 +39,7 @@ def study_retrieval(
 
     The sentences are encoded once. Transforms are fitted on them, without labels.
     """
-    listed = read_sts(folder, tasks=tasks)
+    listed = read_sets(folder, tasks=tasks)
     texts = list(dict.fromkeys(text for each in listed for text in each.texts))
     row_of = {text: row for row, text in enumerate(texts)}
     raw = model.encoder.encode(texts, progress=progress)

@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -19,7 +19,8 @@ from msgspec import Meta, Struct
 
 from isosent import _check
 from isosent.errors import FileFormatError
-from isosent.evaluation.sts import AGGREGATIONS, Lookup, STSSet, score_task
+from isosent.evaluation.sizes import MARK, deviation_note, warn_of_deviations
+from isosent.evaluation.sts import AGGREGATIONS, SICKR_PARTS, Lookup, STSSet, read_sts, score_task
 from isosent.io.json import check_schema, nan_where_none, read_json, without_nan
 from isosent.io.schemas import Checksum, Finite, Seconds, Size, Whole
 from isosent.model import SentenceEncoder
@@ -44,6 +45,19 @@ RAW, WHITENING, HALF, PROJECTION, AUTO_ROW, BEST = ROWS = (  # of the study of a
 AT_RANDOM = "random dimensions"
 _MILLION, _FLOAT32_BYTES = 10**6, 4
 
+
+class TaskCell(Protocol):
+    """A record with the score of a task."""
+
+    @property
+    def task(self) -> str:
+        """Name of the task."""
+
+    @property
+    def deviations(self) -> str:
+        """How its data differ from the known set."""
+
+
 R = TypeVar("R")
 K = TypeVar("K", bound=Hashable)
 
@@ -54,6 +68,32 @@ def pivot(records: Iterable[R], key: Callable[[R], K], score: Callable[[R], floa
     for record in records:
         groups.setdefault(key(record), []).append(score(record))
     return {name: float(np.mean(scores)) for name, scores in groups.items()}
+
+
+def read_sets(
+    folder: str | os.PathLike[str], *, tasks: Sequence[str] | None = None, sickr: str = SICKR_PARTS[0]
+) -> tuple[STSSet, ...]:
+    """Read the STS sets of a study, with a warning of those that differ from the known ones."""
+    sets = read_sts(folder, tasks=tasks, sickr=sickr)
+    for sts_set in sets:
+        warn_of_deviations(sts_set.name, sts_set.deviations, stacklevel=3)
+    return sets
+
+
+def deviations_of(task: STSSet) -> str:
+    """How a set differs from the known one, as a record stores it."""
+    return "; ".join(task.deviations)
+
+
+def study_notes(cells: Iterable[TaskCell]) -> list[str]:
+    """A line for each task whose data differ from the known set."""
+    return list(dict.fromkeys(deviation_note(cell.task, [cell.deviations]) for cell in cells if cell.deviations))
+
+
+def task_titles(cells: Iterable[TaskCell]) -> dict[str, str]:
+    """Headings of tasks: their names, with a mark where a score is not comparable."""
+    marks = {cell.task: f" {MARK}" if cell.deviations else "" for cell in cells}
+    return {task: task + mark for task, mark in marks.items()}
 
 
 def spearman_of(task: STSSet, model: SentenceEncoder, encoded: Lookup) -> float:
@@ -102,6 +142,7 @@ class AutoCell(Record, frozen=True):
     scores: dict[str, Score]  # Spearman (all) by row
     chosen: str  # the verdict of auto
     best: str  # by the labels
+    deviations: str = ""  # how the data differ from the known set of the task, if they do
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -121,6 +162,7 @@ class FlowCell(Record, frozen=True):
     held_out_bits: list[tuple[Finite | None, Finite | None]] = []  # bits per dimension before and after, per seed
     fit_s: Seconds = 0.0  # mean time of a fit
     n_rows: Whole = 0  # vectors it was fitted on
+    deviations: str = ""  # how the data differ from the known set of the task, if they do
 
 
 class RetrievalCell(Record, frozen=True):
@@ -153,6 +195,7 @@ class GemCell(Record, frozen=True):
     pearson: Score
     spearman: Score
     n_zero_rows: Whole  # sentences without a vector; their cosine counts as 0
+    deviations: str = ""  # how the data differ from the known set of the task, if they do
 
 
 class PublishedScore(Struct, frozen=True, forbid_unknown_fields=True):
@@ -173,6 +216,7 @@ class LayerCell(Record, frozen=True):
     task: str
     spearman: dict[str, Score]  # by aggregation
     published: dict[str, PublishedScore]  # by aggregation, for the same layer pooling, transform and protocol
+    deviations: str = ""  # how the data differ from the known set of the task, if they do
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -190,6 +234,7 @@ class LayerCell(Record, frozen=True):
             settings
             | {"aggregation": how, "spearman": score}
             | {"published": published[how]["spearman"], "source": published[how]["source"]}
+            | {"deviations": self.deviations}
             for how, score in values["spearman"].items()
         ]
 
@@ -206,6 +251,7 @@ class DimsCell(Record, frozen=True):
     n_zero_rows: Whole  # sentences without a vector; their cosine counts as 0
     spearman: dict[str, Score]  # by aggregation
     interval: tuple[Score, Score] | None = None  # 95%, of the first aggregation; None in files of earlier versions
+    deviations: str = ""  # how the data differ from the known set of the task, if they do
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -323,6 +369,7 @@ class DimsStudy(Record, frozen=True):
                 row["bytes_per_million"] = bytes_of_a_million(cell.k)
                 row["search_s_per_query"] = None if time is None else time.elapsed_s
                 row["search_n_docs"] = None if time is None else time.n_docs
+                row["deviations"] = cell.deviations
                 rows.append(without_nan(row))
         return rows
 

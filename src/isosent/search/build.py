@@ -29,7 +29,6 @@ from safetensors.numpy import save
 from isosent import _check, _extras
 from isosent.encoders.load import encoder_for
 from isosent.errors import InputError, IsosentWarning
-from isosent.io.space import Space
 from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.model import SentenceEncoder
 from isosent.numeric.drift import FEWEST_ROWS as FEWEST_COMPARED
@@ -559,7 +558,7 @@ def write_index(
         assert model.quantization is not None
         state = State(
             generation=1,
-            space=Space(model.fingerprint, model.record.name),
+            space=model.space,
             dim=model.dim,
             settings=settings,
             kind=kind,

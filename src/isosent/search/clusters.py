@@ -13,6 +13,7 @@ from isosent import _check, _extras
 from isosent.errors import InputError
 from isosent.loading import check_model
 from isosent.model import SentenceEncoder
+from isosent.numeric.ranking import exact_products
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.pages.progress import Progress
 from isosent.transforms.agreement import words_of
@@ -192,6 +193,7 @@ def cluster(
 
 def _k_means(units: NDArray[np.float32], n_clusters: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
     """Label of each row, from 1 for the largest cluster on, and its cosine with the center."""
+    from scipy.sparse import csr_array
     from sklearn.cluster import KMeans
 
     fitted_on = units
@@ -201,8 +203,15 @@ def _k_means(units: NDArray[np.float32], n_clusters: int, seed: int) -> tuple[ND
     places = fitted.predict(units)
     ranks = np.empty(n_clusters, dtype=np.intp)
     ranks[np.argsort(-np.bincount(places, minlength=n_clusters), kind="stable")] = np.arange(1, n_clusters + 1)
-    cosines = np.einsum("ij,ij->i", units, unit_rows(fitted.cluster_centers_)[places])
-    return ranks[places], np.clip(cosines, -1, 1).astype(np.float32, copy=False)
+    # the center of two texts is equally near to both: sums in float64 show it, those of k-means in float32 do not
+    indptr = np.arange(len(fitted_on) + 1)
+    is_member = csr_array((np.ones(len(fitted_on)), fitted.labels_, indptr), (len(fitted_on), n_clusters))
+    centers = unit_rows(is_member.T @ fitted_on.astype(np.float64))
+    cosines = np.empty(len(units), np.float32)
+    for place, center in enumerate(centers):
+        rows = np.flatnonzero(places == place)
+        cosines[rows] = exact_products(center, units[rows])
+    return ranks[places], np.clip(cosines, -1, 1)
 
 
 def _described(
@@ -215,8 +224,10 @@ def _described(
     for number in [*range(1, len(sizes)), NO_VECTOR]:
         if sizes[number]:
             rows = np.flatnonzero(labels == number)
-            central = {texts[row]: int(row) for row in rows[np.argsort(scores[rows], kind="stable")]}  # each text once
-            examples = tuple(central.values())[: -_N_EXAMPLES - 1 : -1]
+            central: dict[str, int] = {}  # each text once
+            for row in rows[np.argsort(-scores[rows], kind="stable")].tolist():
+                central.setdefault(texts[row], row)
+            examples = tuple(central.values())[:_N_EXAMPLES]
             clusters.append(Cluster(number, int(sizes[number]), words[number], examples))
     return tuple(clusters)
 

@@ -272,7 +272,7 @@ def search_database(
         raise InputError("search: a query is empty.")
     database = open_database(url)
     try:
-        here = Space(model.fingerprint, model.record.name)
+        here = model.space
         same_space("the model", here, f"the {database.name}", database.space)
         if database.canary is not None:
             now = model.encoder.canary_now(of_first_query=True)

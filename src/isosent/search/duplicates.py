@@ -22,6 +22,7 @@ from isosent import _check, _extras
 from isosent.errors import InputError
 from isosent.loading import check_model
 from isosent.model import SentenceEncoder
+from isosent.numeric.ranking import best_columns, exact_products, nearest_columns
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.numeric.threads import one_thread_products, over_blocks
 from isosent.pages.progress import Progress
@@ -281,8 +282,8 @@ def neighbours(
             block = queries @ units[first : first + _BLOCK_COLUMNS].T
             own = np.flatnonzero((part >= first) & (part < first + block.shape[1]))
             block[own, part[own] - first] = -np.inf
-            columns = _largest(block, k)
-            nearest.append((np.take_along_axis(block, columns, axis=1), columns + first))
+            found, columns = nearest_columns(block, queries, units[first : first + _BLOCK_COLUMNS], k)
+            nearest.append((found, columns + first))
         done, (found, columns) = slice(start, start + len(part)), map(np.hstack, zip(*nearest, strict=True))
         cosines[done], places[done] = _in_order(found, columns, k)
 
@@ -290,33 +291,12 @@ def neighbours(
     return cosines, places
 
 
-def _largest(block: NDArray[np.float32], k: int) -> NDArray[np.intp]:
-    """Columns of the k largest numbers of each row of a block, in no order, (n_rows, k)."""
-    n_columns, width = block.shape[1], 8 * k
-    if n_columns >= 2 * width:
-        # the k-th largest of the maxima of some parts of a row is at most its k-th largest number
-        maxima = block[:, :width].copy()
-        for first in range(width, n_columns - width + 1, width):
-            np.maximum(maxima, block[:, first : first + width], out=maxima)
-        maxima.partition(width - k, axis=1)
-        rows, columns = np.nonzero(block >= maxima[:, width - k, None])
-        counts = np.bincount(rows, minlength=len(block))
-        if counts.max() <= width:  # else there are ties
-            slots = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-            numbers = np.full((len(block), counts.max()), -np.inf, np.float32)
-            candidates = np.zeros(numbers.shape, np.intp)
-            numbers[rows, slots], candidates[rows, slots] = block[rows, columns], columns
-            return np.take_along_axis(candidates, np.argpartition(numbers, -k, axis=1)[:, -k:], axis=1)
-    k = min(k, n_columns)
-    return np.argpartition(block, -k, axis=1)[:, -k:]
-
-
 def _in_order(
     cosines: NDArray[np.float32], places: NDArray[Any], k: int
 ) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
-    """The k nearest of each row, nearest first."""
+    """The k nearest of each row, nearest first; equally near ones in the order of their places."""
     if cosines.shape[1] > 2 * k:
-        best = np.argpartition(cosines, -k, axis=1)[:, -k:]
+        best = best_columns(cosines, 2 * k)
         cosines, places = np.take_along_axis(cosines, best, axis=1), np.take_along_axis(places, best, axis=1)
     order = np.lexsort((places, -cosines), axis=1)[:, :k]
     return np.take_along_axis(cosines, order, axis=1), np.take_along_axis(places, order, axis=1)
@@ -380,8 +360,7 @@ def _nearest_lists(rows: NDArray[np.float32], centers: NDArray[np.float32], n: i
 
     def search(start: int) -> None:
         block = rows[start : start + _BLOCK_ROWS] @ centers.T
-        columns = block.argmax(axis=1)[:, None] if n == 1 else _largest(block, n)
-        lists[start : start + _BLOCK_ROWS] = _in_order(np.take_along_axis(block, columns, axis=1), columns, n)[1]
+        lists[start : start + _BLOCK_ROWS] = block.argmax(axis=1)[:, None] if n == 1 else best_columns(block, n)
 
     over_blocks(search, len(rows), _BLOCK_ROWS)
     return lists
@@ -401,7 +380,7 @@ class _Nearest:
         """Compare queries with at most `_LIST_ROWS` rows."""
         full = queries[self.counts[queries] + len(places) > self.cosines.shape[1]]
         if full.size:
-            best = np.argpartition(self.cosines[full], -self.k, axis=1)[:, -self.k :]
+            best = best_columns(self.cosines[full], self.k)
             numbers = np.take_along_axis(self.cosines[full], best, axis=1)
             self.places[full, : self.k] = np.take_along_axis(self.places[full], best, axis=1)
             self.cosines[full] = -np.inf
@@ -555,7 +534,7 @@ def _scores(
     order = order[np.bincount(label)[label[order]] > 1]
     for members in np.split(order, np.flatnonzero(np.diff(label[order])) + 1):
         for place in members[nearest[members] < 0]:
-            cosines = np.where(members == place, -2, units[members] @ units[place])
+            cosines = np.where(members == place, -2, exact_products(units[place], units[members]))
             nearest[place] = members[cosines.argmax()]
     rows = np.flatnonzero(nearest >= 0)
     scores, shares = np.full(len(units), np.nan, np.float32), np.full(len(units), np.nan)

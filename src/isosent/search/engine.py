@@ -27,6 +27,7 @@ from isosent import _extras
 from isosent.errors import FileFormatError, InputError
 from isosent.io.schemas import Count
 from isosent.numeric.linear_map import LinearMap
+from isosent.numeric.ranking import exact_products, nearest_columns
 from isosent.numeric.similarity import unit_rows
 from isosent.numeric.threads import over_blocks
 from isosent.transforms.quantization import Quantization
@@ -48,6 +49,11 @@ _SMALL_SELECTION: Final = 50_000  # rows that are scored one by one rather than 
 _WIDER: Final = 2  # times as many clusters and candidates, if a filter may leave rows that are far from a query
 _BLOCK_ROWS: Final = 16_384
 _BLOCK_QUERIES: Final = 128
+_SPARE: Final = 8  # rows that are fetched beyond those that are wanted, to see whether more are as near as the last
+_WIDENED: Final = 8  # times as many, if more may be
+_MOST_WIDENED: Final = 1024  # of kinds that do not compare all rows
+_MOST_FETCHED: Final = 1 << 22  # at a time
+_LAST_DIGITS: Final = 1e-6  # what the order of summation can change
 
 
 class SearchSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -291,16 +297,43 @@ class Segment:
         n_hits = min(n_hits + n_dropped, self.n_rows)
         # no more than there are: FAISS makes room for as many as a manifest says
         settings = replace(settings, oversampling=min(settings.oversampling, -(-self.n_rows // n_hits)))
-        index, parameters = self.searched(settings, selector)
-        with one_thread() if len(queries) == 1 and settings.kind == "flat" else nullcontext():
-            scores, positions = index.search(queries, n_hits, params=parameters)
-        if n_dropped:
-            positions[(positions >= 0) & hidden[positions]] = -1
-        scores[positions < 0] = -np.inf
-        return best(scores, positions, k)
+        scores, positions = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
+        n_fetched, asking = min(n_hits + _SPARE, self.n_rows), np.arange(len(queries))
+        while len(asking):
+            index, parameters = self.searched(settings, selector, n_hits / n_fetched)
+            is_open = np.zeros(len(asking), np.bool_)
+            n_block = max(1, _MOST_FETCHED // n_fetched)
+            for start in range(0, len(asking), n_block):
+                block = asking[start : start + n_block]
+                with one_thread() if len(block) == 1 and settings.kind == "flat" else nullcontext():
+                    found_scores, found = index.search(queries[block], n_fetched, params=parameters)
+                if n_dropped:
+                    found[(found >= 0) & hidden[found]] = -1
+                scores[block], positions[block] = self._in_order(queries[block], found, k)
+                # rows that FAISS left out may be as near as the last hit: which it takes depends on the processor
+                least = scores[block, -1]
+                is_open[start : start + n_block] = (found_scores[:, -1] >= least - _LAST_DIGITS) & np.isfinite(least)
+            if n_fetched == self.n_rows or (settings.kind != "flat" and n_fetched > _MOST_WIDENED):
+                break
+            asking, n_fetched = asking[is_open], min(_WIDENED * n_fetched, self.n_rows)
+        return scores, positions
 
-    def searched(self, settings: SearchSettings, selector: Any = None) -> tuple[Any, Any]:
-        """The FAISS index to search, and its parameters."""
+    def _in_order(
+        self, queries: NDArray[np.float32], positions: NDArray[np.int64], k: int
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """The k best of the rows that were found for each query, by their exact scores."""
+        scores = np.empty(positions.shape, np.float32)
+        n_queries = max(1, _BLOCK_ROWS // max(1, positions.shape[1]))
+        for start in range(0, len(queries), n_queries):
+            part = slice(start, start + n_queries)
+            for first in range(0, positions.shape[1], _BLOCK_ROWS):
+                found = np.maximum(positions[part, first : first + _BLOCK_ROWS], 0)
+                rows = self.rows(found.ravel()).reshape(*found.shape, -1)
+                scores[part, first : first + _BLOCK_ROWS] = exact_products(queries[part, None], rows)[:, 0]
+        return best(np.where(positions < 0, np.float32(-np.inf), scores), positions, k)
+
+    def searched(self, settings: SearchSettings, selector: Any = None, scale: float = 1) -> tuple[Any, Any]:
+        """The FAISS index to search, and its parameters; `scale` multiplies the oversampling, which stays above 2."""
         settings = replace(
             settings,
             n_probe=min(settings.n_probe, settings.n_lists),
@@ -310,7 +343,7 @@ class Segment:
         if self._refined is None or not settings.oversampling:
             return self.codes, parameters
         return self._refined, _extras.require("faiss").IndexRefineSearchParameters(
-            k_factor=settings.oversampling, base_index_params=parameters
+            k_factor=max(scale * settings.oversampling, min(settings.oversampling, 2)), base_index_params=parameters
         )
 
     def _score_all(
@@ -323,8 +356,8 @@ class Segment:
 
             def score(first: int, block: NDArray[np.intp] = block, rows: NDArray[np.float32] = rows) -> None:
                 part = slice(first, first + _BLOCK_QUERIES)
-                new = queries[part] @ rows.T
-                both = np.hstack([found[part], np.broadcast_to(block, new.shape)])
+                new, columns = nearest_columns(queries[part] @ rows.T, queries[part], rows, k)
+                both = np.hstack([found[part], block[columns]])
                 scores[part], found[part] = best(np.hstack([scores[part], new]), both, k)
 
             over_blocks(score, len(queries), _BLOCK_QUERIES)  # threads of BLAS would wait for those of other searches
@@ -352,9 +385,6 @@ def best(
     """The k best of each row, best first; equal scores in the order of their positions."""
     if scores.shape[1] == k and (scores[:, :-1] > scores[:, 1:]).all():
         return scores, positions
-    if scores.shape[1] > 4 * k:
-        part = np.argpartition(-scores, k - 1, axis=1)[:, :k]
-        scores, positions = np.take_along_axis(scores, part, 1), np.take_along_axis(positions, part, 1)
     order = np.lexsort((positions, -scores), axis=1)[:, :k]
     return _padded(np.take_along_axis(scores, order, 1), np.take_along_axis(positions, order, 1), k)
 

@@ -36,6 +36,7 @@ from isosent.io.vector_source import VectorSource
 from isosent.loading import check_model, load_saved
 from isosent.model import SentenceEncoder
 from isosent.numeric.canary import CHANGED, Canary, CanaryCheck
+from isosent.numeric.ranking import exact_products
 from isosent.numeric.similarity import nonzero_rows
 from isosent.pages.progress import Progress
 from isosent.persistence import MIGRATION, ModelRecord, read_model, write_model
@@ -215,7 +216,7 @@ class Index:
         groups = row_groups(model.record, table)
         originals = original_queries(model, listed, source, n_rows, seed=seed)
         if query_model is not None:  # refused before anything is written
-            check_query_model(query_model, Space(model.fingerprint, model.record.name))
+            check_query_model(query_model, model.space)
             if (n_texts := len(listed or ())) < 2:
                 raise InputError(f"index: a query model is measured on two texts or more; this index has {n_texts}.")
         see = None if originals is None else originals.see
@@ -286,7 +287,7 @@ class Index:
 
         if model is None:
             model = SentenceEncoder(PrecomputedVectors.of_space(dim, space))
-        same_space("the model", Space(model.fingerprint, model.record.name), "the batches", space)
+        same_space("the model", model.space, "the batches", space)
         tables = []
 
         def units() -> Iterator[NDArray[np.float32]]:
@@ -368,7 +369,7 @@ class Index:
         model = self._model
         if model is None:
             return Snapshot.open(self.folder, space=None, before=before)
-        space = Space(model.fingerprint, model.record.name)
+        space = model.space
         try:
             return Snapshot.open(self.folder, space=space, before=before)
         except InputError:
@@ -580,7 +581,7 @@ class Index:
                 raise InputError("search: rerank needs texts, and an index with a query model. Leave it out.")
             positions[~nonzero_rows(units)] = -1  # the static model knows no word of them
             units = unit_vectors(self._text_model.encode(texts, role="query", group=group, show_progress_bar=False))
-            scores = np.where(positions < 0, -np.inf, np.einsum("qd,qkd->qk", units, snapshot.vectors(positions)))
+            scores = np.where(positions < 0, -np.inf, exact_products(units[:, None], snapshot.vectors(positions))[:, 0])
             scores, positions = best(scores.astype(np.float32), positions, n_fetched)
         missing = ~nonzero_rows(units)  # a query of unknown words only is near to nothing
         positions[missing], scores[missing] = -1, -np.inf
@@ -880,7 +881,7 @@ class Index:
         target = next((fit.parameters for fit in mapping.fits if fit.transform == MIGRATION), None)
         if target is None:
             raise InputError("migrate: the map is an ordinary model. Make one: isosent migrate OLD NEW TEXTS -o map.")
-        old, new = (Space(each.fingerprint, each.record.name) for each in (SentenceEncoder(mapping.encoder), model))
+        old, new = (each.space for each in (SentenceEncoder(mapping.encoder), model))
         same_space("the new model", new, "the map", Space(target["fingerprint"], target["to"]))
         if self.space.fingerprint == new.fingerprint and MAPPED in self.schema.names:
             sweep(self.folder.resolve().parent)  # what a run that was killed after its commit left

@@ -17,12 +17,17 @@ from isosent.errors import InputError, OutputError
 from isosent.io.atomic import locked
 from isosent.io.space import Space, space_in
 from isosent.io.system import disk_error
+from isosent.numeric.ranking import exact_products
 from isosent.search.database import LANCE, TABLE
 from isosent.search.keywords import FUSED, fuse
 from isosent.search.rows import ID, TEXT, VECTOR, check_columns, names_beside_hits
 from isosent.search.where import parse_where, sql_literal, to_sql
 
 _INDEXED_ROWS: Final = 100_000  # above, LanceDB clusters the vectors; below, it compares all of them
+_SPARE: Final = 8  # rows that are fetched beyond those that are wanted, to see whether more are as good as the last
+_WIDENED: Final = 8  # times as many, if more may be
+_MOST_FETCHED: Final = 100_000
+_LAST_DIGITS: Final = 1e-6  # what the order of summation can change
 _RESERVED: Final = ("_distance", "_score", "_rowid", "_rowaddr", "_rowoffset")  # columns of LanceDB itself
 _CANARY: Final = b"isosent.canary"
 _SOURCE: Final = re.compile(r",? ?\S*\.rs(:\d+)*")  # where in LanceDB an error was raised
@@ -139,9 +144,9 @@ class LanceTable:
         tables = []
         with _errors(self.folder):
             for number, unit in enumerate(units):
-                query = self.table.search(unit, vector_column_name=VECTOR).distance_type("dot").limit(n_hits)
+                query = self.table.search(unit, vector_column_name=VECTOR).distance_type("dot")
                 query = query if where is None else query.where(_sql(where, self.table.schema), prefilter=True)
-                hits = self._scored(query.to_arrow(), unit)
+                hits = self._best(query, unit, n_hits)
                 hits = hits if unit.any() else hits.slice(0, 0)  # a query of unknown words only is near to nothing
                 if texts is not None:
                     hits = self._fused(hits, texts[number], unit, k, where)
@@ -154,9 +159,9 @@ class LanceTable:
         if TEXT not in self.table.schema.names:
             raise InputError("search: the table has no texts, so it cannot be searched by words.")
         # a match of all words as they are: the query language of LanceDB would read quotes and signs
-        query = self.table.search(_match(text), query_type="fts").limit(FUSED)
+        query = self.table.search(_match(text), query_type="fts")
         query = query if where is None else query.where(_sql(where, self.table.schema), prefilter=True)
-        both = pa.concat_tables([by_vector, self._scored(query.to_arrow(), unit)])
+        both = pa.concat_tables([by_vector, self._best(query, unit, FUSED, "_score")])
         names = both.column(ID).to_pylist()
         first = {name: place for place, name in reversed(list(enumerate(names)))}
         n_vectors = by_vector.num_rows
@@ -166,14 +171,33 @@ class LanceTable:
         places, _ = fuse(rankings, k)
         return both.take(pa.array(places))
 
-    def _scored(self, hits: Any, unit: NDArray[np.float32]) -> Any:
-        """Hits with their cosines, without those that have no vector."""
+    def _best(self, query: Any, unit: NDArray[np.float32], k: int, by: str = "score") -> Any:
+        """The k best hits of a query, with their cosines; equally good ones in the order of their ids."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        n_fetched = k + _SPARE
+        while True:
+            found = query.limit(n_fetched).to_arrow()
+            are_all = found.num_rows < n_fetched or n_fetched > _MOST_FETCHED
+            found = found.filter(found.column(VECTOR).is_valid())
+            hits = self._scored(found, unit)
+            scores = hits.column("score") if by == "score" else found.column(by)
+            order = pc.sort_indices(
+                pa.table({"score": scores, ID: hits.column(ID)}), [("score", "descending"), (ID, "ascending")]
+            )[:k]
+            # what LanceDB left out may be as good as the last hit: which of equal ones it takes is its own affair
+            if are_all or len(order) < k or scores[order[-1].as_py()].as_py() - pc.min(scores).as_py() > _LAST_DIGITS:
+                return hits.take(order)
+            n_fetched *= _WIDENED
+
+    def _scored(self, rows: Any, unit: NDArray[np.float32]) -> Any:
+        """Hits with their cosines."""
         import pyarrow as pa
 
-        rows = hits.filter(hits.column(VECTOR).is_valid())
         lists = rows.column(VECTOR).combine_chunks()
         vectors = lists.flatten().to_numpy(zero_copy_only=False).reshape(len(lists), unit.size)
-        scores = pa.array(vectors @ unit if len(lists) else np.empty(0, np.float32), pa.float32())
+        scores = pa.array(exact_products(unit, vectors) if len(lists) else np.empty(0, np.float32), pa.float32())
         # the schema lacks the columns that LanceDB adds to hits
         names = names_beside_hits([name for name in self.table.schema.names if name not in (ID, VECTOR)])
         return pa.table({ID: rows.column(ID), "score": scores} | {names[name]: rows.column(name) for name in names})

@@ -573,14 +573,16 @@ class PostgresTable(Connection):
         column = self._quoted(VECTOR)
         listed = ", ".join(map(self._quoted, names[1:]))
         inner = f"{column} <#> %s AS isosent_distance FROM {self._at} WHERE {column} IS NOT NULL AND {condition}"
-        ordered, parameters = "isosent_distance", [vector, *values, k]
+        # rows that are as near as the last are fetched, too, so that the order of ids says which are returned
+        ordered, fetched, parameters = "isosent_distance", "FETCH FIRST (%s) ROWS WITH TIES", [vector, *values, k]
         if self._ours.bits:
             bits = _bits(column, self.dim)
-            ordered, parameters = f"{bits} <~> {_bits('%s', self.dim)}", [vector, *values, vector, max(self._effort, k)]
+            ordered, fetched = f"{bits} <~> {_bits('%s', self.dim)}", "LIMIT %s"  # many rows differ in as many bits
+            parameters = [vector, *values, vector, max(self._effort, k)]
         # + 0: PostgreSQL takes the rows of the index as sorted, and a relaxed scan does not quite sort them
         query = (
             f"SELECT {self._quoted(ID)}, -isosent_distance{', ' if listed else ''}{listed} "
-            f"FROM (SELECT *, {inner} ORDER BY {ordered} LIMIT %s) AS nearest "
+            f"FROM (SELECT *, {inner} ORDER BY {ordered} {fetched}) AS nearest "
             f"ORDER BY isosent_distance + 0, {self._quoted(ID)} LIMIT %s"
         )
         rows = self._run(query, [*parameters, k], binary=True).fetchall()

@@ -325,7 +325,7 @@ class RowFile:
             order.append(places)
         if not parts:
             return self.schema.empty_table()
-        return pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(order))))
+        return pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(order), kind="stable")))
 
     def _read_group(self, group: int) -> Any:
         with reading_parquet(str(self.path)), self._reader() as reader:

@@ -137,8 +137,7 @@ class Snapshot:
             if space is not None:
                 same_space("the model", space, f"the index {folder}", state.space)
             snapshot = cls(folder, state, before)
-            here = Space(snapshot.record.fingerprint, snapshot.record.name)
-            same_space("its model", here, f"the index {folder}", state.space)
+            same_space("its model", snapshot.record.space, f"the index {folder}", state.space)
             return snapshot
 
         return opened(folder, of_state)
@@ -261,7 +260,8 @@ class Snapshot:
             order.append(places)
         if not parts:
             return self.rows[0].schema.empty_table().drop_columns([HAS_VECTOR])
-        return pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(order)))).drop_columns([HAS_VECTOR])
+        back = np.argsort(np.concatenate(order), kind="stable")
+        return pa.concat_tables(parts).take(pa.array(back)).drop_columns([HAS_VECTOR])
 
     def vectors(self, positions: NDArray[np.intp]) -> NDArray[np.float32]:
         """Unit vectors at positions of any shape, (..., dim); the zero row where a position is -1."""

@@ -16,7 +16,7 @@ from isosent.io.space import refuse_codes
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
 from isosent.numeric.similarity import unit_rows
-from isosent.persistence import ModelRecord, check_encoder_space, encoder_space
+from isosent.persistence import ModelRecord, check_encoder_space
 
 BATCH_ROWS: Final = 8192  # that are encoded, or read, at once
 
@@ -53,7 +53,7 @@ def warn_of_unknown_space(record: ModelRecord, vectors: NDArray[np.floating] | V
     """Warn of vectors of a named model for a model that does not know whose vectors it takes."""
     if isinstance(vectors, np.ndarray) or vectors.space is None or is_of_model(record, vectors):
         return
-    if encoder_space(record) is None:
+    if record.encoder_space is None:
         warnings.warn(
             f"{vectors.path} holds vectors of {vectors.space}, and the index does not know which model its own come "
             "from. If it is another one, the results mean nothing. Name it when you fit: --space NAME.",

@@ -2,6 +2,9 @@
 
 A handler gets the body of its request and the model that the body names. It has the texts embedded (`embed_texts`) and
 answers in its dialect. If a reload replaces the model before that, `on_model` calls the handler with the new one.
+Each body is a struct, from which the OpenAPI document is made, too. `EmbedBody` and `RootBody` share `EmbedOptions`.
+What a struct does not have is ignored, or refused if it would change vectors (`isosent.server.fields`), and so are
+options that the body of ``POST /`` has for the other of its two uses (`_refuse_set`).
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import Annotated, Any, Literal
 
+import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 from numpy.typing import NDArray
@@ -23,6 +27,7 @@ from isosent.server.embeddings import (
     checked_space,
     embed_texts,
     embeddings_response,
+    refuse_truncated,
     role_of,
     texts_of,
 )
@@ -33,6 +38,7 @@ from isosent.transforms.calibration import RANDOM_PAIRS
 
 _MOST_PERCENTILES = 300  # in a header, of which many proxies take 4 kB
 _MOST_TOKENIZED = 1 << 18  # characters; each token is an object of its own, of 500 bytes, on the way to JSON
+_AS_IT_IS = (None, True, "Right", "right", "default", "text")  # values of options that say what happens anyway
 _IDS = {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}}
 _TEXT = {"type": "string", "minLength": 1}
 INPUT_SCHEMA = {
@@ -51,7 +57,13 @@ async def embeddings(request: Request, body: EmbeddingsBody, served: Served) -> 
     """Embed texts."""
     role = role_of(body.prompt_name, body.input_type)
     vectors, n_tokens, headers = await embed_texts(
-        request, served, body.input, role=role, dimensions=body.dimensions, group=body.group
+        request,
+        served,
+        body.input,
+        role=role,
+        dimensions=body.dimensions,
+        truncate=body.truncate not in (False, "NONE"),
+        group=body.group,
     )
     return await embeddings_response(
         request, vectors, name=served.name, n_tokens=n_tokens, encoding_format=body.encoding_format, headers=headers
@@ -158,9 +170,23 @@ async def embed(request: Request, body: EmbedBody, served: Served) -> Response:
 @on_model
 async def root(request: Request, body: RootBody, served: Served) -> Response:
     """Embed texts, or compare them: clients of Inference Endpoints name no path."""
-    if isinstance(body.inputs, SimilarityInputs):
-        return await _similarity(request, body.inputs, body.parameters, served)
-    return await _embed(request, body.inputs, body, served)
+    if not isinstance(body.inputs, SimilarityInputs):
+        _refuse_set(body.parameters, "parameters")
+        return await _embed(request, body.inputs, body, served)
+    _refuse_set(body, "")
+    return await _similarity(request, body.inputs, body.parameters, served)
+
+
+def _refuse_set(options: EmbedOptions | SimilarityParameters | None, name: str) -> None:
+    """Refuse options that are not those of what is requested, if they say something else than what happens anyway."""
+    if options is None:
+        return
+    kind = SimilarityParameters if name else EmbedOptions
+    for field in msgspec.structs.fields(kind):
+        if field.name != "model" and getattr(options, field.name) not in _AS_IT_IS:
+            place = "next to inputs" if name else "in parameters, if /similarity has it"
+            path = f"{name}.{field.name}" if name else field.name
+            raise RequestError(422, f"{path} has no effect for these inputs. Send it {place}.", param=path)
 
 
 async def _embed(request: Request, inputs: str | list[Any], options: EmbedOptions, served: Served) -> Response:
@@ -188,9 +214,11 @@ async def embed_all(request: Request, body: EmbedAllBody, served: Served) -> Res
     encoder, most = served.model.encoder, limits.max_batch_tokens
 
     def token_vectors() -> list[NDArray[np.float32]]:
-        n_tokens = len(encoder.tokenize(texts).ids)
-        if n_tokens > most:
+        tokens = encoder.tokenize(texts)
+        if (n_tokens := len(tokens.ids)) > most:
             raise RequestError(413, f"inputs have {n_tokens} tokens; at most {most} (--max-batch-tokens).")
+        if body.truncate is False:
+            refuse_truncated(served, len(tokens.cut))
         return [encoder.token_embeddings(text) for text in texts]
 
     call = served.worker.call(token_vectors, n_characters=sum(map(len, texts)))

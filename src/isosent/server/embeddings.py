@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 from msgspec import Struct
@@ -22,32 +23,39 @@ from isosent.numeric.similarity import unit_rows
 from isosent.persistence import FitRecord
 from isosent.server.http import vectors_response
 from isosent.server.registry import Served
-from isosent.server.service import Limits, RequestError
+from isosent.server.service import Limits, RequestError, reason_of
 
 Side = Literal["query", "search_query", "document", "search_document", "passage", "default", "text"]
-_QUERY = ("query", "search_query")  # of sentence-transformers; of Cohere
-_DOCUMENT = ("document", "search_document", "passage")
+QUERY: Final = ("query", "search_query")  # of sentence-transformers; of Cohere
+_ROLES: Final[dict[str, Role]] = {"query": "query", "document": "document", "passage": "document"}
 _ORDERED = "text-embedding-3"  # models of OpenAI that were trained to be cut
 
 
-class EmbeddingsBody(Struct):
-    """Body of ``POST /v1/embeddings``."""
+class EmbeddingsFields(Struct):
+    """Fields of ``POST /v1/embeddings`` that models served here and those of an API have in common."""
 
     input: str | list[Any]
     model: str | None = None
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: int | None = None
     user: str | None = None
-    prompt_name: Side | None = None  # which side of a model whose queries and documents differ
-    input_type: Side | None = None  # the same
     group: str | None = None  # of the texts, such as their language, for a model with a map of each
 
 
+class EmbeddingsBody(EmbeddingsFields):
+    """Body of ``POST /v1/embeddings``."""
+
+    prompt_name: Side | None = None  # which side of a model whose queries and documents differ
+    input_type: Side | None = None  # the same
+    truncate: bool | Literal["NONE", "END"] | None = None  # false and, of NIM, NONE refuse long texts
+
+
 def role_of(*sides: str | None) -> Role:
-    """Role of texts, as requests name it."""
-    if any(side in _QUERY for side in sides):
-        return "query"
-    return "document" if any(side in _DOCUMENT for side in sides) else "text"
+    """Role of texts, as requests name it, such as `search_query`, or `retrieval.query` of Jina."""
+    roles = {role for side in sides if side and (role := _ROLES.get(re.split(r"[._]", side.lower())[-1]))}
+    if len(roles) > 1:
+        raise RequestError(400, f"{' and '.join(filter(None, sides))} contradict each other. Send one of them.")
+    return roles.pop() if roles else "text"
 
 
 async def embed_texts(
@@ -70,15 +78,21 @@ async def embed_texts(
     texts = await texts_of(values, served, request.app.state.service.limits, param)
     # a static model has no map of each group
     embedded = await (served.embed if group is None else served.worker.embed)(texts, role)
-    if truncate is False and embedded.n_truncated:
-        most = served.model.encoder.options.get("max_length")
-        raise RequestError(422, f"{embedded.n_truncated} of the inputs have more than {most} tokens.")
+    if truncate is False:
+        refuse_truncated(served, embedded.n_truncated)
     request.scope["isosent"] |= {"model": served.name, "texts": len(texts), "tokens": embedded.n_tokens}
     vectors = embedded.vectors
     if group is not None:
         vectors = await asyncio.to_thread(served.model.transform, embedded.raw, queries=role == "query", group=group)
     vectors = cut(vectors, dimensions, normalize=normalize)
     return vectors, embedded.n_tokens, space_headers(space, embedded.n_truncated)
+
+
+def refuse_truncated(served: Served, n_truncated: int) -> None:
+    """Refuse texts that would be truncated."""
+    if n_truncated:
+        most = served.model.encoder.options.get("max_length")
+        raise RequestError(422, f"{n_truncated} of the inputs have more than {most} tokens.", param="truncate")
 
 
 async def texts_of(values: str | list[Any], served: Served, limits: Limits, param: str) -> list[str]:
@@ -96,7 +110,7 @@ async def texts_of(values: str | list[Any], served: Served, limits: Limits, para
             try:
                 value = await asyncio.to_thread(served.model.encoder.decode, value)
             except InputError as error:
-                raise RequestError(400, f"{place}: {error}", param=param) from None
+                raise RequestError(400, f"{place}: {reason_of(error, served.references)}", param=param) from None
         if not isinstance(value, str):
             message = f"{place} is {_kind(value)}. Send a text or a list of token ids."
             raise RequestError(400, message, param=param)

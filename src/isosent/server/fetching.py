@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry, Counter
@@ -27,7 +28,7 @@ from isosent.errors import FileFormatError, OutputError
 from isosent.model import Role
 from isosent.server.maps import Learner
 from isosent.server.service import RequestError
-from isosent.server.upstream import Answer, Item, Upstream, upstream_facts
+from isosent.server.upstream import NO_FIELDS, Answer, Item, Upstream, upstream_facts
 
 _log = logging.getLogger("isosent.server")
 _MOST_FETCHES: Final = 256
@@ -56,9 +57,11 @@ class Fetches:
         )
         self._cached = Counter("isosent_cached_texts", "Texts whose vectors were in the cache.", registry=registry)
 
-    async def vectors(self, items: Sequence[Item], role: Role, caller: Mapping[str, str]) -> Answer:
+    async def vectors(
+        self, items: Sequence[Item], role: Role, caller: Mapping[str, str], fields: Mapping[str, Any] = NO_FIELDS
+    ) -> Answer:
         """Vectors of texts, the tokens that were charged for them, and rate limits."""
-        keys = [self.key(item, role, caller) for item in items]
+        keys = [self.key(item, role, caller, fields) for item in items]
         distinct = dict(zip(keys, items, strict=True))
         vectors = dict(await self._from_cache(list(distinct)))
         self._cached.inc(len(vectors))
@@ -66,7 +69,7 @@ class Fetches:
         missing = {key: item for key, item in distinct.items() if key not in vectors and key not in waiting}
         n_tokens, headers = 0, dict[str, str]()
         if missing:
-            fetched, n_tokens, headers = await asyncio.shield(self._begin(missing, role, caller))
+            fetched, n_tokens, headers = await asyncio.shield(self._begin(missing, role, caller, fields))
             vectors |= dict(zip(missing, fetched, strict=True))
         for key, future in waiting.items():
             vectors[key] = await asyncio.shield(future)
@@ -76,20 +79,24 @@ class Fetches:
             await asyncio.to_thread(self._learner.add, keys, rows)
         return Answer(rows, n_tokens, headers)
 
-    def key(self, item: Item, role: Role, caller: Mapping[str, str]) -> bytes:
-        """Hash of a text. With the keys of callers, what one has paid for is not given to another."""
-        side = role if self._upstream.dialect.has_roles else ""
+    def key(self, item: Item, role: Role, caller: Mapping[str, str], fields: Mapping[str, Any] = NO_FIELDS) -> bytes:
+        """Hash of a text and of the fields that go with it. With the keys of callers, each has paid for its own."""
+        side: str = role if self._upstream.dialect.has_roles else ""
+        if fields:
+            side += str(msgspec.json.encode(dict(fields), order="deterministic"), "utf-8")
         parts = [self._upstream.url, self._upstream.model, side, *sorted(caller.values()), repr(item)]
         return hashlib.sha256("\0".join(parts).encode()).digest()
 
-    def _begin(self, items: Mapping[bytes, Item], role: Role, caller: Mapping[str, str]) -> asyncio.Task[Answer]:
+    def _begin(
+        self, items: Mapping[bytes, Item], role: Role, caller: Mapping[str, str], fields: Mapping[str, Any]
+    ) -> asyncio.Task[Answer]:
         """Ask for texts in a task of its own, which goes on if the client hangs up: others may wait for them."""
         if len(self._tasks) >= _MOST_FETCHES:
             message = f"{len(self._tasks)} requests wait for the upstream. Try again in 1 s."
             raise RequestError(429, message, code="rate_limit_exceeded", headers={"Retry-After": "1"})
         futures = {key: asyncio.get_running_loop().create_future() for key in items}
         self._in_flight |= futures
-        task = asyncio.create_task(self._fetch(items, futures, role, caller))
+        task = asyncio.create_task(self._fetch(items, futures, role, caller, fields))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -100,9 +107,10 @@ class Fetches:
         futures: Mapping[bytes, asyncio.Future[NDArray[np.float32]]],
         role: Role,
         caller: Mapping[str, str],
+        fields: Mapping[str, Any],
     ) -> Answer:
         try:
-            answer = await self._upstream.embed(list(items.values()), role, caller)
+            answer = await self._upstream.embed(list(items.values()), role, caller, fields)
         except BaseException as error:
             for future in futures.values():
                 future.set_exception(error if isinstance(error, Exception) else RequestError(503, "stopped."))

@@ -18,6 +18,7 @@ import secrets
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cache, partial
 from typing import Any, Final, TypeVar, get_args
 from urllib.parse import urlsplit
@@ -34,8 +35,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from isosent.errors import InputError, InputTypeError, IsosentError
 from isosent.io.json import decode
+from isosent.server.fields import refuse_if_ignored
 from isosent.server.registry import Registry, RetiredError, Served
-from isosent.server.service import CONTENT_TYPE, Limits, Metrics, RequestError, Service, reason_of
+from isosent.server.service import CONTENT_TYPE, Limits, Metrics, RequestError, Service, named_for_clients, reason_of
 
 T = TypeVar("T")
 Body = TypeVar("Body", bound=msgspec.Struct)
@@ -92,9 +94,11 @@ def application(
         open_paths=frozenset(open_paths),
         hosts=hosts,
         metrics=service.metrics,
+        references=service.references,
     )
     handlers = {HTTPException: _raise_error}
     app = Starlette(routes=routes, middleware=[gate], exception_handlers=handlers, lifespan=lambda _: service.running())
+    app.router.redirect_slashes = False  # to http://, where TLS ends before this server; `Gate` takes the slash
     app.state.service = service
     return app
 
@@ -158,11 +162,16 @@ def error_response(path: str, error: RequestError) -> Response:
 
 
 def reading(
-    handler: Callable[[Request, Any], Awaitable[Response]], kind: type[Body] | type[bytes], *, wrong: int = 422
+    handler: Callable[[Request, Any], Awaitable[Response]],
+    kind: type[Body] | type[bytes],
+    *,
+    wrong: int = 422,
+    keeps_others: bool = False,
 ) -> Handler:
     """Give a handler the body of its request, and end it if the client hangs up.
 
-    `wrong` is the status for a body that is JSON, but not as it should be.
+    `wrong` is the status for a body that is JSON, but not as it should be. Fields that the body does not have are
+    ignored if that changes no vector, or kept for the handler in ``request.state.others``.
     """
 
     async def handle(request: Request) -> Response:
@@ -171,6 +180,8 @@ def reading(
             body: Any = await read_bytes(request, service.limits)
         else:
             body = await read_body(request, service.limits, kind, wrong=wrong)
+            if not keeps_others:
+                _ignore(request.state.others, kind, wrong=wrong)
         return await unless_gone(request, handler(request, body))
 
     return handle
@@ -199,15 +210,18 @@ def on_model(
 
 
 async def read_body(request: Request, limits: Limits, kind: type[Body], *, wrong: int = 422) -> Body:
-    """Read and check the body of a request; `wrong` is the status for a body that is JSON, but not as it should be."""
+    """Read and check the body of a request; the fields that it does not have are in ``request.state.others``."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise RequestError(415, "the request is not JSON. Send the header Content-Type: application/json.")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise RequestError(415, "a compressed body is not read; send it without Content-Encoding.")
     content = await read_bytes(request, limits)
     if len(content) <= _IN_A_THREAD:
-        return _decoded(content, kind, wrong=wrong)
-    return await asyncio.to_thread(_decoded, content, kind, wrong=wrong)
+        body, others = _decoded(content, kind, wrong=wrong)
+    else:
+        body, others = await asyncio.to_thread(_decoded, content, kind, wrong=wrong)
+    request.state.others = others
+    return body
 
 
 async def read_bytes(request: Request, limits: Limits) -> bytes:
@@ -234,16 +248,16 @@ async def read_bytes(request: Request, limits: Limits) -> bytes:
     return bytes(content)
 
 
-def _decoded(content: bytes, kind: type[Body], *, wrong: int = 422) -> Body:
-    """Decode the body of a request; `wrong` is the status for one that is JSON, but not as it should be.
+def _decoded(content: bytes, kind: type[Body], *, wrong: int = 422) -> tuple[Body, dict[str, Any]]:
+    """Decode the body of a request, and the fields that are unknown: a newer client may send more than is known here.
 
-    Fields that are unknown are left out, unless the struct forbids them: a newer client may send more than this server
-    knows. The log names each of them once.
+    `wrong` is the status for a body that is JSON, but not as it should be, such as one whose struct forbids them.
     """
+    others: dict[str, Any] = {}
     try:
         body = decode(content, kind)
         if not kind.__struct_config__.forbid_unknown_fields:
-            _log_unknown(content, kind)
+            others = {name: msgspec.json.decode(value) for name, value in _unknown_fields(content, kind)}
     except msgspec.ValidationError as error:
         place = re.search(r"`\$\.(\w+)", str(error)) or re.search(r"field `(\w+)`", str(error))
         names = ", ".join(field.name for field in msgspec.structs.fields(kind))
@@ -256,15 +270,17 @@ def _decoded(content: bytes, kind: type[Body], *, wrong: int = 422) -> Body:
         elif isinstance(error, UnicodeDecodeError):
             reason = "it is not UTF-8"
         raise RequestError(400, f"the body is no valid JSON: {reason}.") from None
-    return body
+    return body, others
 
 
 def _short(message: str) -> str:
     return message.rstrip(".").replace("\n", " ")[:300]
 
 
-def _log_unknown(content: bytes | msgspec.Raw, kind: type[msgspec.Struct]) -> None:
-    for name in _unknown_fields(content, kind):
+def _ignore(others: Mapping[str, Any], kind: type, *, wrong: int) -> None:
+    """Ignore fields, and log each name once; refuse those without which the vectors would be others."""
+    for name, value in others.items():
+        refuse_if_ignored(name, value, status=wrong)
         with _lock:
             is_new = (kind.__name__, name) not in _unknown and len(_unknown) < _MOST_UNKNOWN
             if is_new:
@@ -274,16 +290,16 @@ def _log_unknown(content: bytes | msgspec.Raw, kind: type[msgspec.Struct]) -> No
             _log.warning("unknown field ignored", extra={"facts": {"body": kind.__name__, "field": shown}})
 
 
-def _unknown_fields(content: bytes | msgspec.Raw, kind: type[msgspec.Struct]) -> Iterator[str]:
-    """Names that a struct, or one in it, does not have."""
+def _unknown_fields(content: bytes | msgspec.Raw, kind: type[msgspec.Struct]) -> Iterator[tuple[str, msgspec.Raw]]:
+    """Names that a struct, or one in it, does not have, and their values."""
     fields = _types_of(kind)
     for name, value in _MEMBERS.decode(content).items():
         if name not in fields:
-            yield name
+            yield name, value
             continue
         for nested in (fields[name], *get_args(fields[name])):  # a struct, or a union with one
             if isinstance(nested, type) and issubclass(nested, msgspec.Struct) and bytes(memoryview(value)[:1]) == b"{":
-                yield from (f"{name}.{inner}" for inner in _unknown_fields(value, nested))
+                yield from ((f"{name}.{inner}", more) for inner, more in _unknown_fields(value, nested))
 
 
 @cache
@@ -350,6 +366,8 @@ class Gate:
     hosts : sequence of str or None
         Names that a browser may call this server by; None for any. Without keys, a page on the web could otherwise give
         its own name the address of this machine, and ask.
+    references : function
+        Gives the names of models by the folders that no client should read.
     """
 
     def __init__(
@@ -362,8 +380,10 @@ class Gate:
         open_prefix: str = "/page/",
         hosts: Sequence[str] | None = None,
         metrics: Metrics,
+        references: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._app, self._keys, self._metrics = app, tuple(key.encode() for key in keys), metrics
+        self._references = references
         self._paths, self._open_paths, self._open_prefix = paths, open_paths, open_prefix
         self._hosts = None if hosts is None else {*hosts, *_LOOPBACK}
 
@@ -376,6 +396,7 @@ class Gate:
             await send({"type": "websocket.close", "code": 1000})
             return
         started, status, headers = time.perf_counter(), _CLIENT_GONE, dict(scope["headers"])
+        scope["path"] = scope["path"].rstrip("/") or "/"
         request_id = headers.get(b"x-request-id", b"").decode("latin-1")
         if not _REQUEST_ID.fullmatch(request_id):
             request_id = secrets.token_hex(8)
@@ -396,6 +417,7 @@ class Gate:
             if refusal is not None:
                 if status != _CLIENT_GONE:  # the answer has begun
                     raise refusal
+                refusal.message = named_for_clients(refusal.message, self._references())
                 await error_response(scope["path"], refusal)(scope, receive, tagged)
         except (ClientGoneError, ClientDisconnect):
             pass
@@ -421,10 +443,11 @@ class Gate:
         except RequestError as error:
             return error
         except HTTPException as error:  # no such path or method
-            message = "there is no such path here." if error.status_code == 404 else "this path has other methods."
+            methods = (error.headers or {}).get("Allow", "another method")
+            message = self._no_such_path(scope["path"]) if error.status_code == 404 else f"this path takes {methods}."
             return RequestError(error.status_code, message, headers=error.headers)
         except (InputError, InputTypeError) as error:
-            return RequestError(422, reason_of(error))
+            return RequestError(422, reason_of(error, self._references()))
         except (ClientGoneError, ClientDisconnect):
             raise
         except Exception as error:  # not its text, which may hold paths, or texts of the client
@@ -433,6 +456,16 @@ class Gate:
                 return RequestError(500, "the server failed; its log has the reason under the request id.")
             return RequestError(424, "the model failed; the log of the server has the reason under the request id.")
         return None
+
+    def _no_such_path(self, path: str) -> str:
+        """The message for a path that is not there, with the one that was meant."""
+        last = path.rpartition("/")[2]
+        names = sorted(known.partition("{")[0] for known in self._paths)
+        similar = [known for known in names if known.endswith(f"/{last}") and last]
+        similar += [known for known in names if known.count("/") > 2 and known.partition("/v1")[2] in path]
+        meant = next(iter([*similar, *get_close_matches(path, names, 1)]), "/v1/embeddings")
+        base = " A client whose base URL ends with /v1 finds it." if meant.startswith("/v1/") else ""
+        return f"there is no such path here. Use {meant}.{base}"
 
     def _check(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
         if b"transfer-encoding" in headers and b"content-length" in headers:  # two ideas of where the request ends

@@ -13,25 +13,27 @@ import tempfile
 import zipfile
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
 from isosent.demo import EXAMPLE, PoolRow, demo_pool, translated_share
 from isosent.errors import InputError
+from isosent.exports.check import shortened
 from isosent.io.parquet import table_schema
 from isosent.io.tables import ending_of
 from isosent.io.texts import is_table
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
+from isosent.numeric.ranking import exact_products
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.numeric.spectrum import spectrum
 from isosent.pages.html import theme
@@ -288,7 +290,7 @@ class TextSet:
 
     def _neighbours(self, after: NDArray[np.float32], query: int) -> list[dict[str, Any]]:
         """The nearest texts after, with their ranks before."""
-        scores = np.stack([units @ units[query] for units in (self.units, after)])
+        scores = np.stack([exact_products(units[query], units) for units in (self.units, after)])
         scores[:, query] = -2
         order = np.argsort(-scores, axis=1, kind="stable")
         ranks = np.empty_like(order)
@@ -312,9 +314,11 @@ class TextSet:
             model = model.fitted(self.texts, "none", erase=labels, encoded=self.raw, source=_SOURCE)
         whitening = make_linear("whitening", settings={"n_components": dimensions, "strength": strength})
         fitted = model.fitted_on_vectors(self.raw, whitening, source=_SOURCE)
+        record = fitted.saved_record
+        record = replace(record, fits=tuple(structs.replace(fit, source=shortened(fit.source)) for fit in record.fits))
         content = io.BytesIO()
         with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, data in model_files(Path(folder), fitted.saved_record).items():
+            for name, data in model_files(Path(folder), record).items():
                 archive.writestr(f"isosent-model/{name}", data)
         return content.getvalue()
 

@@ -25,7 +25,8 @@ from starlette.routing import Route
 from isosent.model import SentenceEncoder
 from isosent.server import http
 from isosent.server.embeddings import (
-    EmbeddingsBody,
+    QUERY,
+    EmbeddingsFields,
     checked_raw_space,
     checked_space,
     cut,
@@ -34,6 +35,7 @@ from isosent.server.embeddings import (
     space_headers,
 )
 from isosent.server.fetching import Fetches, VectorCache
+from isosent.server.fields import SIDES, sides_of, upstream_fields
 from isosent.server.http import json_response
 from isosent.server.maps import CanaryWatch, Learner, Maps
 from isosent.server.service import Limits, RequestError, Service
@@ -177,8 +179,9 @@ def create_proxy(proxy: Proxy, *, keys: Iterable[str] = (), hosts: Sequence[str]
     >>> api = Upstream("https://api.openai.com/v1", DIALECTS["openai"], "text-embedding-3-small", client)
     >>> app = create_proxy(Proxy(api, Maps({})))
     """
+    embeddings = http.reading(_embeddings, EmbeddingsFields, wrong=400, keeps_others=True)
     routes = [
-        Route("/v1/embeddings", http.reading(_embeddings, EmbeddingsBody, wrong=400), methods=["POST"]),
+        Route("/v1/embeddings", embeddings, methods=["POST"]),
         Route("/v1/models", _models),
         Route("/v1/models/{name:path}", _model),
         Route("/moments", _moments),
@@ -189,11 +192,12 @@ def create_proxy(proxy: Proxy, *, keys: Iterable[str] = (), hosts: Sequence[str]
     return http.application(proxy, routes, open_paths=["/health", "/ready"], keys=keys, hosts=hosts)
 
 
-async def _embeddings(request: Request, body: EmbeddingsBody) -> Response:
+async def _embeddings(request: Request, body: EmbeddingsFields) -> Response:
     """Embed texts upstream, and transform their vectors."""
     proxy: Proxy = request.app.state.service
     name, model = proxy.choose(body.model)
-    items, role = _items_of(body.input, proxy), role_of(body.prompt_name, body.input_type)
+    items, role = _items_of(body.input, proxy), role_of(*sides_of(request.state.others))
+    fields = _fields_of(request.state.others, proxy, name, model)
     caller = {} if proxy.upstream.key is not None or proxy.has_keys else _keys_of(request)
     if model is None and body.group is not None:
         raise RequestError(400, "vectors without a map have no groups. Leave it out.", param="group")
@@ -203,12 +207,13 @@ async def _embeddings(request: Request, body: EmbeddingsBody) -> Response:
             model.transform(np.empty((0, model.encoder.dim)), group=body.group)
     else:
         space = checked_raw_space(request, proxy.upstream.model, body.dimensions, proxy.upstream.dim)
-    static = proxy.maps.query_models.get(name) if role == "query" and body.group is None else None
+    has_static = role == "query" and body.group is None and _say_only_query(fields)
+    static = proxy.maps.query_models.get(name) if has_static else None
     known = {} if static is None else await asyncio.to_thread(_vectors_of_known, static, items)
     others = [item for row, item in enumerate(items) if row not in known]
     raw, n_tokens, headers = np.empty((0, 0), np.float32), 0, dict[str, str]()
     if others:
-        raw, n_tokens, headers = await proxy.fetches.vectors(others, role, caller)
+        raw, n_tokens, headers = await proxy.fetches.vectors(others, role, caller, fields)
     if model is not None:
         rows = iter(
             await asyncio.to_thread(model.transform, raw, queries=role == "query", group=body.group) if others else ()
@@ -223,6 +228,22 @@ async def _embeddings(request: Request, body: EmbeddingsBody) -> Response:
     return await embeddings_response(
         request, vectors, name=name, n_tokens=n_tokens, encoding_format=body.encoding_format, headers=headers
     )
+
+
+def _fields_of(others: Mapping[str, Any], proxy: Proxy, name: str, model: SentenceEncoder | None) -> dict[str, Any]:
+    """What the API is sent with the texts; without the side of the texts, where the dialect or the proxy acts on it."""
+    dialect = proxy.upstream.dialect
+    acts = dialect.has_roles or name in proxy.maps.query_models or (model is not None and model.query_map is not None)
+    if acts and dialect.fields is not None:
+        takes = frozenset[str]() if dialect.has_roles else dialect.fields
+        used = [side for side in SIDES if side not in takes and role_of(*sides_of({side: others.get(side)})) != "text"]
+        others = {field: value for field, value in others.items() if field not in used}
+    return upstream_fields(others, takes=dialect.fields, has_map=model is not None)
+
+
+def _say_only_query(fields: Mapping[str, Any]) -> bool:
+    """Whether fields ask for nothing that a static model of queries does not do."""
+    return all(field in SIDES and value in QUERY for field, value in fields.items())
 
 
 def _vectors_of_known(model: SentenceEncoder, items: Sequence[Item]) -> dict[int, NDArray[np.float32]]:

@@ -29,7 +29,6 @@ from numpy.typing import NDArray
 from isosent.encoders.load import encoder_for
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
-from isosent.io.space import Space
 from isosent.model import Role, SentenceEncoder
 from isosent.numeric.canary import FIXED_TEXTS, LEAST_COSINE, Canary
 from isosent.numeric.similarity import nonzero_rows
@@ -433,6 +432,14 @@ class ModelService(Service):
         self.heavy.close()
         await asyncio.to_thread(self.registry.close)
 
+    def references(self) -> Mapping[str, str]:
+        """The names of the models, by the folders that they were loaded from; several may share one."""
+        names: dict[str, str] = {}
+        for served in self.registry:
+            for reference, name in served.references.items():
+                names[reference] = "the model" if names.get(reference, name) != name else name
+        return names
+
     async def obstacle(self) -> tuple[str, Mapping[str, str]] | None:
         """Why no request should be sent here: as any service, or because a model has changed."""
         if (obstacle := await super().obstacle()) is None and self._changed:
@@ -488,6 +495,14 @@ class Served:
     def workers(self) -> list[Worker]:
         """That of the model and that of the static model, if there is one."""
         return [self.worker] if self.query_worker is None else [self.worker, self.query_worker]
+
+    @property
+    def references(self) -> dict[str, str]:
+        """The name, by each reference to a folder of this machine that a message may hold in its place."""
+        models = [worker.model for worker in self.workers]
+        references = {text for model in models for text in (model.encoder.reference, model.record.reference)}
+        folders = {text.partition(":")[2] for text in references}
+        return {text: self.name for text in references | folders if "/" in text or "\\" in text}
 
     async def embed(self, texts: Sequence[str], role: Role) -> Embedded:
         """Vectors of texts: those of queries by the static model, and by the model where that one knows no token."""
@@ -581,7 +596,7 @@ class Registry:
         if index is None and isinstance(model.encoder, PrecomputedVectors):
             raise InputError(f"{name} was fitted on vectors and cannot encode texts. Use isosent proxy.")
         model.encoder.require_fitted("serve")
-        space = Space(model.fingerprint, model.record.name)  # takes long for large models; not in the first request
+        space = model.space  # takes long for large models; not in the first request
         if query_model is not None:
             check_query_model(query_model, space, name)
         elif index is not None and not isinstance(model.encoder, PrecomputedVectors):

@@ -1,4 +1,10 @@
-"""What every service has, whether it serves models or stands in front of an API: limits, errors, metrics, state."""
+"""What every service has, whether it serves models or stands in front of an API: limits, errors, metrics, state.
+
+A `Service` is what `isosent.server.run` and `isosent.server.http` need of both: its `Limits`, its `Metrics`, and what
+goes on while it runs. A request that is refused is a `RequestError`, whose message is for the client. Messages of the
+library are not: `reason_of` gives one to clients without folders of this machine, with the names that clients use for
+models in their place (`named_for_clients`).
+"""
 
 from __future__ import annotations
 
@@ -33,6 +39,7 @@ METRICS_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"  # of prometheus-client: a 
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 _RISING = (b"te_request_count", b"te_request_success", b"te_request_failure")
 _UNREAD_LOOK_S = 0.05
+_PATH: Final = re.compile(r"(^|[\s'\"(=:,])(/(?!/)|[A-Za-z]:\\|~/)\S|\b(s3|gs|hdfs|file)://")
 _SIZES = tuple(2**power for power in range(0, 17, 2))
 
 
@@ -54,11 +61,18 @@ class RequestError(Exception):
         self.headers = dict(headers or {})
 
 
-def reason_of(error: Exception) -> str:
-    """The message of an error of ours, unless it names a file of this machine."""
-    message = str(error)
-    has_path = re.search(r"(^|[\s'\"(=])(/|[A-Za-z]:\\)\S", message)
-    return message if isinstance(error, IsosentError) and not has_path else "its reason names files of the server."
+def reason_of(error: Exception, references: Mapping[str, str] | None = None) -> str:
+    """The message of an error of ours, unless it names a file of this machine; models are called as clients do."""
+    message = named_for_clients(str(error), references or {})
+    is_ours = isinstance(error, IsosentError)
+    return message if is_ours and not _PATH.search(message) else "its reason names files of the server."
+
+
+def named_for_clients(message: str, references: Mapping[str, str]) -> str:
+    """A message with the names of models in place of the folders that they are loaded from."""
+    for reference in sorted(references, key=len, reverse=True):  # "hf:/a/b" before "/a/b"
+        message = message.replace(reference, references[reference])
+    return message
 
 
 def freeze_memory() -> None:
@@ -294,6 +308,10 @@ class Service(ABC):
     @abstractmethod
     def running(self) -> AbstractAsyncContextManager[None]:
         """What goes on during the requests, from the first to the last of them."""
+
+    def references(self) -> Mapping[str, str]:
+        """Names that clients use, by what names folders of this machine in their place."""
+        return {}
 
     async def obstacle(self) -> tuple[str, Mapping[str, str]] | None:
         """Why no request should be sent here, and the headers that say when one may be; None if nothing is wrong."""

@@ -2,8 +2,10 @@
 
 A `Dialect` says how an API is asked and how it answers. `Upstream` is one API: it splits the texts into requests of the
 size that the API takes (`embed`), sends each, a few times if need be (`_asked`), and checks what comes back
-(`_embed_block`). From the outcomes it knows whether the API can be reached (`is_up`). Errors of the API become a
-`RequestError` for the client, without what could be somebody's text or key.
+(`_vectors_in`). An API may take fewer texts per request than its dialect says (`_embed_block` sends parts), or no
+base64 (`_answer_in_format` requests floats); what it has refused once it is not sent again. From the outcomes it is
+known whether the API can be reached (`is_up`). Errors of the API become a `RequestError` for the client, without what
+could be somebody's text or key.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -44,6 +47,33 @@ _FAILURES_IN_A_ROW: Final = 3  # as many as a request has attempts
 _PROBE_TIMEOUT_S: Final = 3.0
 
 
+_COUNTS: Final = ("prompt_tokens", "total_tokens", "input_tokens")  # of texts, which are all tokens of an embedding
+_FORMAT: Final = "encoding_format"
+_FORMATS: Final[tuple[str | None, ...]] = ("base64", "float", None)  # in this order; without a format, APIs send floats
+NO_FIELDS: Final[Mapping[str, Any]] = MappingProxyType({})
+_FEW_BYTES: Final = 1 << 18  # of a request, that are refused for the number of its texts and not for its length
+_MOST_PROBLEMS: Final = 8
+# What the error of an API may be about. Each has its own sentences.
+_GENERIC: Final = re.compile(
+    r"(http|error|status|code|40\d|413|422|bad|invalid|request|unprocessable|entity|content|payload|too large|input|"
+    r"value|parameters?|arguments?|validation|failed|_)[\s:.]*",
+    re.IGNORECASE,
+)
+_SAYS_FORMAT: Final = re.compile(r"base64|encoding.?format|encoding_?type|\bencoding\b", re.IGNORECASE)
+_SAYS_NUMBER: Final = re.compile(
+    r"batch|\b(inputs|items|texts|documents|entries|elements|sentences|strings|requests|instances|chunks|contents)\b|"
+    r"\b(array|list)\b|input.?(size|count|length)|per request",
+    re.IGNORECASE,
+)
+_SAYS_LENGTH: Final = re.compile(r"token|character|context|bytes|\b[km]i?b\b", re.IGNORECASE)
+_MOST: Final = re.compile(
+    r"(?:than|at most|max\w*|limit\w*|up to|exceed\w*|only|within|<=?)\D{0,40}?(\d{1,5})(?!\d)", re.IGNORECASE
+)
+_FOLDER: Final = re.compile(
+    r"(?<![\w/:.])(?:[a-z]+:)?(?:/(?!/|v\d|api/|openai/)|[A-Za-z]:\\)(?:[^\s'\"`/\\]+[/\\])*(?P<name>[^\s'\"`/\\]+)"
+)
+
+
 class Answer(NamedTuple):
     """Vectors of an upstream API, as they came."""
 
@@ -63,6 +93,7 @@ class Dialect(NamedTuple):
     n_tokens: Callable[[Any, httpx.Headers], Any]
     key_header: str = "Authorization"
     has_roles: bool = False  # whether queries and documents have different vectors
+    fields: frozenset[str] | None = None  # that it takes besides; None if that depends on who speaks it
 
 
 def _openai_body(items: Sequence[Item], model: str, role: Role) -> dict[str, Any]:
@@ -70,14 +101,22 @@ def _openai_body(items: Sequence[Item], model: str, role: Role) -> dict[str, Any
 
 
 def _openai_rows(answer: Any) -> list[Any]:
-    data = sorted(answer["data"], key=lambda row: row["index"])
-    if [row["index"] for row in data] != list(range(len(data))):
+    """Vectors by their numbers. Some APIs send no numbers, and Gemini none that is 0."""
+    data = answer["data"]
+    numbers = [row.get("index") for row in data]
+    if all(number is None for number in numbers):
+        return [row["embedding"] for row in data]
+    if numbers[0] is None:
+        numbers[0] = 0
+    if sorted(numbers) != list(range(len(data))):
         raise ValueError("the rows are not numbered from 0 on")
-    return [row["embedding"] for row in data]
+    return [data[place]["embedding"] for place in np.argsort(numbers, kind="stable")]
 
 
 def _openai_tokens(answer: Any, headers: httpx.Headers) -> Any:
-    return answer.get("usage", {}).get("prompt_tokens", 0)
+    usage = answer.get("usage")
+    counts = [_whole_number(usage.get(name)) for name in _COUNTS] if isinstance(usage, dict) else []
+    return next(filter(None, counts), 0)
 
 
 def _cohere_body(items: Sequence[Item], model: str, role: Role) -> dict[str, Any]:
@@ -94,8 +133,9 @@ DIALECTS = {
         False,
         _cohere_body,
         lambda answer: answer["embeddings"]["float"],
-        lambda answer, headers: answer.get("meta", {}).get("billed_units", {}).get("input_tokens", 0),
+        lambda answer, headers: ((answer.get("meta") or {}).get("billed_units") or {}).get("input_tokens"),
         has_roles=True,
+        fields=frozenset({"input_type", "truncate", "max_tokens"}),
     ),
     "tei": Dialect(
         "/embed",
@@ -104,6 +144,7 @@ DIALECTS = {
         lambda items, *_: {"inputs": list(items), "truncate": True},
         list,
         lambda answer, headers: int(n) if (n := headers.get("x-compute-tokens", "")).isdecimal() else 0,
+        fields=frozenset({"truncate", "truncation_direction", "prompt_name", "normalize"}),
     ),
     "ollama": Dialect(
         "/api/embed",
@@ -111,7 +152,8 @@ DIALECTS = {
         False,
         lambda items, model, _: {"model": model, "input": list(items)},
         lambda answer: answer["embeddings"],
-        lambda answer, headers: answer.get("prompt_eval_count", 0),
+        lambda answer, headers: answer.get("prompt_eval_count"),
+        fields=frozenset({"truncate", "options", "keep_alive"}),
     ),
 }
 
@@ -152,6 +194,8 @@ class Upstream:
         Seconds in which the API must answer, > 0.
     max_requests : int, default 8
         Requests at the same time, >= 1.
+    max_texts : int, optional
+        Texts per request, >= 1; as many as its dialect has by default. An API that refuses so many gets fewer.
 
     Attributes
     ----------
@@ -169,10 +213,14 @@ class Upstream:
         key: str | None = None,
         timeout_s: float = 60.0,
         max_requests: int = 8,
+        max_texts: int | None = None,
     ) -> None:
         self.url, self.dialect, self.model, self.client, self.key = url, dialect, model, client, key
         self.dim: int | None = None
         self._timeout_s = timeout_s
+        self._most_items = min(max_texts or dialect.most_items, dialect.most_items)
+        # What is requested, until it is refused; of an API that has sent base64 a refusal has other reasons.
+        self._formats, self._sends_base64 = _FORMATS, False
         self._free, self._probing = asyncio.Semaphore(max_requests), asyncio.Lock()
         self._is_up, self._known_at = True, -math.inf
         self._n_failures, self._failed_at = 0, -math.inf  # since the last success
@@ -224,7 +272,9 @@ class Upstream:
 
     # -- embedding -------------------------------------------------------------------------------------------------
 
-    async def embed(self, items: Sequence[Item], role: Role, caller: Mapping[str, str]) -> Answer:
+    async def embed(
+        self, items: Sequence[Item], role: Role, caller: Mapping[str, str], fields: Mapping[str, Any] = NO_FIELDS
+    ) -> Answer:
         """Return the vectors of texts.
 
         Parameters
@@ -235,6 +285,8 @@ class Upstream:
             Which side of the model the texts are on, where the API makes a difference.
         caller : mapping of str to str
             Headers with the key of the caller; used if the proxy itself has no key.
+        fields : mapping of str to object, optional
+            What the API is sent with the texts (`isosent.server.fields.upstream_fields`).
 
         Returns
         -------
@@ -246,26 +298,61 @@ class Upstream:
         RequestError
             If the API fails, refuses, or answers with something else.
         """
-        size = self.dialect.most_items
+        size = self._most_items
         blocks = [items[start : start + size] for start in range(0, len(items), size)]
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._embed_block(block, role, caller)) for block in blocks]
+                tasks = [group.create_task(self._embed_block(block, role, caller, fields)) for block in blocks]
         except* RequestError as errors:
             first = errors.exceptions[0]
             raise first from first.__cause__  # not from the group
-        answers = [task.result() for task in tasks]
-        if len(dims := {answer.vectors.shape[1] for answer in answers}) > 1:
-            raise RequestError(502, "the upstream answered with vectors of different widths.")
-        [dim] = dims
+        answer = _joined([task.result() for task in tasks])
+        dim = answer.vectors.shape[1]
         self.dim = self.dim or dim
         if dim != self.dim:
             raise RequestError(502, f"the upstream answered with {dim} dimensions; {self.dim} are expected.")
-        vectors = np.concatenate([answer.vectors for answer in answers])
-        return Answer(vectors, sum(answer.n_tokens for answer in answers), answers[-1].headers)
+        return answer
 
-    async def _embed_block(self, items: Sequence[Item], role: Role, caller: Mapping[str, str]) -> Answer:
-        response, content = await self._asked(self.dialect.body(items, self.model, role), caller)
+    async def _embed_block(
+        self, items: Sequence[Item], role: Role, caller: Mapping[str, str], fields: Mapping[str, Any]
+    ) -> Answer:
+        """Vectors of texts in one request; in several, if the API refuses so many."""
+        body = self.dialect.body(items, self.model, role) | dict(fields)
+        try:
+            response, content = await self._answer_in_format(body, caller)
+        except RefusalError as refusal:
+            size = refusal.size_of_parts(len(items))
+            if size is None:
+                raise
+            size = min(size, self._most_items)  # which another request may have learned meanwhile
+            parts = [items[start : start + size] for start in range(0, len(items), size)]
+            answer = _joined([await self._embed_block(part, role, caller, fields) for part in parts])
+            if refusal.is_about_number:  # and not one text that is refused alone, too: that has ended this
+                self._most_items = min(self._most_items, size)
+            return answer
+        return self._vectors_in(response, content, items)
+
+    async def _answer_in_format(self, body: dict[str, Any], caller: Mapping[str, str]) -> tuple[httpx.Response, bytes]:
+        """Ask for base64, and in another format if that is refused."""
+        if _FORMAT not in body:
+            return await self._asked(body, caller)
+        for encoding in (formats := self._formats):
+            asked = {name: value for name, value in (body | {_FORMAT: encoding}).items() if value is not None}
+            try:
+                response, content = await self._asked(asked, caller)
+            except RefusalError as refusal:
+                is_known = self._sends_base64 or encoding != "base64"
+                if encoding == formats[-1] or not refusal.is_about_format(is_known=is_known):
+                    raise
+            else:
+                self._sends_base64 |= encoding == "base64"
+                if encoding != formats[0]:
+                    self._formats = formats[formats.index(encoding) :]
+                return response, content
+        raise AssertionError
+
+    def _vectors_in(self, response: httpx.Response, content: bytes, items: Sequence[Item]) -> Answer:
+        """The vectors in an answer, checked."""
         try:
             answer = msgspec.json.decode(content)
             rows, n_tokens = self.dialect.rows(answer), self.dialect.n_tokens(answer, response.headers)
@@ -283,7 +370,7 @@ class Upstream:
                 f"the upstream answered with vectors of zeros for {n_zero} of {len(items)} texts, so these cannot be "
                 "compared. Send them again, or leave them out.",
             )
-        return Answer(vectors, n_tokens if type(n_tokens) is int and n_tokens >= 0 else 0, _rate_limits(response))
+        return Answer(vectors, _whole_number(n_tokens), _rate_limits(response))
 
     async def _answer_to(self, url: str, content: bytes, headers: Mapping[str, str]) -> tuple[httpx.Response, bytes]:
         """Ask once; the answer is read as far as it may be long."""
@@ -326,7 +413,7 @@ class Upstream:
                     return response, answer
                 asked_s = _retry_after(response)
                 if is_last or response.status_code not in _RETRIED or (asked_s or 0) > _LONGEST_WAIT_S:
-                    raise self._refusal(response, answer)
+                    raise self._refusal(response, answer, len(content))
                 wait_s = max(wait_s, asked_s or 0)
             await asyncio.sleep(wait_s * random.uniform(1, 1.5))  # callers that failed together do not return together
         raise AssertionError
@@ -338,24 +425,72 @@ class Upstream:
         value = self.key if self.dialect.key_header == "api-key" else f"Bearer {self.key}"
         return headers | {self.dialect.key_header: value}
 
-    def _refusal(self, response: httpx.Response, content: bytes) -> RequestError:
+    def _refusal(self, response: httpx.Response, content: bytes, n_sent: int) -> RequestError:
         """The error of an upstream, for the caller."""
         status = response.status_code
         if status in (401, 403) and self.key is not None:
             return RequestError(502, "the upstream refused the key of the proxy.")
-        if 300 <= status < 400 or status >= 500:
-            return RequestError(502, f"the upstream answered {status}.")
-        headers = _rate_limits(response)
         try:
             answer = msgspec.json.decode(content)
+            said = _message_in(answer)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            answer = {}
-        said = _message_in(answer)
-        message = f"the upstream answered {status}{f': {said}' if said else '.'}"
+            answer, said = None, _plain_text(response, content)
+        if 300 <= status < 400 or status >= 500:  # not what it said, but it may have said that it has no base64
+            return RefusalError(502, f"the upstream answered {status}.", said=said, n_sent=n_sent)
+        if said and self.key:
+            said = said.replace(self.key, "...")
+        message = f"the upstream answered {status}{f': {_without_folders(said)}' if said else '.'}"
         details = answer.get("error") if isinstance(answer, dict) else None
         code = details.get("code") if isinstance(details, dict) else None
         code = code if isinstance(code, str) else None
-        return RequestError(status, message[:_LONGEST_MESSAGE], code=code, headers=headers)
+        return RefusalError(
+            status, message[:_LONGEST_MESSAGE], code=code, headers=_rate_limits(response), said=said, n_sent=n_sent
+        )
+
+
+class RefusalError(RequestError):
+    """What the API said no to, and what that can be about."""
+
+    def __init__(self, status: int, message: str, *, said: str | None, n_sent: int, **more: Any) -> None:
+        super().__init__(status, message, **more)
+        said = said or ""
+        self._says_nothing = not _GENERIC.sub("", said).strip(" .:!")
+        self._says_format, self._says_number = bool(_SAYS_FORMAT.search(said)), bool(_SAYS_NUMBER.search(said))
+        self._said, self._n_sent = said, n_sent
+
+    def is_about_format(self, *, is_known: bool) -> bool:
+        """Whether another format may be taken; `is_known` if this one has been."""
+        return self._says_format or (self._says_nothing and self.status in (400, 422) and not is_known)
+
+    @property
+    def is_about_number(self) -> bool:
+        """Whether it refuses a number of texts, whatever their length."""
+        if _SAYS_LENGTH.search(self._said):
+            return False
+        return self._says_number or self._n_sent <= _FEW_BYTES
+
+    def size_of_parts(self, n_items: int) -> int | None:
+        """How many texts the API may take in place of so many; None if it refuses something else."""
+        may_be = self.status == 413 or (self.status in (400, 422) and (self._says_number or self._says_nothing))
+        if n_items < 2 or not may_be:
+            return None
+        numbers = [int(number) for number in _MOST.findall(self._said)]
+        return next((number for number in numbers if 1 <= number < n_items), (n_items + 1) // 2)
+
+
+def _joined(answers: Sequence[Answer]) -> Answer:
+    """Answers to parts of a request, as one."""
+    if len({answer.vectors.shape[1] for answer in answers}) > 1:
+        raise RequestError(502, "the upstream answered with vectors of different widths.")
+    vectors = np.concatenate([answer.vectors for answer in answers])
+    return Answer(vectors, sum(answer.n_tokens for answer in answers), answers[-1].headers)
+
+
+def _whole_number(value: Any) -> int:
+    """A number of tokens; 0 for what is none."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and value >= 0 else 0
 
 
 def upstream_facts(error: RequestError) -> dict[str, Any]:
@@ -403,9 +538,27 @@ def _retry_after(response: httpx.Response) -> float | None:
 
 
 def _message_in(answer: Any) -> str | None:
-    """The message of an error in any of the dialects."""
+    """The message of an error in any of the dialects: a text, or what was wrong with which field (FastAPI)."""
+    if isinstance(answer, str):
+        return answer or None
+    if isinstance(answer, list):  # Gemini has a list of one
+        return "; ".join(filter(None, map(_message_in, answer[:_MOST_PROBLEMS]))) or None
     if not isinstance(answer, dict):
         return None
-    error = answer.get("error", answer)
-    values = [error.get(name) for name in ("message", "error", "detail")] if isinstance(error, dict) else [error]
-    return next((value for value in values if isinstance(value, str) and value), None)
+    place = answer.get("loc")
+    if isinstance(said := answer.get("msg"), str) and isinstance(place, list):  # and not its input: it may be a text
+        return f"{'.'.join(map(str, place))}: {said}"
+    names = ("error", "message", "detail", "details", "msg", "errors")
+    return next((said for name in names if name in answer and (said := _message_in(answer[name]))), None)
+
+
+def _plain_text(response: httpx.Response, content: bytes) -> str | None:
+    """A short message that is no JSON."""
+    kind = response.headers.get("content-type", "").partition(";")[0]
+    text = " ".join(content[: 4 * _LONGEST_MESSAGE].decode("utf-8", "replace").split())
+    return text if text and kind in ("", "text/plain") and text.isprintable() and "<" not in text[:1] else None
+
+
+def _without_folders(message: str) -> str:
+    """A message with the last name of each folder and file of another machine, or of this one."""
+    return _FOLDER.sub(lambda match: match["name"], message)

@@ -15,7 +15,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -24,7 +24,17 @@ import numpy as np
 
 from isosent import _check, _extras
 from isosent.errors import FileFormatError, InputError, InputTypeError
-from isosent.io.pairs import EMPTY_TEXT, PAIR, SCORED_GROUPS, ScoredPairs, known_range, read_pairs
+from isosent.io.pairs import (
+    DEV,
+    EMPTY_TEXT,
+    PAIR,
+    SCORED_GROUPS,
+    TRAIN,
+    ScoredPairs,
+    known_range,
+    read_pairs,
+    take_part,
+)
 from isosent.io.tables import (
     TEXT_COLUMNS,
     Group,
@@ -35,6 +45,7 @@ from isosent.io.tables import (
     has_columns,
     open_table,
     parse_columns,
+    table_name,
 )
 
 TRIPLET: Final = ("anchor", "positive", "negative")
@@ -60,7 +71,7 @@ _INITIALS = {name[0]: name for name in _CLASS_SETS[0]}  # in ANLI
 _NO_CLASS = ("", "-", "-1", "nan")
 _LABELLED_GROUPS = (
     Group(PAIR, (("premise", "hypothesis"), *TEXT_COLUMNS, ("context", "hypothesis"))),
-    Group(("label",), (("label",), ("gold_label",), ("entailment_judgment",))),
+    Group(("label",), (("label",), ("gold_label",), ("entailment_judgment",), ("entailment_label",))),
 )
 _GROUPS = {"classification": _LABELLED_GROUPS, "regression": SCORED_GROUPS}
 _TRIPLET_GROUPS = (Group(TRIPLET, (TRIPLET,)),)
@@ -73,10 +84,11 @@ class SourceFile:
     """A file that examples were read from."""
 
     path: Path
-    n_rows: int  # rows in it, with those that were dropped
+    n_rows: int  # rows of it, with those that were dropped, without those of another part
     columns: Mapping[str, str]  # its columns by those of the examples, such as ``sentence1`` from ``premise``
     encoding: str = "UTF-8"  # UTF-8 or cp949
     score_range: Range | None = None  # least and greatest score of its scale, which became 0 and 1
+    part: str = ""  # train, dev or test, if a column says which rows of it these are
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,7 +294,8 @@ def read_examples(
     Returns
     -------
     examples : Examples
-        The examples. Rows without a label or score, or with an empty text, are dropped and counted.
+        The examples. Rows without a label or score, or with an empty text, are dropped and counted. Where a column
+        ``split`` (or ``set``, ``partition``, ``SemEval_set``) names the part of each row, only those of train are read.
 
     Raises
     ------
@@ -297,12 +310,26 @@ def read_examples(
     second of both, and so on in the order of the file. The rest is dropped and counted. For ranking, files without
     contradictions give the pairs of entailment.
     """
+    return _read_files(objective, files, columns=columns, score_range=score_range, class_names=class_names, part=TRAIN)
+
+
+def _read_files(
+    objective: str,
+    files: Sequence[str | os.PathLike[str]],
+    *,
+    part: str,
+    columns: Columns | None = None,
+    score_range: tuple[float, float] | None = None,
+    class_names: Sequence[str] | None = None,
+) -> Examples:
+    """Read examples as `read_examples`, from the rows of one part."""
     _check.one_of("train", "objective", objective, list(COLUMNS))
     named = _parse_columns(objective, columns)
     score_range, classes = _check_range(score_range), _check_class_names(class_names)
     parts = []
     for path in _check_files(files):
         with open_table(path, short_rows=True) as table:  # MultiNLI leaves fields out at the end of a line
+            take_part(table, part, named.values())
             parts.append(_read_part(table, objective, named, score_range, classes))
     if len({tuple(part.columns) for part in parts}) > 1:
         listed = "; ".join(f"{part.source.path}: {', '.join(part.columns)}" for part in parts)
@@ -328,6 +355,7 @@ def read_dev_set(
     columns: Columns | None = None,
     data_columns: Columns | None = None,
     objective: str = "regression",
+    part: str = DEV,
 ) -> ScoredPairs:
     """Read pairs with a human score, to score a training on; for ranking also pairs that match.
 
@@ -343,11 +371,14 @@ def read_dev_set(
     objective : {"regression", "ranking"}, default "regression"
         With "ranking", a file without scores is read as `read_examples` reads it for ranking. Each pair has the score
         1, and each anchor with its negative, or without one with the positive of the next pair, has the score 0.
+    part : {"dev", "test"}, default "dev"
+        Which rows are read if a column ``split`` names the part of each.
 
     Returns
     -------
     ScoredPairs
-        The pairs that have a score. Their name is that of the file, without its ending.
+        The pairs that have a score. Their name is that of the file, without its ending; with a column ``split``
+        followed by the part.
 
     Raises
     ------
@@ -362,17 +393,23 @@ def read_dev_set(
         matches = {*TRIPLET, "label"} & named.keys()
         chosen = None if matches else find_columns(table, SCORED_GROUPS, named)
         if chosen is None and objective == "ranking" and "score" not in named:
-            return _as_scored(Path(table.name).stem, read_examples(objective, [path], columns=named))
+            examples = _read_files(objective, [path], columns=named, part=part)
+            return _as_scored(_set_name(path, examples.sources[0].part), examples)
         if chosen is None:
             raise _missing(table, "a set of scored pairs", SCORED_GROUPS, named)
+        take_part(table, part, chosen.values())
         pairs = read_pairs(
             table,
             chosen,
-            name=Path(table.name).stem,
+            name=table_name(path),
             score_range=known_range(table, chosen["score"]),
             drop_empty_texts=True,
         )
-    return pairs.require_variance(path)
+    return replace(pairs, name=_set_name(path, pairs.part)).require_variance(path)
+
+
+def _set_name(path: str | os.PathLike[str], part: str) -> str:
+    return f"{table_name(path)}-{part}" if part else table_name(path)
 
 
 def _as_scored(name: str, examples: Examples) -> ScoredPairs:
@@ -493,7 +530,7 @@ def _read_scored(table: Table, columns: Mapping[str, str], score_range: Range | 
     least, greatest = score_range or (0.0, 1.0)
     scaled = [(score - least) / (greatest - least) for score in scores]
     n_rows = len(scores) + sum(pairs.dropped.values())
-    source = SourceFile(Path(table.name), n_rows, columns, table.encoding, score_range)
+    source = SourceFile(Path(table.name), n_rows, columns, table.encoding, score_range, table.part)
     return _Part(
         {"sentence1": list(pairs.first), "sentence2": list(pairs.second), "score": scaled}, pairs.dropped, source
     )
@@ -536,7 +573,7 @@ def _read_labelled(table: Table, columns: Mapping[str, str], classes: Sequence[s
         raise FileFormatError(
             f"{table.name}: {label_column} holds {', '.join(sorted(set(labels)))}. Expected {_CLASS_SETS_LISTED}."
         )
-    source = SourceFile(Path(table.name), n_rows, columns, table.encoding)
+    source = SourceFile(Path(table.name), n_rows, columns, table.encoding, part=table.part)
     return _Part({"sentence1": first, "sentence2": second, "label": labels}, dropped, source)
 
 
@@ -629,7 +666,7 @@ def _read_triplets(table: Table, columns: Mapping[str, str]) -> _Part:
             f"{', '.join(twice[:_MOST_IDS_LISTED])}{', ...' if len(twice) > _MOST_IDS_LISTED else ''}. Remove the "
             "repeated rows, or the column."
         )
-    return _as_part(rows, dropped, SourceFile(Path(table.name), n_rows, columns, table.encoding))
+    return _as_part(rows, dropped, SourceFile(Path(table.name), n_rows, columns, table.encoding, part=table.part))
 
 
 def _derive_triplets(pairs: _Part, *, may_be_pairs: bool) -> _Part:
@@ -658,7 +695,7 @@ def _derive_triplets(pairs: _Part, *, may_be_pairs: bool) -> _Part:
     premise, hypothesis = (pairs.source.columns[role] for role in PAIR)
     origins = (premise, f"{hypothesis} ({ENTAILMENT})", f"{hypothesis} ({CONTRADICTION})")
     columns = dict(zip(TRIPLET if has_negatives else TRIPLET[:2], origins, strict=False))
-    source = SourceFile(pairs.source.path, pairs.source.n_rows, columns, pairs.source.encoding)
+    source = replace(pairs.source, columns=columns)
     return _as_part(rows, dropped, source)
 
 

@@ -56,6 +56,7 @@ from isosent.io.vectors import open_vectors
 from isosent.jobs.shards import Engine, encode_folder, how_resumed
 from isosent.loading import load
 from isosent.model import SentenceEncoder
+from isosent.numeric.ranking import nearest_columns
 from isosent.numeric.similarity import nonzero_rows, pairwise_cosine, spearman, unit_rows
 from isosent.numeric.sparse_ridge import PART_TEXTS, TokenShares, solve
 from isosent.numeric.statistics import bootstrap_interval
@@ -261,7 +262,7 @@ def _checked(
 
 
 def _check_given(model: SentenceEncoder, source: VectorSource, texts: Callable[[], Iterator[str]]) -> None:
-    same_space("the model", Space(model.fingerprint, model.record.name), str(source.path), source.space)
+    same_space("the model", model.space, str(source.path), source.space)
     n_texts = sum(1 for _ in texts())
     if n_texts != source.n_rows:
         raise InputError(
@@ -627,8 +628,7 @@ def _nearest(queries: NDArray[np.float32], units: NDArray[np.float32]) -> NDArra
     """The ten nearest texts of each text but itself."""
     cosines = queries @ units.T
     np.fill_diagonal(cosines, -np.inf)
-    k = min(_NEAREST, len(units) - 1)
-    return np.argpartition(-cosines, k - 1, axis=1)[:, :k]
+    return nearest_columns(cosines, queries, units, min(_NEAREST, len(units) - 1))[1]
 
 
 def _speed(encode: Callable[[Sequence[str]], Any], texts: Sequence[str]) -> float:

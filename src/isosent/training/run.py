@@ -36,7 +36,7 @@ from isosent.exports.sentence_transformers import (
 )
 from isosent.io.atomic import Replaceable, check_folder, check_parent, locked, replacing_folder
 from isosent.io.json import without_nan
-from isosent.io.pairs import ScoredPairs
+from isosent.io.pairs import DEV, TEST, ScoredPairs
 from isosent.io.system import read_bytes
 from isosent.io.texts import read_texts
 from isosent.loading import load
@@ -183,10 +183,10 @@ def train(
     scored = "ranking" if examples.objective == "ranking" else "regression"
     inherited = columns if examples.objective == scored else None
 
-    def dev_set(pairs: ScoredPairs | str | os.PathLike[str]) -> ScoredPairs:
+    def dev_set(pairs: ScoredPairs | str | os.PathLike[str], part: str) -> ScoredPairs:
         if isinstance(pairs, ScoredPairs):
             return check_dev_set(pairs)
-        return read_dev_set(pairs, columns=dev_columns, data_columns=inherited, objective=scored)
+        return read_dev_set(pairs, columns=dev_columns, data_columns=inherited, objective=scored, part=part)
 
     fit_texts: Sequence[str] | None = None
     fit_source = TRAINING_TEXTS
@@ -199,8 +199,8 @@ def train(
         examples,
         Path(output),
         settings,
-        dev=None if dev is None else dev_set(dev),
-        tests=[dev_set(pairs) for pairs in tests],
+        dev=None if dev is None else dev_set(dev, DEV),
+        tests=[dev_set(pairs, TEST) for pairs in tests],
         transform=chosen,
         fit_texts=fit_texts,
         fit_source=fit_source,

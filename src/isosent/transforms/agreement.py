@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from isosent.numeric.ranking import best_columns
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 
 N_NEIGHBORS = 10
@@ -79,11 +80,13 @@ def sample_pairs(texts: Sequence[str], *, topics: bool = False, seed: int = 0) -
         first, second, overlap = [], [], []
         for begin in range(0, n_queries, _BLOCK):
             queries = np.arange(begin, min(begin + _BLOCK, n_queries))
-            cosines = (of_half[queries] @ of_half.T).toarray()
+            products = of_half[queries] @ of_half.T
+            products.data = products.data.round(9)  # the last digits depend on the processor
+            cosines = products.toarray()
             places = np.arange(len(queries))[:, None]
             drawn = (queries[:, None] + rng.integers(1, len(half), size=(len(queries), _RANDOM))) % len(half)
             similar = np.where(cosines > _DUPLICATE, -1.0, cosines)
-            nearest = np.argpartition(-similar, _NEAREST - 1, axis=1)[:, :_NEAREST]
+            nearest = best_columns(similar, _NEAREST)
             columns = np.concatenate([nearest, drawn], axis=1)
             # a text that shares no word with any other has no nearest text
             is_used = np.concatenate([similar[places, nearest] > 0, similar[places, drawn] >= 0], axis=1)
@@ -152,8 +155,7 @@ def topics_of_neighbors(
         cosines[np.arange(len(part)), part] = -np.inf
         if groups is not None:
             cosines[groups[part][:, None] != groups] = -np.inf
-        k = min(N_NEIGHBORS, len(rows) - 1)
-        nearest = np.argpartition(-cosines, k - 1, axis=1)[:, :k]
+        nearest = best_columns(cosines.round(6), N_NEIGHBORS)  # the last digits depend on the processor
         is_near = np.take_along_axis(cosines, nearest, axis=1) > -np.inf
         of_topics = np.einsum("qd,qkd->qk", topics[part], topics[nearest], dtype=np.float64)
         n_near = is_near.sum(axis=1)

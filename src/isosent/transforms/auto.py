@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from isosent.errors import InputError, RankWarning
 from isosent.numeric.moments import Moments
-from isosent.numeric.similarity import held_out_rows, mean_ranks, neighbour_recall, nonzero_rows, unit_rows
+from isosent.numeric.ranking import neighbour_recall
+from isosent.numeric.similarity import held_out_rows, mean_ranks, nonzero_rows, unit_rows
 from isosent.numeric.spectrum import Spectrum, effective_rank, resolve_width, spectrum
 from isosent.numeric.statistics import central_interval, mean_draws, resampled_counts, weighted_pearson
 from isosent.transforms.agreement import (

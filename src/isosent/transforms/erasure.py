@@ -19,7 +19,8 @@ from isosent.errors import InputError
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.logistic import logistic_path
 from isosent.numeric.moments import JointFolds, Moments
-from isosent.numeric.similarity import nearest_rows, nonzero_rows, spearman, unit_rows
+from isosent.numeric.ranking import nearest_rows
+from isosent.numeric.similarity import nonzero_rows, spearman, unit_rows
 from isosent.numeric.spectrum import spectrum
 from isosent.numeric.threads import one_thread_products
 from isosent.transforms.agreement import distinct_rows, sample_pairs
@@ -204,7 +205,7 @@ def measure(vectors: NDArray[np.floating], labels: NDArray[Any], texts: Sequence
     else:
         told, guess = [_told(stage, groups, part) for stage in stages], 1 / len(counts)
         error = math.sqrt(guess * (1 - guess) * (1 / counts).sum()) / len(counts)
-    same = [float((groups[nearest_rows(stage)[0]] == groups).mean()) for stage in stages]
+    same = [float((groups[nearest_rows(stage)] == groups).mean()) for stage in stages]
     by_chance = float((counts / len(groups) * (counts - 1) / max(len(groups) - 1, 1)).sum())
     overlap = None if texts is None else _agreement(stages, groups, [texts[row] for row in held_out])
     is_visible = told[0] - guess > _CERTAIN * error

@@ -277,7 +277,7 @@ class _Search:
     def __init__(self, pairs: MatchingPairs) -> None:
         n_sides = 2 if pairs.names else 1
         order = np.random.default_rng(1).permutation(pairs.n_groups)
-        rows = np.argsort(np.argsort(order)[pairs.group], kind="stable")[: _MOST_RANKED // n_sides]
+        rows = np.argsort(np.argsort(order, kind="stable")[pairs.group], kind="stable")[: _MOST_RANKED // n_sides]
         self.rows = np.sort(rows)
         keys, self.group = pairs.keys[self.rows], pairs.group[self.rows]
         queries, query_rows, self.query = np.unique(keys[:, 0], return_index=True, return_inverse=True)

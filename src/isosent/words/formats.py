@@ -11,13 +11,11 @@ from __future__ import annotations
 
 import gzip
 import mmap
+import re
 import struct
-import warnings
 import zipfile
 import zlib
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -28,23 +26,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _extras
-from isosent.errors import DuplicateWordWarning, FileFormatError, InputFileError, UndecodableWordWarning
+from isosent.errors import FileFormatError, InputFileError
 from isosent.io import bounds
 from isosent.io.bounds import whole_lines
+from isosent.io.signatures import READ_AS_WORDS, START_BYTES, refuse_other_formats
 from isosent.io.system import naming, open_to_read
-from isosent.numeric.threads import n_workers
 from isosent.pages.progress import Progress
+from isosent.words.binary import binary_rows
+from isosent.words.blocks import RowBlock, checked_block, in_threads, is_utf8, rows_of, word_too_long
 from isosent.words.ngrams import NgramTable
-from isosent.words.vocabulary import Vocabulary, first_rows, joined, take_words
+from isosent.words.vocabulary import Vocabulary
 
 _HEAD_BYTES = 1 << 20
 _BLOCK_BYTES = 4 << 20
+_UNPACKED = ("fasttext", "word2vec")
 _GZIP_MAGIC, _ZIP_MAGIC = b"\x1f\x8b", b"PK\x03\x04"
 _LARGEST_DEFLATE_RATIO = 1032
 _RESOURCE_FORKS = "__MACOSX/"  # macOS adds them to archives
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLANKS = b" \t\r\n"
 _BLANK_FOR_TAB = bytes.maketrans(b"\t", b" ")
+_FIELD = re.compile(rb"[^ \t]+")
+_FIRST_ROW = 2  # line of the first row behind a header
+_PARTS_OF_CHARACTERS = bytes(range(0x80, 0x100))  # of UTF-8
 _MOST_DIGITS = 19  # of an int64
 
 MAGIC = struct.pack("<i", 793712314)  # of fastText
@@ -114,6 +118,8 @@ class ByteStream:
         self.is_packed = file is not on_disk
         self.head = file.read(_HEAD_BYTES)
         self._file, self._on_disk, self._progress = file, on_disk, progress
+        if self.is_packed:
+            refuse_other_formats(f"{path}, unpacked,", self.head[:START_BYTES], reads=_UNPACKED)
 
     def pieces(self) -> Iterator[bytes]:
         """Yield all bytes, `head` first, and report the bytes of the file on the disk that they took."""
@@ -137,8 +143,10 @@ class ByteStream:
 def open_bytes(path: Path, progress: Progress | None = None) -> Iterator[ByteStream]:
     """Open a file; gzip and zip are detected by their first bytes."""
     with open_to_read(path) as on_disk:
-        magic, size = on_disk.read(4), path.stat().st_size
+        start, size = on_disk.read(START_BYTES), path.stat().st_size
         on_disk.seek(0)
+        refuse_other_formats(str(path), start, reads=READ_AS_WORDS)
+        magic = start[:4]
         try:
             if magic == _ZIP_MAGIC:
                 with zipfile.ZipFile(on_disk) as archive:
@@ -170,106 +178,6 @@ def _only_member(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     return members[0]
 
 
-# -- blocks of rows --------------------------------------------------------------------------------------------------
-
-
-class RowBlock(NamedTuple):
-    """Some words, in UTF-8, and their vectors, finite; rows whose word is not UTF-8 are left out and counted."""
-
-    words: list[bytes]
-    vectors: NDArray[np.float32]
-    n_undecodable: int = 0
-
-
-def checked_block(where: str, numbers: NDArray[np.int64], words: list[bytes], vectors: NDArray[np.float32]) -> RowBlock:
-    """Refuse vectors that are not finite and overlong words, and leave out words that are not UTF-8."""
-    if max(map(len, words), default=0) > bounds.LONGEST_WORD:
-        row = next(row for row, word in enumerate(words) if len(word) > bounds.LONGEST_WORD)
-        raise word_too_long(f"{where} {numbers[row]}")
-    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if bad.size:
-        word = words[bad[0]].decode("utf-8", "replace")
-        raise FileFormatError(f"{where} {numbers[bad[0]]}: the vector of {word!r} holds NaN or infinity.")
-    if _is_utf8(b"\n".join(words)):
-        return RowBlock(words, vectors)
-    rows = [row for row, word in enumerate(words) if _is_utf8(word)]
-    return RowBlock([words[row] for row in rows], vectors[rows], len(words) - len(rows))
-
-
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def word_too_long(where: str) -> FileFormatError:
-    """What is raised for a word beyond its bound."""
-    return FileFormatError(f"{where}: its word is longer than {bounds.shown_bytes(bounds.LONGEST_WORD)}.")
-
-
-def rows_of(wanted: Vocabulary, words: list[bytes]) -> NDArray[np.intp]:
-    """Find the words that are wanted."""
-    characters, offsets = joined(words)
-    return np.flatnonzero(wanted.ids_of_spans(characters, offsets[:-1], offsets[1:]) >= 0)
-
-
-def in_threads(tasks: Iterable[Callable[[], RowBlock]]) -> Iterator[RowBlock]:
-    """Make blocks in as many threads as there are processors, in their order."""
-    running: deque[Future[RowBlock]] = deque()
-    with ThreadPoolExecutor(n_workers()) as pool:
-        for task in tasks:
-            running.append(pool.submit(task))
-            if len(running) > n_workers():
-                yield running.popleft().result()
-        while running:
-            yield running.popleft().result()
-
-
-class WordCollector:
-    """The words of all blocks of a file."""
-
-    def __init__(self, where: str) -> None:
-        self._where, self._n_undecodable = where, 0
-        self._words: list[bytes] = []
-
-    def add(self, block: RowBlock) -> None:
-        """Add the words of a block."""
-        self._words += block.words
-        self._n_undecodable += block.n_undecodable
-
-    def finish(self) -> tuple[Vocabulary, NDArray[np.int64] | None]:
-        """Make the vocabulary, and warn of rows that are left out; the rows that stay, None if all do."""
-        if self._n_undecodable:
-            sentence = f"{self._where} holds words that are not UTF-8: rows left out: {self._n_undecodable}."
-            warnings.warn(sentence, UndecodableWordWarning, stacklevel=2)
-        characters, offsets = joined(self._words)
-        rows = first_rows(characters, offsets)
-        n_repeated = len(self._words) - len(rows)
-        if not n_repeated:
-            return Vocabulary.from_bytes(characters, offsets), None
-        sentence = f"{self._where} repeats words: rows left out: {n_repeated}; the first row of each word is kept."
-        warnings.warn(sentence, DuplicateWordWarning, stacklevel=2)
-        return Vocabulary.from_bytes(*take_words(characters, offsets, rows)), rows
-
-
-def in_memory(where: str, blocks: Iterable[RowBlock]) -> tuple[Vocabulary, NDArray[np.float32]]:
-    """Bring the rows of a file into one array."""
-    words, parts = WordCollector(where), []
-    for block in blocks:
-        words.add(block)
-        parts.append(block.vectors)
-    vocabulary, rows = words.finish()
-    vectors = np.empty((sum(map(len, parts)), parts[0].shape[1]), dtype=np.float32)
-    end = len(vectors)
-    while parts:  # each block is released as soon as it is copied
-        last = parts.pop()
-        vectors[end - len(last) : end] = last
-        end -= len(last)
-    return vocabulary, vectors if rows is None else vectors[rows]
-
-
 # -- text ------------------------------------------------------------------------------------------------------------
 
 
@@ -283,13 +191,13 @@ def plain_rows(stream: ByteStream, wanted: Vocabulary | None) -> tuple[str, Iter
         return "text", _text_rows(where, chain([head], pieces), None, wanted)
     n_rows, dim = map(int, fields)
     _check_dim(f"{where}, line 1", dim)
-    if not _continues_in_binary(rest, dim):
+    if not dim or not _continues_in_binary(rest, dim):
         return "text with header", _text_rows(where, chain([rest], pieces), (n_rows, dim), wanted)
     if n_rows * (4 * dim + 2) > stream.most_bytes:
         raise FileFormatError(
             f"{where}: its header says {n_rows} vectors of {dim} floats, but it ends before. Is the file complete?"
         )
-    return "word2vec binary", _binary_rows(where, chain([rest], pieces), (n_rows, dim), wanted)
+    return "word2vec binary", binary_rows(where, chain([rest], pieces), (n_rows, dim), wanted)
 
 
 def _check_dim(where: str, dim: int) -> None:
@@ -306,14 +214,15 @@ def _text_rows(
 
     def tasks() -> Iterator[Callable[[], RowBlock]]:
         nonlocal dim, n_rows
-        for numbers, lines in _lines_with_rows(where, pieces, 1 if header is None else 2):
+        for numbers, lines in _lines_with_rows(where, pieces, 1 if header is None else _FIRST_ROW):
             if dim is None:
                 dim = len(lines.split(b"\n", 1)[0].split()) - 1
                 _check_dim(f"{where}, line {numbers.start}", dim)
             if dim < 1:
                 shown = _shown(lines.split(b"\n", 1)[0])
                 raise FileFormatError(f"{where}, line {numbers.start}: expected a word and its vector, found {shown}.")
-            yield partial(_parse, where, lines, numbers, dim, wanted, first_words)
+            parse = _LineParser(where, dim, has_header=header is not None)
+            yield partial(_parse, parse, lines, numbers, wanted, first_words)
             n_rows += len(numbers)
 
     yield from in_threads(tasks())
@@ -340,16 +249,11 @@ def _lines_with_rows(where: str, pieces: Iterable[bytes], first: int) -> Iterato
 
 
 def _parse(
-    where: str,
-    block: bytes,
-    numbers: range,
-    dim: int,
-    wanted: Vocabulary | None,
-    first_words: set[bytes] | None,
+    parse: _LineParser, block: bytes, numbers: range, wanted: Vocabulary | None, first_words: set[bytes] | None
 ) -> RowBlock:
     """Words and vectors of some lines: pyarrow reads plain ones, what it refuses is read one by one."""
     # line by line: bytes.replace searches for two bytes 50 times as slowly as for one
-    text = block.translate(_BLANK_FOR_TAB) if b"\t" in block else block
+    text, dim = block.translate(_BLANK_FOR_TAB) if b"\t" in block else block, parse.dim
     lines = [line.rstrip(_BLANKS) for line in text.split(b"\n")][: len(numbers)]
     places = np.arange(len(numbers))
     if first_words is not None:  # numbers of other words are not parsed
@@ -358,14 +262,14 @@ def _parse(
         lines = [lines[place] for place in places]
     words, vectors = _parse_plain(lines, dim) if lines else ([], np.empty((0, dim), dtype=np.float32))
     if vectors is None:  # an odd line among them
-        vectors = np.empty((len(lines), dim), dtype=np.float32)
-        for row, (place, line) in enumerate(zip(places.tolist(), lines, strict=True)):
-            word, vectors[row] = _parse_line(where, numbers[place], line, dim)
-            words.append(word)
+        if text is not block:  # a word may hold a tab
+            unchanged = block.split(b"\n")
+            lines = [unchanged[place].rstrip(_BLANKS) for place in places]
+        words, vectors = parse.rows([numbers[place] for place in places], lines)
     if wanted is not None:
         rows = rows_of(wanted, words)
         words, vectors, places = [words[row] for row in rows], vectors[rows], places[rows]
-    return checked_block(f"{where}: line", numbers[0] + places, words, vectors)
+    return checked_block(f"{parse.where}: line", numbers[0] + places, words, vectors)
 
 
 def _parse_plain(lines: list[bytes], dim: int) -> tuple[list[bytes], NDArray[np.float32] | None]:
@@ -397,20 +301,57 @@ def _parse_plain(lines: list[bytes], dim: int) -> tuple[list[bytes], NDArray[np.
         return words, numbers.to_numpy().astype(np.float32).reshape(len(lines), dim)
 
 
-def _parse_line(where: str, number: int, line: bytes, dim: int) -> tuple[bytes, NDArray[np.float32]]:
-    """The word and the numbers of a line; a word may hold blanks, as some of GloVe's do."""
-    fields = [field for field in line.split(b" ") if field]  # a word may hold rarer white space, as in a plain line
-    word_fields, values = fields[:-dim], b" ".join(fields[-dim:])
-    surplus = word_fields[1:]
-    if not word_fields or (surplus and all(parse_numbers(field) is not None for field in surplus)):
-        got = f"{len(fields)} fields: {_shown(line)}" if fields else "a blank line"
-        raise FileFormatError(
-            f"{where}, line {number}: expected a word and {dim} numbers, as the file begins, found {got}."
-        )
-    vector = parse_numbers(values)
-    if vector is None or len(vector) != dim:  # rarer white space may lie between numbers, too
-        raise FileFormatError(f"{where}, line {number}: expected {dim} numbers, found {_shown(values)}.")
-    return b" ".join(word_fields), vector
+class _LineParser:
+    """What is known of all lines of a file: the dimensions, by its header or by its first row."""
+
+    def __init__(self, where: str, dim: int, *, has_header: bool) -> None:
+        self.where, self.dim, self._has_header = where, dim, has_header
+
+    def rows(self, numbers: list[int], lines: list[bytes]) -> tuple[list[bytes], NDArray[np.float32]]:
+        """The words and vectors of lines, whose words may hold blanks."""
+        words: list[bytes] = []
+        vectors = np.empty((len(lines), self.dim), dtype=np.float32)
+        for row, (number, line) in enumerate(zip(numbers, lines, strict=True)):
+            word, vectors[row] = self._row(number, line)
+            words.append(word)
+        if self._has_header and numbers[0] == _FIRST_ROW and all(map(_ends_in_number, words)):
+            raise FileFormatError(
+                f"{self.where}: its header says {self.dim} dimensions, but every row has more numbers, or a word "
+                "that ends in one. Correct the header."
+            )
+        return words, vectors
+
+    def _row(self, number: int, line: bytes) -> tuple[bytes, NDArray[np.float32]]:
+        """The word of a line, and its last numbers."""
+        fields = list(_FIELD.finditer(line))  # a word may hold rarer white space, as in a plain line
+        n_word_fields, values = len(fields) - self.dim, b" ".join([field[0] for field in fields[-self.dim :]])
+        word = line[: fields[n_word_fields].start()] if n_word_fields >= 0 else b""
+        # behind a header, the word is all that the numbers and a separator follow, such as a blank
+        is_blank = n_word_fields == 0 and len(word) > 1
+        is_exact = (self._has_header or is_blank) and len(line) - len(word) == len(values)
+        advice = ""
+        if not is_exact:
+            word = b" ".join([field[0] for field in fields[: max(0, n_word_fields)]])
+            surplus = fields[1:n_word_fields]
+            if surplus and not self._has_header and all(parse_numbers(field[0]) is not None for field in surplus):
+                word = b""  # rather a row with too many numbers
+                advice = " A word may end in a number only after a header line, the numbers of rows and of dimensions."
+        if not word:
+            got = f"{len(fields)} fields: {_shown(line)}" if fields else "a blank line"
+            raise FileFormatError(
+                f"{self.where}, line {number}: expected a word and {self.dim} numbers, as the file begins, found {got}."
+                f"{advice}"
+            )
+        vector = parse_numbers(values)
+        if vector is None or len(vector) != self.dim:  # rarer white space may lie between numbers, too
+            raise FileFormatError(f"{self.where}, line {number}: expected {self.dim} numbers, found {_shown(values)}.")
+        return word[:-1] if is_exact else word, vector
+
+
+def _ends_in_number(word: bytes) -> bool:
+    """Whether the last of several fields of a word is a number."""
+    fields = word.split()
+    return len(fields) > 1 and parse_numbers(fields[-1]) is not None
 
 
 def parse_numbers(values: bytes) -> NDArray[np.float32] | None:
@@ -428,55 +369,13 @@ def _shown(line: bytes) -> str:
     return repr(line[:60].decode("utf-8", "replace"))
 
 
-# -- word2vec's binary format: each word, a blank, and its floats ----------------------------------------------------
-
-
 def _continues_in_binary(rows: bytes, dim: int) -> bool:
-    """Whether floats follow rather than text: there is no row of numbers, but control characters."""
+    """Whether floats follow rather than text: there is no row of numbers, but bytes that are in no text."""
     first_row = rows.split(b"\n", 1)[0].split()
     if len(first_row) > dim and parse_numbers(b" ".join(first_row[-dim:])) is not None:
         return False
-    return any(byte < 32 and byte not in b"\t\n\r" for byte in rows[: 1024 + 4 * dim])
-
-
-def _binary_rows(
-    where: str, pieces: Iterable[bytes], header: tuple[int, int], wanted: Vocabulary | None
-) -> Iterator[RowBlock]:
-    n_rows, dim = header
-    first, rest = 1, b""
-    for piece in pieces:
-        rest += piece
-        words, starts, position = _complete_rows(rest, n_rows - first + 1, 4 * dim)
-        if words:
-            rows = np.arange(len(words)) if wanted is None else rows_of(wanted, words)
-            floats = b"".join(rest[starts[row] : starts[row] + 4 * dim] for row in rows)
-            vectors = np.frombuffer(floats, dtype="<f4").reshape(len(rows), dim)
-            yield checked_block(f"{where}: vector", first + rows, [words[row] for row in rows], vectors)
-        first += len(words)
-        rest = rest[position:]
-        if first > n_rows:
-            rest = rest.strip(b"\n")
-            if rest:
-                raise FileFormatError(f"{where}: its header says {n_rows} vectors, but more bytes follow.")
-        elif len(rest) > bounds.LONGEST_WORD + 1 + 4 * dim:
-            raise word_too_long(f"{where}: vector {first}")
-    if first <= n_rows:
-        raise FileFormatError(
-            f"{where}: its header says {n_rows} vectors, but it ends in vector {first}. Is the file complete?"
-        )
-
-
-def _complete_rows(text: bytes, n_rows: int, n_bytes: int) -> tuple[list[bytes], list[int], int]:
-    """Words of at most so many rows, where the floats of each start, and where the last row ends."""
-    words, starts, position = [], [], 0
-    for _ in range(n_rows):
-        blank = text.find(b" ", position)
-        if blank < 0 or blank + 1 + n_bytes > len(text):
-            break
-        words.append(text[position:blank].lstrip(b"\n"))
-        starts.append(blank + 1)
-        position = blank + 1 + n_bytes
-    return words, starts, position
+    start = rows[: 1024 + 4 * dim]
+    return any(byte < 32 and byte not in b"\t\n\r" for byte in start) or not is_utf8(start.rstrip(_PARTS_OF_CHARACTERS))
 
 
 # -- fastText's binary format: settings, words, and matrices of words and of n-grams ---------------------------------

@@ -73,7 +73,7 @@ class TokenCache:
         if not is_odd.any():
             return self._from_pieces(texts)
         even, odd = (list(compress(texts, chosen)) for chosen in (~is_odd, is_odd))
-        rows = np.argsort(np.argsort(is_odd, kind="stable"))
+        rows = np.argsort(np.argsort(is_odd, kind="stable"), kind="stable")
         return _joined(self._from_pieces(even), self._tokenize(odd)).take(rows)
 
     def _is_odd(self, texts: Sequence[str]) -> NDArray[np.bool_]:
@@ -328,8 +328,8 @@ class TokenLookup:
         if self.unknown == "skip":
             return TokenIds(*keep_where(is_known, ids, offsets), token_ids.cut, n_unknown, len(ids))
         distinct, firsts, numbers = np.unique(tokens[~is_known], return_index=True, return_inverse=True)
-        order = np.argsort(firsts)
-        ids[~is_known] = len(self.words) + np.argsort(order)[numbers]
+        order = np.argsort(firsts, kind="stable")
+        ids[~is_known] = len(self.words) + np.argsort(order, kind="stable")[numbers]
         unknown = tuple(self._tokens[token] for token in distinct[order].tolist())
         return TokenIds(ids, offsets, token_ids.cut, n_unknown, unknown=unknown)
 

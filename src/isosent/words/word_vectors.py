@@ -32,11 +32,13 @@ from isosent.io.json import parse_json
 from isosent.io.system import open_to_read
 from isosent.io.tensors import SEAL, TENSOR_TYPES, map_tensors
 from isosent.pages.progress import Progress, counted, part_of
-from isosent.words.formats import FileRows, RowBlock, WordCollector, in_memory, is_safetensors, open_rows
+from isosent.words.blocks import RowBlock, WordCollector, in_memory
+from isosent.words.formats import FileRows, is_safetensors, open_rows
 from isosent.words.ngrams import NgramTable, vectors_of_unknown
 from isosent.words.vocabulary import Vocabulary, first_rows, read_wanted_words, take_words
 
 _CACHED_FROM_BYTES = 64 << 20
+_READER = "b"  # another letter where files are read differently: 0.1.0 misread binary words with blanks
 _BLOCK_WORDS = 4096
 
 
@@ -363,6 +365,6 @@ def _cache_file(path: Path) -> Path:
     """A name made of the path of the file and, after a hyphen, of its state."""
     state = path.stat()
     # None: as release 0.1.0 named them, for a file that is no member of an archive
-    where, when = f"{path.resolve()}!None", f"{state.st_size} {state.st_mtime_ns} {VERSION}"
+    where, when = f"{path.resolve()}!None", f"{state.st_size} {state.st_mtime_ns} {VERSION}{_READER}"
     hashes = [hashlib.sha256(part.encode("utf-8", "surrogateescape")).hexdigest()[:16] for part in (where, when)]
     return user_cache("word_vectors") / f"{'-'.join(hashes)}.safetensors"
