@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.neighbors import NearestNeighbors
+from sklearn.preprocessing import normalize
 
 import isosent
 from isosent import Whitening
@@ -13,8 +15,8 @@ from isosent.demo import _sample
 from isosent.errors import InputError
 from isosent.numeric.ranking import nearest_rows
 from isosent.numeric.similarity import unit_rows
-from isosent.transforms import agreement
-from isosent.transforms.agreement import sample_pairs, words_of
+from isosent.transforms import agreement, auto
+from isosent.transforms.agreement import sample_pairs, topical_agreement, topics_of_neighbors, words_of
 from isosent.transforms.auto import STRENGTHS, Candidate, ScoredCandidate, TopicalGain, choose_from_texts, pick
 from isosent.transforms.base import Auto, resolve_transform
 
@@ -298,6 +300,98 @@ def test_every_script_gets_a_choice(first):
     assert choice.chosen.name == "whitening"
 
 
+# topics
+
+
+def test_topical_agreement_is_that_of_latent_semantic_analysis(well_scaled, texts):
+    vectors = well_scaled.copy()
+    vectors[[3, 50]] = 0  # neither queries nor neighbors
+    halves = [half.rows for half in sample_pairs(texts)]
+    order = np.concatenate(halves)
+    tfidf = TfidfVectorizer(analyzer=words_of, sublinear_tf=True, min_df=2).fit_transform(texts[row] for row in order)
+    left, singular, _ = np.linalg.svd(tfidf.toarray(), full_matrices=False)
+    topics = np.zeros((len(texts), 100))
+    topics[order] = normalize(left[:, :100] * singular[:100])
+    expected = []
+    for rows in halves:
+        used = rows[vectors[rows].any(axis=1)]
+        near = NearestNeighbors(n_neighbors=10, metric="cosine").fit(vectors[used])
+        values = (topics[used][:, None] * topics[used[near.kneighbors(return_distance=False)]]).sum(axis=2).mean(axis=1)
+        expected += [dict(zip(used, values, strict=True)).get(row, np.nan) for row in rows]
+    found = topical_agreement(vectors, texts)
+    assert np.isnan(found).sum() == 2
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_neighbors_in_topic_are_those_of_the_same_group():
+    topics = np.eye(2, dtype=np.float32)[[0, 1] * 20]
+    rows = np.random.default_rng(0).normal(size=(40, 4))
+    groups = np.array([0, 1] * 20)
+    np.testing.assert_allclose(topics_of_neighbors(rows, topics, groups=groups), 1)
+    alone = np.array([0] * 39 + [1])
+    assert np.isnan(topics_of_neighbors(rows, topics, groups=alone)[39])
+
+
+def test_texts_without_a_shared_word_have_no_topics():
+    lines = [f"first{number} second{number}" for number in range(200)]
+    assert topical_agreement(np.eye(200), lines) is None
+    assert topical_agreement(np.eye(2), lines[:2]) is None
+
+
+@pytest.mark.parametrize(
+    ("purpose", "strength", "words"),
+    [
+        (
+            None,
+            None,
+            "For pairs of texts alone: whiten with strength 0.75 (+0.055); for topics, .* would cost (-0.040, ",
+        ),
+        ("pairs", 0.75, "Pairs of texts are ranked better: +0.055 "),
+        ("topics", None, "too little (+0.005, 95% interval 0.004 to 0.006; the limit is 0.01)"),
+        ("search", None, "too little (+0.005, "),
+    ],
+)
+def test_the_recommendation_says_what_for(monkeypatch, well_scaled, texts, purpose, strength, words):
+    measured = [
+        replace(
+            each, low=each.gain - 0.001, topics=replace(each.topics, low=gain - 0.001, high=gain + 0.001, gain=gain)
+        )
+        for each, gain in zip(
+            scored((0.001, 0.030, 0.050, 0.055, 0.02)), (0.005, 0.004, -0.02, -0.04, -0.05), strict=True
+        )
+    ]
+    monkeypatch.setattr(auto, "_scored", lambda *_: (ScoredCandidate(Candidate(), 0.3, 0.0, 0.0, 0.0), *measured))
+    choice = chosen_for(well_scaled, texts, purpose=purpose)
+    assert choice.chosen.strength == strength
+    assert choice.reason.startswith("Keep these" if strength is None else f"Whiten with strength {strength:g}. ")
+    assert all(part in choice.reason for part in words.split(" .* "))
+    assert choice.to_json()["purpose"] == purpose
+
+
+@pytest.mark.parametrize("how", [{"settings": {"purpose": "topic"}}, {"transform": "auto?purpose=topic"}])
+def test_another_purpose_is_refused(wordllama, texts, how):
+    with pytest.raises(InputError, match=r"purpose must be one of pairs, topics, search; got 'topic'"):
+        wordllama.fitted(texts, **how)
+
+
+def test_a_purpose_is_kept_with_the_model(wordllama, texts):
+    model = wordllama.fitted(texts, settings={"purpose": "topics"})
+    assert model.fits[0].choice["purpose"] == "topics"
+    assert resolve_transform("auto?purpose=search&dims=8", dim=256) == Auto(8, "search")
+
+
+def test_after_erasing_the_mean_is_subtracted(wordllama, texts):
+    language = ["a", "b"] * (len(texts) // 2)
+    shift = np.where(np.array(language) == "a", 1.0, -1.0)[:, None] * np.random.default_rng(0).normal(size=256)
+    encoded = (wordllama.encode(texts) + 2 * shift + 3).astype(np.float32)
+    model = wordllama.fitted(texts, erase={"lang": language}, encoded=encoded)
+    assert [fit.transform for fit in model.fits] == ["erasure", "mean_centering"]
+    mapped = model.transform(encoded)
+    np.testing.assert_allclose(mapped.mean(axis=0), 0, atol=1e-4)
+    means = [mapped[np.array(language) == each].mean(axis=0) for each in "ab"]
+    np.testing.assert_allclose(*means, atol=0.02)
+
+
 # the width
 
 
@@ -362,12 +456,13 @@ def test_a_model_keeps_what_auto_compared(wordllama, texts, tmp_path):
     model.save(tmp_path / "model")
     (fit,) = isosent.load(tmp_path / "model").fits
     assert fit.choice == json.loads(json.dumps(model.fits[0].choice, allow_nan=False))
-    assert fit.choice.keys() == {"chosen", "reason", "candidates"}
+    assert fit.choice.keys() == {"chosen", "reason", "purpose", "candidates"}
     assert fit.choice["chosen"] in {scored["candidate"] for scored in fit.choice["candidates"]}
     for scored in fit.choice["candidates"]:
         assert scored.keys() == {
             *("candidate", "name", "strength", "n_components"),
             *("agreement", "gain", "low", "high"),
+            "topics",
         }
     assert model.record.facts()["fits"][0]["choice"] == fit.choice
     assert isosent.load(tmp_path / "model").fingerprint == wordllama.fingerprint

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.numeric.ranking import best_columns
-from isosent.numeric.similarity import nonzero_rows, unit_rows
+from isosent.numeric.ranking import best_columns, nearest_columns
+from isosent.numeric.similarity import unit_rows
 
 N_NEIGHBORS = 10
 MOST_QUERIES = 1000  # of each half of the texts
@@ -104,7 +104,7 @@ def topic_vectors(tfidf: Any) -> NDArray[np.float32] | None:
     Deerwester et al. 1990: the strongest singular directions of `tfidf`, a sparse matrix of unit rows, of the words
     that at least two texts hold.
     """
-    from sklearn.utils.extmath import randomized_svd
+    from scipy.sparse.linalg import svds
 
     shared = tfidf[:, np.flatnonzero(tfidf.getnnz(axis=0) > 1)]
     n_topics = min(_N_TOPICS, min(shared.shape) - 1)
@@ -112,7 +112,8 @@ def topic_vectors(tfidf: Any) -> NDArray[np.float32] | None:
         return None
     lengths = np.sqrt(np.asarray(shared.multiply(shared).sum(axis=1)).ravel())
     scale = np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0)
-    left, singular, _ = randomized_svd(shared.multiply(scale[:, None]).tocsr(), n_topics, random_state=0)
+    units = shared.multiply(scale[:, None]).tocsr()
+    left, singular, _ = svds(units, n_topics, v0=np.ones(min(units.shape)))
     topics: NDArray[np.float32] = unit_rows((left * singular).astype(np.float32))
     return topics
 
@@ -126,28 +127,20 @@ def topical_agreement(
     compared text by text. None if the texts are too few, or share too few words.
     """
     halves = sample_pairs(texts, topics=True, seed=seed)
-    found = [
-        topics_of_neighbors(vectors[half.rows], half.topics, n_queries=MOST_QUERIES)
-        for half in halves
-        if half.topics is not None
-    ]
+    found = [topics_of_neighbors(vectors[half.rows], half.topics) for half in halves if half.topics is not None]
     return np.concatenate(found) if found else None
 
 
 def topics_of_neighbors(
-    rows: NDArray[np.floating],
-    topics: NDArray[np.float32],
-    *,
-    n_queries: int = MOST_QUERIES,
-    groups: NDArray[np.intp] | None = None,
+    rows: NDArray[np.floating], topics: NDArray[np.float32], *, groups: NDArray[np.intp] | None = None
 ) -> NDArray[np.float64]:
     """Mean cosine of the topics of each of the first rows with those of its nearest rows (of its group), (n_queries,).
 
     Rows without a vector are no neighbors, and NaN as queries.
     """
     units = unit_rows(rows.astype(np.float32))
-    has_vector = nonzero_rows(rows)
-    queries = np.arange(min(n_queries, len(rows)))
+    has_vector = rows.any(axis=1)  # there may be no column, where a transform leaves no direction
+    queries = np.arange(min(MOST_QUERIES, len(rows)))
     found = np.full(len(queries), np.nan)
     for part in np.array_split(queries, max(1, -(-len(queries) // _BLOCK))):
         cosines = units[part] @ units.T
@@ -155,8 +148,8 @@ def topics_of_neighbors(
         cosines[np.arange(len(part)), part] = -np.inf
         if groups is not None:
             cosines[groups[part][:, None] != groups] = -np.inf
-        nearest = best_columns(cosines.round(6), N_NEIGHBORS)  # the last digits depend on the processor
-        is_near = np.take_along_axis(cosines, nearest, axis=1) > -np.inf
+        near, nearest = nearest_columns(cosines, units[part], units, N_NEIGHBORS)
+        is_near = near > -np.inf
         of_topics = np.einsum("qd,qkd->qk", topics[part], topics[nearest], dtype=np.float64)
         n_near = is_near.sum(axis=1)
         usable = has_vector[part] & (n_near > 0)
