@@ -34,6 +34,12 @@ data_option = click.option(
     "--data", "data", metavar="DIR", type=PATH, required=True, help="Folder with the data files, at any depth."
 )
 tasks_option = click.option("--tasks", metavar="NAMES", help="Tasks, separated by commas.  [default: all in --data]")
+purpose_option = click.option(
+    "--for",
+    "purpose",
+    type=click.Choice(PURPOSES),
+    help="What the vectors are for, which auto then judges alone.  [default: all three]",
+)
 details_option = click.option("--details", is_flag=True, help="Also print what was compared.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print nothing but JSON.")
 
@@ -129,16 +135,6 @@ def open_model(model: str | None) -> SentenceEncoder:
     """Load the model that the command line names."""
     with progress_bar("reading word vectors", "bytes") as bar:
         return load(model or DEFAULT_REFERENCE, progress=bar)
-
-
-def purpose_option(command: Command) -> Command:
-    """Pass ``--for`` as ``purpose``."""
-    return click.option(
-        "--for",
-        "purpose",
-        type=click.Choice(PURPOSES),
-        help="What the vectors are for, which auto then judges alone.  [default: all three]",
-    )(command)
 
 
 def transform_options(*, default: str = AUTO, multiple: bool = False) -> Callable[[Command], Command]:

@@ -139,7 +139,7 @@ def topics_of_neighbors(
     Rows without a vector are no neighbors, and NaN as queries.
     """
     units = unit_rows(rows.astype(np.float32))
-    has_vector = rows.any(axis=1)  # there may be no column, where a transform leaves no direction
+    has_vector = np.asarray(rows.any(axis=1))  # there may be no column, where a transform leaves no direction
     queries = np.arange(min(MOST_QUERIES, len(rows)))
     found = np.full(len(queries), np.nan)
     for part in np.array_split(queries, max(1, -(-len(queries) // _BLOCK))):
