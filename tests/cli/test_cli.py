@@ -202,6 +202,19 @@ def test_fit_shows_the_space_before_and_after(isosent_):
         assert word in out
 
 
+def test_a_purpose_reaches_auto(isosent_, here):
+    for purpose in ("pairs", "topics", "search"):
+        assert isosent_(*fit("--for", purpose)).code == 0
+        assert isosent.load(here / "model").fits[-1].choice["purpose"] == purpose
+    refused = isosent_(*fit("--for", "clusters"))
+    assert refused.code == 2
+    assert "'clusters'" in refused.err
+    assert "topics" in refused.err
+    refused = isosent_(*fit("--for", "topics", "--transform", "whitening"))
+    assert refused.code == 2
+    assert "purpose" in refused.err
+
+
 def test_fit_reads_standard_input(isosent_, here):
     assert isosent_(*fit("--dims", "1", texts="-"), stdin=TEXTS.encode()).code == 0
     assert isosent.load(here / "model").fits[0].n_texts == 4
