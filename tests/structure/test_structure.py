@@ -167,7 +167,7 @@ def test_the_code_can_be_read_in_an_afternoon():
         for decorator in node.decorator_list
     ]
     assert len(own_modules()) <= 219
-    assert sum("dataclass" in decorator for decorator in decorators) <= 100
+    assert sum("dataclass" in decorator for decorator in decorators) <= 101
 
 
 def test_no_modules_import_each_other_in_a_circle():

@@ -1,11 +1,11 @@
-"""transform="auto": chooses a strength of whitening, or no transform, without labels.
+"""transform="auto": chooses centering, a strength of whitening, or no transform, without labels.
 
-`choose_from_texts` draws pairs of texts that share words and pairs that share none (`sample_pairs`), fits each
-`Candidate` on other rows, and compares how well cosines and word overlap agree. `choose` takes the candidate whose gain
-is beyond chance, and `AutoChoice` keeps what was compared. In a pool of languages (`separate_groups`), pairs are those
-within a group, and what keeps the groups apart is left out. Without texts, `choose_without_texts` keeps the dimensions
-as they are, or the principal components, centered or not by the neighbors that a sample of rows keeps
-(`held_out_recall`). A recommendation says in words what was chosen, and why.
+`choose_from_texts` draws pairs of texts (`agreement.sample_pairs`), fits each `Candidate` on other rows, and measures two
+signals: how well cosines agree with word overlap, and how near by topic the neighbors of a text are. `pick` is the rule:
+both must gain beyond chance, or the one that the purpose names. `AutoChoice` keeps what was compared. In a pool of
+languages (`groups.separate_groups`), pairs are those within a group, and what keeps the groups apart is left out.
+Without texts, `choose_without_texts` keeps the dimensions as they are, or the principal components, centered or not by
+the neighbors that a sample of rows keeps (`held_out_recall`). A recommendation says in words what was chosen, and why.
 """
 
 from __future__ import annotations
@@ -50,6 +50,9 @@ class Limits(NamedTuple):
 
 
 LIMITS = Limits()
+# Words tell of one language at a time. If the texts form separate groups, such as languages, only pairs and neighbors
+# within a group are compared, the gain of pairs is the mean of those of the groups, and a transform must make no group
+# clearly worse, and must bring the groups closer together: by CLOSER, or to below MIXED.
 CLOSER = 0.9
 MIXED = 0.3
 
