@@ -1,9 +1,9 @@
 """transform="auto": chooses centering, a strength of whitening, or no transform, without labels.
 
-`choose_from_texts` draws pairs of texts (`agreement.sample_pairs`), fits each `Candidate` on other rows, and measures two
-signals: how well cosines agree with word overlap, and how near by topic the neighbors of a text are. `pick` is the rule:
-both must gain beyond chance, or the one that the purpose names. `AutoChoice` keeps what was compared. In a pool of
-languages (`groups.separate_groups`), pairs are those within a group, and what keeps the groups apart is left out.
+`choose_from_texts` draws pairs of texts (`agreement.sample_pairs`), fits each `Candidate` on other rows, and measures
+two signals: how well cosines agree with word overlap, and how near by topic the neighbors of a text are. `pick` is the
+rule: both must gain beyond chance, or the one that the purpose names. `AutoChoice` keeps what was compared. In a pool
+of languages (`groups.separate_groups`), pairs are those within a group, and what keeps the groups apart is left out.
 Without texts, `choose_without_texts` keeps the dimensions as they are, or the principal components, centered or not by
 the neighbors that a sample of rows keeps (`held_out_recall`). A recommendation says in words what was chosen, and why.
 """
