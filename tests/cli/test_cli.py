@@ -58,7 +58,7 @@ def test_the_demo_shows_four_steps_and_writes_nothing(demo, here):
     before = set(here.iterdir())
     finished = demo()
     assert (finished.code, finished.err) == (0, "")
-    for words in ("1. One pool", "2. The same pool", "Whiten with", "3. A good model", "Keep these", "4. Search"):
+    for words in ("1. One pool", "2. The same pool", "Center these", "3. A good model", "Keep these", "4. Search"):
         assert words in finished.out
     assert len(finished.out.splitlines()) <= 40
     assert set(here.iterdir()) == before
@@ -76,7 +76,7 @@ def test_every_command_of_the_demo_runs_as_printed_on_the_texts_that_it_writes(d
         assert ran.code == 0, (command, ran.err)
         outputs.append(ran.out)
     assert "lang erased" in outputs[0]
-    assert "Whiten with strength" in outputs[1]
+    assert "For pairs of texts alone: whiten with strength" in outputs[1]
     assert "Keep these vectors unchanged" in outputs[2]
     assert "remember my password" in outputs[6]
     assert "no match" in outputs[7]
