@@ -36,7 +36,8 @@ from isosent.numeric.similarity import cosine_matrix, unit_rows
 from isosent.pages.progress import Progress, encoding_bar, part_of
 from isosent.persistence import FitRecord, ModelRecord, Storage, write_model
 from isosent.postprocessing import NO_POSTPROCESSING, GroupMaps, Postprocessing, rows_with_vector
-from isosent.transforms.auto import AutoChoice, choose_from_texts, choose_without_texts, distinct_rows
+from isosent.transforms.agreement import distinct_rows
+from isosent.transforms.auto import AutoChoice, choose_from_texts, choose_without_texts
 from isosent.transforms.base import (
     AUTO,
     Auto,
@@ -618,7 +619,9 @@ class SentenceEncoder:
             line, such as ``"whitening"`` or ``"mean_centering,whitening"``; ``"auto"``, which chooses one or none by
             the texts; or ``"none"`` or None, which fits the encoder alone.
         settings : mapping of str to object, optional
-            Settings of a transform that is named, such as ``{"n_components": 128}``.
+            Settings of a transform that is named, such as ``{"n_components": 128}``. "auto" also has a ``purpose``,
+            "pairs", "topics" or "search": what the vectors are for, which it then judges alone. Without one, it does
+            nothing that harms either pairs or topics.
         erase : sequence or mapping of str to sequence, optional
             A label of each text, or ``{name: labels}``: values, such as languages, or numbers. Vectors no longer tell
             it, and the transform is fitted on what is left. Texts without a label (None, NaN, empty) are left out.
@@ -690,7 +693,8 @@ class SentenceEncoder:
         if not isinstance(chosen, Auto):
             return model._fitted_on(chosen, encoded, query_vectors, source=source, report=report)
         # Each distinct text counts once: repeated ones would weigh more in the map, and be their own neighbours.
-        choice = choose_from_texts(model._postprocessing.apply(encoded), texts, chosen, groups=groups)
+        vectors = model._postprocessing.apply(encoded)
+        choice = choose_from_texts(vectors, texts, chosen, groups=groups, is_erased=model is not self)
         return model._fitted_on(choice, encoded[distinct_rows(texts)], query_vectors, source=source)
 
     def erased(
@@ -809,15 +813,17 @@ class SentenceEncoder:
         self._postprocessing.check_fit(chosen)
         if is_flow(chosen):
             raise InputError("fitted_on_moments: a flow is fitted on vectors, not on moments. Use fitted_on_vectors.")
+        is_erased = bool(self._fits) and self._fits[-1].transform == "erasure"
         choice: LinearTransform | AutoChoice
         if not isinstance(chosen, Auto):
             choice = chosen
         elif texts is None:
             mapped = None if sample is None else self._postprocessing.apply(sample)
-            choice = choose_without_texts(self._postprocessing.moments(moments), chosen, mapped)
+            own_moments = self._postprocessing.moments(moments)
+            choice = choose_without_texts(own_moments, chosen, mapped, is_erased=is_erased)
         else:
             vectors = self._postprocessing.apply(self._encoder.encode(texts) if encoded is None else encoded)
-            choice = choose_from_texts(vectors, texts, chosen, groups=groups)
+            choice = choose_from_texts(vectors, texts, chosen, groups=groups, is_erased=is_erased)
         return self._fitted_linear(choice, moments, query_moments, n_zero_rows, source)
 
     def fitted_on_pairs(

@@ -34,9 +34,11 @@ from isosent.research.dims import exact_top
 from isosent.search import Index, cluster, find_duplicates
 from isosent.search.database import push
 from isosent.search.keywords import Keywords
-from isosent.transforms.auto import choose_without_texts, sample_pairs, separate_groups
+from isosent.transforms.agreement import sample_pairs
+from isosent.transforms.auto import choose_without_texts
 from isosent.transforms.base import Auto
 from isosent.transforms.erasure import measure
+from isosent.transforms.groups import separate_groups
 from isosent.transforms.quantization import Quantization
 
 NEEDS_NUMBA = ("sif", "gem")

@@ -33,10 +33,10 @@ from isosent.transforms.auto import (
     Candidate,
     ScoredCandidate,
     choose_from_texts,
-    separate_groups,
     under,
 )
 from isosent.transforms.base import Auto
+from isosent.transforms.groups import separate_groups
 
 LEAVE, HALF = Candidate(), Candidate("whitening", 0.5, 32)
 SCORED = (

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from isosent.errors import FileFormatError
 from isosent.io.tensors import tensors_bytes
 from isosent.search.keywords import Keywords, fuse
-from isosent.transforms.auto import words_of
+from isosent.transforms.agreement import words_of
 
 
 def bm25(texts, query, k1=1.5, b=0.75):

@@ -1,10 +1,13 @@
 import json
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.neighbors import NearestNeighbors
+from sklearn.preprocessing import normalize
 
 import isosent
 from isosent import Whitening
@@ -12,15 +15,9 @@ from isosent.demo import _sample
 from isosent.errors import InputError
 from isosent.numeric.ranking import nearest_rows
 from isosent.numeric.similarity import unit_rows
-from isosent.transforms import auto
-from isosent.transforms.auto import (
-    STRENGTHS,
-    Candidate,
-    ScoredCandidate,
-    choose_from_texts,
-    sample_pairs,
-    words_of,
-)
+from isosent.transforms import agreement, auto
+from isosent.transforms.agreement import sample_pairs, topical_agreement, topics_of_neighbors, words_of
+from isosent.transforms.auto import STRENGTHS, Candidate, ScoredCandidate, TopicalGain, choose_from_texts, pick
 from isosent.transforms.base import Auto, resolve_transform
 
 
@@ -37,11 +34,11 @@ def badly_scaled(well_scaled, texts):
     return (well_scaled + 3 * common + 3 * length * lengths).astype(np.float32)
 
 
-def chosen_for(vectors, texts, width=None):
+def chosen_for(vectors, texts, width=None, purpose=None):
     """The choice, made without a warning of numpy."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
-        return choose_from_texts(vectors, texts, Auto(width))
+        return choose_from_texts(vectors, texts, Auto(width, purpose))
 
 
 # the choice
@@ -71,44 +68,69 @@ def test_well_scaled_vectors_are_left_alone(well_scaled, texts):
     assert choice.reason.startswith("Keep these vectors unchanged.")
 
 
+def scored(gains, low=0.001, topics=(0.02,) * 5, topics_low=0.001):
+    """Centering and four strengths, with these gains of both signals."""
+    names = [Candidate("mean_centering"), *(Candidate("whitening", g, 8) for g in STRENGTHS)]
+    lows = np.broadcast_to(low, 5).tolist()
+    of_topics = [None if topics is None else TopicalGain(0.3, gain, topics_low, 1.0) for gain in topics or [None] * 5]
+    return [
+        ScoredCandidate(name, 0.3, gain, low_end, 1.0, gain_in_topics)
+        for name, gain, low_end, gain_in_topics in zip(names, gains, lows, of_topics, strict=True)
+    ]
+
+
 @pytest.mark.parametrize(
-    ("gains", "low", "is_even", "strength", "reason"),
+    ("gains", "low", "evenness", "strength"),
     [
         # the strongest of those that gain nearly as much as the best
-        ((0.010, 0.030, 0.028, 0.020), 0.001, False, 0.75, "better: +0.028"),
-        ((0.010, 0.030, 0.028, 0.020), (0.001, 0.001, -0.001, 0.001), False, 0.5, "better: +0.030"),
-        ((0.001, 0.002, 0.003, 0.050), 0.001, False, 1.0, "better: +0.050"),
-        ((0.050, 0.010, 0.000, -0.10), 0.001, False, 0.25, "better: +0.050"),
-        (
-            (0.010, 0.030, 0.025, 0.020),
-            -0.001,
-            False,
-            None,
-            "nothing measurable (+0.030, 95% interval -0.001 to 1.000)",
-        ),
-        ((0.010, 0.015, 0.010, 0.000), 0.001, False, None, "too little (+0.015, .* the limit is 0.02)"),
-        ((0.010, 0.015, 0.010, 0.000), 0.001, True, 0.25, "better: +0.010 .* a small gain is enough"),
-        ((0.010, 0.015, 0.010, 0.000), -0.001, True, None, "nothing measurable (+0.015, "),
-        (
-            (-0.01, -0.02, -0.03, -0.04),
-            -0.050,
-            False,
-            None,
-            "nothing measurable (-0.010, 95% interval -0.050 to 1.000)",
-        ),
+        ((0.001, 0.010, 0.030, 0.028, 0.020), 0.001, 0.5, 0.75),
+        ((0.001, 0.010, 0.030, 0.028, 0.020), (0.001, 0.001, 0.001, -0.001, 0.001), 0.5, 0.5),
+        ((0.001, 0.001, 0.002, 0.003, 0.050), 0.001, 0.5, 1.0),
+        ((0.001, 0.050, 0.010, 0.000, -0.10), 0.001, 0.5, 0.25),
+        ((0.050, 0.010, 0.010, 0.000, -0.10), 0.001, 0.5, "centering"),
+        ((0.001, 0.010, 0.030, 0.025, 0.020), -0.001, 0.5, None),
+        ((0.001, 0.010, 0.015, 0.010, 0.000), 0.001, 0.5, None),
+        ((0.001, 0.010, 0.015, 0.010, 0.000), 0.001, 0.7, 0.25),  # vectors that are spread evenly
+        ((0.001, 0.010, 0.015, 0.010, 0.000), -0.001, 0.7, None),
     ],
 )
-def test_the_rule(monkeypatch, texts, gains, low, is_even, strength, reason):
-    scored = [
-        ScoredCandidate(Candidate("whitening", g, 8), 0.3, gain, low_end, 1.0)
-        for g, gain, low_end in zip(STRENGTHS, gains, np.broadcast_to(low, 4).tolist(), strict=True)
+def test_the_rule_for_pairs_looks_at_pairs_alone(gains, low, evenness, strength):
+    picked = pick(scored(gains, low, topics=(-0.1,) * 5, topics_low=-0.2), "pairs", evenness=evenness)
+    assert (picked and (picked.candidate.strength or str(picked.candidate))) == strength
+
+
+@pytest.mark.parametrize("purpose", ["topics", "search"])
+@pytest.mark.parametrize(
+    ("topics", "low", "strength"),
+    [
+        ((0.005, 0.016, 0.020, 0.005, -0.05), 0.001, 0.5),
+        ((0.020, 0.005, -0.01, -0.02, -0.05), 0.001, "centering"),
+        ((0.005, 0.006, 0.008, 0.009, -0.05), 0.001, None),  # too little
+        ((0.005, 0.016, 0.020, 0.005, -0.05), -0.001, None),  # not beyond chance
+        (None, 0.0, None),
+    ],
+)
+def test_the_rules_for_topics_and_search_look_at_topics_alone(purpose, topics, low, strength):
+    picked = pick(scored((-0.1,) * 5, -0.2, topics, low), purpose, evenness=0.7)
+    assert (picked and (picked.candidate.strength or str(picked.candidate))) == strength
+
+
+@pytest.mark.parametrize(
+    ("gains", "topics", "strength"),
+    [
+        ((0.001, 0.030, 0.050, 0.055, 0.02), (0.005, 0.016, 0.017, 0.012, -0.05), 0.5),
+        ((0.001, 0.030, 0.050, 0.055, 0.02), (0.005, 0.004, -0.02, -0.04, -0.05), None),  # pairs gain, topics lose
+        ((-0.01, -0.01, -0.02, -0.03, -0.04), (0.005, 0.016, 0.017, 0.012, -0.05), None),  # topics gain, pairs lose
+        ((0.001, 0.030, 0.050, 0.055, 0.02), None, None),
+    ],
+)
+def test_by_default_both_signals_must_gain(gains, topics, strength):
+    candidates = [
+        replace(each, low=each.gain - 0.001, topics=each.topics and replace(each.topics, low=each.topics.gain - 0.001))
+        for each in scored(gains, topics=topics)
     ]
-    monkeypatch.setattr(auto, "_scored", lambda *_: (ScoredCandidate(Candidate(), 0.3, 0.0, 0.0, 0.0), *scored))
-    rows = np.random.default_rng(0).normal(size=(len(texts), 8))
-    choice = chosen_for(rows if is_even else rows * 2.0 ** np.arange(8), texts)
-    assert choice.chosen.strength == strength
-    assert choice.reason.startswith("Keep these" if strength is None else f"Whiten with strength {strength:g}. ")
-    assert all(part in choice.reason for part in reason.split(" .* "))
+    picked = pick(candidates, None, evenness=0.7)
+    assert (picked and picked.candidate.strength) == strength
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -238,8 +260,8 @@ def test_near_duplicates_are_not_used_as_pairs():
 
 
 def test_long_lists_are_sampled(monkeypatch, texts):
-    monkeypatch.setattr(auto, "_MOST_TEXTS", 200)
-    monkeypatch.setattr(auto, "_QUERIES", 30)
+    monkeypatch.setattr(agreement, "_MOST_TEXTS", 200)
+    monkeypatch.setattr(agreement, "MOST_QUERIES", 30)
     for half in sample_pairs(texts):
         assert len(half.others) == 100
         assert len(np.unique(half.first)) == 30
@@ -276,6 +298,98 @@ def test_every_script_gets_a_choice(first):
     vectors[:, 0] *= 100
     choice = chosen_for(vectors, [space.join(line) for line in letters])
     assert choice.chosen.name == "whitening"
+
+
+# topics
+
+
+def test_topical_agreement_is_that_of_latent_semantic_analysis(well_scaled, texts):
+    vectors = well_scaled.copy()
+    vectors[[3, 50]] = 0  # neither queries nor neighbors
+    halves = [half.rows for half in sample_pairs(texts)]
+    order = np.concatenate(halves)
+    tfidf = TfidfVectorizer(analyzer=words_of, sublinear_tf=True, min_df=2).fit_transform(texts[row] for row in order)
+    left, singular, _ = np.linalg.svd(tfidf.toarray(), full_matrices=False)
+    topics = np.zeros((len(texts), 100))
+    topics[order] = normalize(left[:, :100] * singular[:100])
+    expected = []
+    for rows in halves:
+        used = rows[vectors[rows].any(axis=1)]
+        near = NearestNeighbors(n_neighbors=10, metric="cosine").fit(vectors[used])
+        values = (topics[used][:, None] * topics[used[near.kneighbors(return_distance=False)]]).sum(axis=2).mean(axis=1)
+        expected += [dict(zip(used, values, strict=True)).get(row, np.nan) for row in rows]
+    found = topical_agreement(vectors, texts)
+    assert np.isnan(found).sum() == 2
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_neighbors_in_topic_are_those_of_the_same_group():
+    topics = np.eye(2, dtype=np.float32)[[0, 1] * 20]
+    rows = np.random.default_rng(0).normal(size=(40, 4))
+    groups = np.array([0, 1] * 20)
+    np.testing.assert_allclose(topics_of_neighbors(rows, topics, groups=groups), 1)
+    alone = np.array([0] * 39 + [1])
+    assert np.isnan(topics_of_neighbors(rows, topics, groups=alone)[39])
+
+
+def test_texts_without_a_shared_word_have_no_topics():
+    lines = [f"first{number} second{number}" for number in range(200)]
+    assert topical_agreement(np.eye(200), lines) is None
+    assert topical_agreement(np.eye(2), lines[:2]) is None
+
+
+@pytest.mark.parametrize(
+    ("purpose", "strength", "words"),
+    [
+        (
+            None,
+            None,
+            "For pairs of texts alone: whiten with strength 0.75 (+0.055); for topics, .* would cost (-0.040, ",
+        ),
+        ("pairs", 0.75, "Pairs of texts are ranked better: +0.055 "),
+        ("topics", None, "too little (+0.005, 95% interval 0.004 to 0.006; the limit is 0.01)"),
+        ("search", None, "too little (+0.005, "),
+    ],
+)
+def test_the_recommendation_says_what_for(monkeypatch, well_scaled, texts, purpose, strength, words):
+    measured = [
+        replace(
+            each, low=each.gain - 0.001, topics=replace(each.topics, low=gain - 0.001, high=gain + 0.001, gain=gain)
+        )
+        for each, gain in zip(
+            scored((0.001, 0.030, 0.050, 0.055, 0.02)), (0.005, 0.004, -0.02, -0.04, -0.05), strict=True
+        )
+    ]
+    monkeypatch.setattr(auto, "_scored", lambda *_: (ScoredCandidate(Candidate(), 0.3, 0.0, 0.0, 0.0), *measured))
+    choice = chosen_for(well_scaled, texts, purpose=purpose)
+    assert choice.chosen.strength == strength
+    assert choice.reason.startswith("Keep these" if strength is None else f"Whiten with strength {strength:g}. ")
+    assert all(part in choice.reason for part in words.split(" .* "))
+    assert choice.to_json()["purpose"] == purpose
+
+
+@pytest.mark.parametrize("how", [{"settings": {"purpose": "topic"}}, {"transform": "auto?purpose=topic"}])
+def test_another_purpose_is_refused(wordllama, texts, how):
+    with pytest.raises(InputError, match=r"purpose must be one of pairs, topics, search; got 'topic'"):
+        wordllama.fitted(texts, **how)
+
+
+def test_a_purpose_is_kept_with_the_model(wordllama, texts):
+    model = wordllama.fitted(texts, settings={"purpose": "topics"})
+    assert model.fits[0].choice["purpose"] == "topics"
+    assert resolve_transform("auto?purpose=search&dims=8", dim=256) == Auto(8, "search")
+
+
+def test_after_erasing_the_mean_is_subtracted(wordllama, texts):
+    language = ["a", "b"] * (len(texts) // 2)
+    shift = np.where(np.array(language) == "a", 1.0, -1.0)[:, None] * np.random.default_rng(0).normal(size=256)
+    encoded = (wordllama.encode(texts) + 2 * shift + 3).astype(np.float32)
+    model = wordllama.fitted(texts, erase={"lang": language}, encoded=encoded)
+    assert [fit.transform for fit in model.fits] == ["erasure", "mean_centering"]
+    mapped = model.transform(encoded)
+    np.testing.assert_allclose(mapped.mean(axis=0), 0, atol=1e-4)
+    means = [mapped[np.array(language) == each].mean(axis=0) for each in "ab"]
+    np.testing.assert_allclose(*means, atol=0.02)
 
 
 # the width
@@ -342,12 +456,13 @@ def test_a_model_keeps_what_auto_compared(wordllama, texts, tmp_path):
     model.save(tmp_path / "model")
     (fit,) = isosent.load(tmp_path / "model").fits
     assert fit.choice == json.loads(json.dumps(model.fits[0].choice, allow_nan=False))
-    assert fit.choice.keys() == {"chosen", "reason", "candidates"}
+    assert fit.choice.keys() == {"chosen", "reason", "purpose", "candidates"}
     assert fit.choice["chosen"] in {scored["candidate"] for scored in fit.choice["candidates"]}
     for scored in fit.choice["candidates"]:
         assert scored.keys() == {
             *("candidate", "name", "strength", "n_components"),
             *("agreement", "gain", "low", "high"),
+            "topics",
         }
     assert model.record.facts()["fits"][0]["choice"] == fit.choice
     assert isosent.load(tmp_path / "model").fingerprint == wordllama.fingerprint

@@ -194,7 +194,7 @@ def _settings_for(transform: str, settings: Mapping[str, Any]) -> dict[str, Any]
     names = [step.partition("?")[0].strip() for step in transform.split(",")]
     available = {setting for name in names if name in TRANSFORMS for setting in TRANSFORMS[name].settings}
     if AUTO in names:
-        available.add("n_components")
+        available |= {"n_components", "purpose"}
     return {setting: value for setting, value in settings.items() if setting in available}
 
 

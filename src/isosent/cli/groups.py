@@ -37,7 +37,7 @@ from isosent.search.clusters import AUTO, NO_VECTOR
 from isosent.search.clusters import cluster as cluster_texts
 from isosent.search.duplicates import FEWEST_TEXTS, LEAST_RATE, MOST_EXACT, MOST_RATE, Duplicates, find_duplicates
 from isosent.search.rows import TEXT
-from isosent.transforms.auto import distinct_rows
+from isosent.transforms.agreement import distinct_rows
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -26,6 +26,7 @@ from isosent.cli.options import (
     model_options,
     open_model,
     outputs_option,
+    purpose_option,
     split_names,
     vector_texts_option,
 )
@@ -62,6 +63,7 @@ from isosent.transforms.base import NO_TRANSFORM
 @model_options
 @column_option
 @vector_texts_option
+@purpose_option
 @outputs_option(".html", ".json")
 @json_option
 @details_option
@@ -70,6 +72,7 @@ def inspect(
     model: str | None,
     column: str | None,
     texts: str | None,
+    purpose: str | None,
     outputs: tuple[Path, ...],
     as_json: bool,
     details: bool,
@@ -87,11 +90,11 @@ def inspect(
     """  # noqa: D301
     check_outputs(outputs, reads=() if is_url(source) else (source,))
     if is_url(source) or (source != STANDARD_INPUT and holds_moments(source)):
-        if texts is not None or any(path.suffix.lower() == ".html" for path in outputs):
-            raise InputError(f"inspect: a page and --texts need vectors, and {source} holds moments only.")
+        if (texts, purpose) != (None, None) or any(path.suffix.lower() == ".html" for path in outputs):
+            raise InputError(f"inspect: a page, --texts and --for need vectors, and {source} holds moments only.")
         _inspect_moments(source, outputs, as_json=as_json)
         return
-    inspection = _inspect(source, model, column, texts, codecs=details)
+    inspection = _inspect(source, model, column, texts, purpose=purpose, codecs=details)
     document = inspection.to_json()
     write_outputs(outputs, {".html": lambda: html_page(inspection), ".json": lambda: json_text(document)})
     if as_json:
@@ -141,7 +144,9 @@ def _inspect_moments(source: str, outputs: Sequence[Path], *, as_json: bool) -> 
         show(f"{share:.0%} of the variance: {n_components} of {inspection.dim} dimensions")
 
 
-def _inspect(source: str, model: str | None, column: str | None, texts: str | None, *, codecs: bool) -> Inspection:
+def _inspect(
+    source: str, model: str | None, column: str | None, texts: str | None, *, purpose: str | None, codecs: bool
+) -> Inspection:
     name = Path(source).name
     if holds_vectors(source, column=column):
         if model is not None:
@@ -152,13 +157,13 @@ def _inspect(source: str, model: str | None, column: str | None, texts: str | No
         vectors = open_vectors(source, column=column)
         with progress_bar("reading", unit="vectors") as bar:
             listed = None if texts is None else read_texts(texts)
-            return inspect_vectors(vectors, texts=listed, source=name, codecs=codecs, progress=bar)
+            return inspect_vectors(vectors, texts=listed, purpose=purpose, source=name, codecs=codecs, progress=bar)
     if texts is not None:
         raise InputError(f"inspect: --texts are for vectors; {source} holds texts.")
     listed = read_texts(source, column=column)
     loaded = open_model(model)
     with progress_bar("encoding") as bar:
-        return inspect_texts(loaded, listed, source=name, codecs=codecs, progress=bar)
+        return inspect_texts(loaded, listed, purpose=purpose, source=name, codecs=codecs, progress=bar)
 
 
 _MOST_AXES_SHOWN = 10

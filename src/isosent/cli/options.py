@@ -15,7 +15,7 @@ from isosent.io.shards import SHARD_SIZE
 from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import progress_bar
-from isosent.transforms.base import AUTO, parse_option
+from isosent.transforms.base import AUTO, PURPOSES, parse_option
 
 Command = Callable[..., None]
 
@@ -35,6 +35,12 @@ data_option = click.option(
     "--data", "data", metavar="DIR", type=PATH, required=True, help="Folder with the data files, at any depth."
 )
 tasks_option = click.option("--tasks", metavar="NAMES", help="Tasks, separated by commas.  [default: all in --data]")
+purpose_option = click.option(
+    "--for",
+    "purpose",
+    type=click.Choice(PURPOSES),
+    help="What the vectors are for, which auto then judges alone.  [default: all three]",
+)
 details_option = click.option("--details", is_flag=True, help="Also print what was compared.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print nothing but JSON.")
 
@@ -133,14 +139,18 @@ def open_model(model: str | None) -> SentenceEncoder:
 
 
 def transform_options(*, default: str = AUTO, multiple: bool = False) -> Callable[[Command], Command]:
-    """Pass ``--transform`` as ``transform``, and ``--dims`` and ``--strength`` as ``settings`` of it."""
+    """Pass ``--transform`` as ``transform``, and ``--dims``, ``--strength`` and ``--for`` as ``settings`` of it."""
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
-        def wrapped(transform: Any, dims: str | None, strength: float | None, **values: Any) -> None:
+        def wrapped(
+            transform: Any, dims: str | None, strength: float | None, purpose: str | None, **values: Any
+        ) -> None:
             settings: dict[str, Any] = {} if strength is None else {"strength": strength}
             if dims is not None:
                 settings["n_components"] = parse_option(dims)
+            if purpose is not None:
+                settings["purpose"] = purpose
             # auto chooses the strength for a width; who sets the strength means whitening
             names = transform or (default if not settings else AUTO if strength is None else "whitening")
             command(transform=(names,) if multiple and isinstance(names, str) else names, settings=settings, **values)
@@ -156,6 +166,7 @@ def transform_options(*, default: str = AUTO, multiple: bool = False) -> Callabl
             click.option(
                 "--strength", type=click.FloatRange(0, 1), metavar="G", help="0 only rotates, 1 whitens fully."
             ),
+            purpose_option,
             click.option("--dims", metavar="K|SHARE|auto", help=dims_help),
             click.option("--transform", metavar="NAME", multiple=multiple, help=help_text),
         ):

@@ -73,7 +73,10 @@ def show_tokens(n_tokens: int, n_unknown: int, languages: str | None = None) -> 
         show(f"tokens: {n_tokens:,}; unknown: {n_unknown:,} ({n_unknown / n_tokens:.1%}){meant_for}")
 
 
-GAIN = "Ranked: how cosines agree with word overlap (rank correlation), on texts that were held out."
+GAIN = (
+    "Ranked: how cosines agree with word overlap (rank correlation). Topic: cosine of the topics of a text and its ten "
+    "nearest neighbors. Both on texts that were held out."
+)
 
 
 def change_table(before: Any, after: Any, title: str | None = None) -> "Table":
@@ -92,12 +95,23 @@ def change_table(before: Any, after: Any, title: str | None = None) -> "Table":
 
 def choice_table(choice: Mapping[str, Any]) -> "Table":
     """What "auto" compared; `choice` is ``AutoChoice.to_json()``."""
-    caption = "agreement: rank correlation of cosines with word overlap, on held-out texts"
-    table = make_table("candidate", "agreement", "gain", "95% interval", "", caption=caption)
+    caption = (
+        "pairs: rank correlation of cosines with word overlap. topics: cosine of the topics of a text and its ten "
+        "nearest neighbors. Both on held-out texts."
+    )
+    columns = ("candidate", "pairs", "gain", "95% interval", "topics", "gain", "95% interval", "")
+    table = make_table(*columns, caption=caption)
+
+    def cells(signal: Mapping[str, float] | None) -> tuple[str, ...]:
+        if signal is None:
+            return ("", "", "")
+        interval = f"{signal['low']:+.3f} to {signal['high']:+.3f}"
+        return f"{signal['agreement']:.3f}", f"{signal['gain']:+.3f}", interval
+
     for each in choice["candidates"]:
         mark = "chosen" if each["candidate"] == choice["chosen"] else ""
-        interval = f"{each['low']:+.3f} to {each['high']:+.3f}"
-        table.add_row(each["candidate"], f"{each['agreement']:.3f}", f"{each['gain']:+.3f}", interval, mark)
+        # models of earlier versions hold no topics
+        table.add_row(each["candidate"], *cells(each), *cells(each.get("topics")), mark)
     return table
 
 

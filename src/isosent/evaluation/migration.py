@@ -22,7 +22,6 @@ from isosent.errors import InputError
 from isosent.evaluation.unlabelled import (
     caution_of_halves,
     halves_of,
-    mean_draws,
     overlap_agreements,
     reciprocal_ranks,
 )
@@ -32,12 +31,12 @@ from isosent.model import Role, SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import JointFolds, JointMoments
 from isosent.numeric.similarity import nonzero_rows, unit_rows
-from isosent.numeric.statistics import central_interval
+from isosent.numeric.statistics import central_interval, mean_draws
 from isosent.numeric.threads import one_thread_products
 from isosent.pages.progress import Progress, part_of
 from isosent.persistence import MIGRATION, FitRecord
 from isosent.postprocessing import Postprocessing
-from isosent.transforms.auto import distinct_rows
+from isosent.transforms.agreement import distinct_rows
 
 FEWEST_TEXTS = 300
 WAYS = ("old model", "documents mapped", "queries mapped", "embedded again")

@@ -16,10 +16,11 @@ from isosent.errors import InputError
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import JointFolds, JointMoments
 from isosent.numeric.similarity import mean_ranks, unit_rows
-from isosent.numeric.statistics import central_interval, resampled_counts, weighted_pearson
+from isosent.numeric.statistics import central_interval, mean_draws, resampled_counts, weighted_pearson
 from isosent.numeric.threads import one_thread_products
 from isosent.pages.progress import Progress, part_of
-from isosent.transforms.auto import distinct_rows, sample_pairs, separate_groups
+from isosent.transforms.agreement import distinct_rows, sample_pairs
+from isosent.transforms.groups import separate_groups
 
 FEWEST_TEXTS = 30
 _FEWEST_WORDS = 6
@@ -236,12 +237,6 @@ def reciprocal_ranks(
         n_ties = (cosines == reached).sum(axis=1)
         ranks[start : start + len(cosines)] = 0.5 + (cosines > reached).sum(axis=1) + 0.5 * n_ties
     return 1 / ranks
-
-
-def mean_draws(values: NDArray[np.float64], *, seed: int = 0) -> NDArray[np.float64]:
-    """Means of each row of values, (n_rows, n_items), in resamples of the items, which are the same for all rows."""
-    n_items = values.shape[1]
-    return np.concatenate([counts @ values.T for counts in resampled_counts(n_items, seed=seed)]).T / n_items
 
 
 def overlap_agreements(

@@ -37,15 +37,11 @@ from isosent.numeric.spectrum import (
 from isosent.pages.progress import Progress, counted
 from isosent.postprocessing import NO_POSTPROCESSING
 from isosent.search.smaller import Sizes, sizes
-from isosent.transforms.auto import (
-    AutoChoice,
-    choose_from_texts,
-    choose_without_texts,
-    distinct_rows,
-    separate_groups,
-)
+from isosent.transforms.agreement import distinct_rows
+from isosent.transforms.auto import AutoChoice, choose_from_texts, choose_without_texts
 from isosent.transforms.base import Auto, LinearTransform, make_linear
 from isosent.transforms.calibration import FEWEST_PAIRS
+from isosent.transforms.groups import separate_groups
 
 AS_THEY_ARE = "as they are"
 MARKS = tuple(tenth / 10 for tenth in range(1, 10))  # the cosines that percentiles are reported for
@@ -157,6 +153,7 @@ def inspect_texts(
     model: SentenceEncoder,
     texts: Sequence[str],
     *,
+    purpose: str | None = None,
     seed: int = 0,
     source: str = "texts in memory",
     codecs: bool = False,
@@ -170,6 +167,8 @@ def inspect_texts(
         The model, with its postprocessing.
     texts : sequence of str
         Texts like those to be compared later.
+    purpose : str, optional
+        "pairs", "topics" or "search": what the vectors are for, which auto then judges alone (see `fitted`).
     seed : int, default 0
         Seed of every sample.
     source : str, optional
@@ -187,7 +186,7 @@ def inspect_texts(
     Raises
     ------
     InputError
-        If there is no text.
+        If there is no text, or no such purpose.
 
     Examples
     --------
@@ -201,7 +200,7 @@ def inspect_texts(
         model = model.fitted(texts, transform=None)
     vectors = model.encode(texts, progress=progress)
     survey = Survey(vectors, seed=seed, n_duplicate_texts=len(texts) - len(set(texts)))
-    choice = choose_from_texts(vectors, texts, Auto()) if survey.varies else None
+    choice = choose_from_texts(vectors, texts, Auto(purpose=purpose)) if survey.varies else None
     sampled = [texts[row] for row in survey.sampled_rows]
     reference = f"{model.encoder.reference}{''.join(f' -> {fit.transform}' for fit in model.fits)}"
     groups = find_groups(vectors, texts, seed=seed)
@@ -212,6 +211,7 @@ def inspect_vectors(
     vectors: ArrayLike | VectorSource,
     *,
     texts: Sequence[str] | None = None,
+    purpose: str | None = None,
     seed: int = 0,
     source: str = "vectors in memory",
     codecs: bool = False,
@@ -225,6 +225,8 @@ def inspect_vectors(
         The vectors, or an open file of vectors, which is read once. NaN and infinity are counted and left out.
     texts : sequence of str, optional
         The text of each vector, by which auto chooses as for `inspect_texts`.
+    purpose : str, optional
+        "pairs", "topics" or "search": what the vectors are for, which auto then judges alone (see `fitted`).
     seed : int, default 0
         Seed of every sample.
     source : str, optional
@@ -242,7 +244,7 @@ def inspect_vectors(
     Raises
     ------
     InputError
-        If an array is not 2-D or does not hold real numbers, or there is not one text per vector.
+        If an array is not 2-D or does not hold real numbers, there is not one text per vector, or no such purpose.
 
     Examples
     --------
@@ -263,12 +265,13 @@ def inspect_vectors(
         n_duplicate_texts = len(texts) - len(set(texts))
     survey = Survey(vectors, seed=seed, n_duplicate_texts=n_duplicate_texts, progress=progress)
     sampled = None if texts is None else [texts[row] for row in survey.sampled_rows]
+    wanted = Auto(purpose=purpose)
     if not survey.varies:
         choice = None
     elif sampled is None:
-        choice = choose_without_texts(survey.moments, Auto())
+        choice = choose_without_texts(survey.moments, wanted)
     else:
-        choice = choose_from_texts(survey.sample, sampled, Auto())
+        choice = choose_from_texts(survey.sample, sampled, wanted)
     groups = find_groups(survey.sample, sampled, seed=seed)
     return _conclude(survey, choice, groups, source=source, model=None, seed=seed, texts=sampled, codecs=codecs)
 

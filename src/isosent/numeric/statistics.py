@@ -73,6 +73,12 @@ def resampled_counts(n_items: int, *, n_resamples: int = INTERVAL_RESAMPLES, see
         yield np.bincount(items.ravel(), minlength=n_draws * n_items).reshape(n_draws, n_items).astype(np.float64)
 
 
+def mean_draws(values: Double, *, seed: int = 0) -> Double:
+    """Means of each row of values, (n_rows, n_items), in resamples of the items, which are the same for all rows."""
+    n_items = values.shape[1]
+    return np.concatenate([counts @ values.T for counts in resampled_counts(n_items, seed=seed)]).T / n_items
+
+
 def weighted_statistic(
     statistic: Statistic, values: NDArray[np.floating], gold: NDArray[np.floating] | None = None
 ) -> Weighted:

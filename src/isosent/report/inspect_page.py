@@ -24,17 +24,18 @@ from isosent.pages.figures import Axis, Figure, Key, Panel, percent
 from isosent.pages.html import figure_box, html_document
 from isosent.pages.tables import make_table
 from isosent.search.smaller import Size, Sizes
-from isosent.transforms.auto import AutoChoice
+from isosent.transforms.auto import AutoChoice, ScoredCandidate, TopicalGain
 from isosent.transforms.base import NO_TRANSFORM
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 CHOSEN = "chosen"
-_CANDIDATE_COLUMNS = ("candidate", "agreement", "gain [95% interval]", "")
+_CANDIDATE_COLUMNS = ("candidate", "pairs, gain [95% interval]", "topics, gain [95% interval]", "")
 _AGREEMENT = (
-    "Agreement is the rank correlation of cosines with the word overlap (tf-idf) of pairs of texts. Each candidate was "
-    "fitted on one half of the texts and measured on the other."
+    "Pairs: rank correlation of cosines with the word overlap (tf-idf) of pairs of texts. Topics: cosine of the topics "
+    "of a text and its ten nearest neighbors. Each candidate was fitted on one half of the texts and measured on the "
+    "other."
 )
 _SIZE_COLUMNS = ("stored as", "dimensions", "bytes", "disk", "recall@10", "queries/s", "agreement")
 _MOST_POINTS = 300
@@ -317,11 +318,16 @@ def _percentile_rows(inspection: Inspection) -> list[Row]:
 
 
 def _candidate_rows(choice: AutoChoice) -> list[Row]:
+    def measured(signal: ScoredCandidate | TopicalGain | None) -> str:
+        if signal is None:
+            return ""
+        return f"{signal.agreement:.3f}, {signal.gain:+.3f} [{signal.low:+.3f}, {signal.high:+.3f}]"
+
     return [
         Row(
             str(each.candidate),
-            f"{each.agreement:.3f}",
-            f"{each.gain:+.3f} [{each.low:+.3f}, {each.high:+.3f}]",
+            measured(each),
+            measured(each.topics),
             CHOSEN if each.candidate == choice.chosen else "",
         )
         for each in choice.candidates
@@ -433,8 +439,9 @@ def _some(n: int) -> list[int]:
 
 def _agreement_figure(choice: AutoChoice) -> Figure:
     """Agreement against the strength of whitening, without whitening at the left."""
-    first, *whitenings = choice.candidates
-    heights = [each.agreement for each in choice.candidates]
+    first, *others = choice.candidates
+    whitenings = [each for each in others if each.candidate.strength is not None]
+    heights = [each.agreement for each in (first, *whitenings)]
     ends = [first.agreement + end for each in whitenings for end in (each.low, each.high)]
     room = 0.08 * (max(heights + ends) - min(heights + ends)) or 0.01
     strengths = [each.candidate.strength or 0.0 for each in whitenings]

@@ -29,7 +29,8 @@ from isosent.research.study import (
     read_sets,
     spearman_of,
 )
-from isosent.transforms.auto import STRENGTHS, distinct_rows
+from isosent.transforms.agreement import distinct_rows
+from isosent.transforms.auto import STRENGTHS
 from isosent.transforms.base import make_linear
 
 

@@ -37,7 +37,8 @@ from isosent.numeric.spectrum import spectrum
 from isosent.numeric.threads import n_workers
 from isosent.pages.progress import Progress, counted, part_of
 from isosent.research.study import ALL, LayerCell, PublishedScore, deviations_of, pivot, read_sets
-from isosent.transforms.auto import Candidate, Pairs, choose, sample_pairs, under
+from isosent.transforms.agreement import Pairs, sample_pairs
+from isosent.transforms.auto import Candidate, choose, under
 from isosent.transforms.base import Auto
 
 NONE, WHITENING, AUTO = TRANSFORMS = ("none", "whitening", "auto")
@@ -275,7 +276,8 @@ def place_tasks(tasks: Sequence[STSSet]) -> tuple[list[str], list[PlacedTask]]:
         pairs = tuple((_places(places, subset.first), _places(places, subset.second)) for subset in task.subsets)
         rows = np.array([row_of[text] for text in places], dtype=np.intp)
         count_of_each = np.array([counts[text] for text in places], dtype=np.float64)
-        placed.append(PlacedTask(task, rows, len(scored), pairs, count_of_each, sample_pairs(list(places))))
+        overlap_pairs = sample_pairs(list(places), topics=True)
+        placed.append(PlacedTask(task, rows, len(scored), pairs, count_of_each, overlap_pairs))
     return list(row_of), placed
 
 

@@ -18,7 +18,7 @@ from isosent.numeric.ranking import exact_products
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.pages.progress import Progress
 from isosent.search.units import compared_units
-from isosent.transforms.auto import words_of
+from isosent.transforms.agreement import words_of
 
 NO_VECTOR: Final = 0  # number of the cluster of texts without a vector
 AUTO: Final = "auto"

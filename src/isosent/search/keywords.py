@@ -18,7 +18,7 @@ from scipy.sparse import csc_array
 from isosent.errors import FileFormatError
 from isosent.io.checksum import checksum_of
 from isosent.io.tensors import map_tensors, tensors_bytes
-from isosent.transforms.auto import words_of
+from isosent.transforms.agreement import words_of
 
 FUSED: Final = 100  # hits of each ranking that are fused
 FUSION_CONSTANT: Final = 60  # Cormack, Clarke and Buettcher 2009

@@ -39,7 +39,7 @@ from isosent.search.engine import (
     finer_settings,
     one_thread,
 )
-from isosent.transforms.auto import sample_pairs
+from isosent.transforms.agreement import sample_pairs
 from isosent.transforms.base import NO_TRANSFORM, LinearTransform, make_linear
 from isosent.transforms.quantization import Quantization
 

@@ -62,7 +62,7 @@ from isosent.numeric.sparse_ridge import PART_TEXTS, TokenShares, solve
 from isosent.numeric.statistics import bootstrap_interval
 from isosent.numeric.word_averages import sif_weights
 from isosent.pages.progress import Progress, counted, part_of, progress_bar
-from isosent.transforms.auto import sample_pairs
+from isosent.transforms.agreement import sample_pairs
 from isosent.transforms.base import Auto, Transform, is_flow, resolve_transform
 from isosent.words.subwords import SubwordTokenizer
 

@@ -1,20 +1,19 @@
-"""transform="auto": chooses a strength of whitening, or no transform, without labels.
+"""transform="auto": chooses centering, a strength of whitening, or no transform, without labels.
 
-`choose_from_texts` draws pairs of texts that share words and pairs that share none (`sample_pairs`), fits each
-`Candidate` on other rows, and compares how well cosines and word overlap agree. `choose` takes the candidate whose gain
-is beyond chance, and `AutoChoice` keeps what was compared. In a pool of languages (`separate_groups`), pairs are those
-within a group, and what keeps the groups apart is left out. Without texts, `choose_without_texts` keeps the dimensions
-as they are, or the principal components, centered or not by the neighbors that a sample of rows keeps
-(`held_out_recall`). A recommendation says in words what was chosen, and why.
+`choose_from_texts` draws pairs of texts (`agreement.sample_pairs`), fits each `Candidate` on other rows, and measures
+two signals: how well cosines agree with word overlap, and how near by topic the neighbors of a text are. `pick` is the
+rule: both must gain beyond chance, or the one that the purpose names. `AutoChoice` keeps what was compared. In a pool
+of languages (`groups.separate_groups`), pairs are those within a group, and what keeps the groups apart is left out.
+Without texts, `choose_without_texts` keeps the dimensions as they are, or the principal components, centered or not by
+the neighbors that a sample of rows keeps (`held_out_recall`). A recommendation says in words what was chosen, and why.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
@@ -23,48 +22,46 @@ from numpy.typing import NDArray
 
 from isosent.errors import InputError, RankWarning
 from isosent.numeric.moments import Moments
-from isosent.numeric.ranking import best_columns, neighbour_recall
+from isosent.numeric.ranking import neighbour_recall
 from isosent.numeric.similarity import held_out_rows, mean_ranks, nonzero_rows, unit_rows
 from isosent.numeric.spectrum import Spectrum, effective_rank, resolve_width, spectrum
-from isosent.numeric.statistics import central_interval, resampled_counts, weighted_pearson
+from isosent.numeric.statistics import central_interval, mean_draws, resampled_counts, weighted_pearson
+from isosent.transforms.agreement import (
+    MOST_QUERIES,
+    Pairs,
+    distinct_rows,
+    sample_pairs,
+    topics_of_neighbors,
+)
 from isosent.transforms.base import NO_TRANSFORM, Auto, LinearTransform, make_linear
+from isosent.transforms.groups import separate_groups
 
-# The rule in five lines. docs/research/auto.md: how the constants were chosen, and how sensitive the rule is to them.
-# 1. Agreement is the rank correlation of cosines with the word overlap (tf-idf) of pairs of texts.
-# 2. Gain is the agreement under a whitening minus that without, on texts that the whitening was not fitted on.
-# 3. If the best gain is at least LEAST_GAIN, and more than chance: the strongest whitening with SHARE_OF_GAIN of it.
-# 4. Else, if the vectors fill their space evenly (EVEN) and the mildest whitening gains more than chance: that one.
-# 5. Else no transform.
-# Word overlap sees one language at a time. If the texts form separate groups, such as languages, only pairs within a
-# group are compared, the gain is the mean of those of the groups, and a whitening must make no group clearly worse, and
-# must bring the groups closer together: by CLOSER, or to below MIXED.
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
-LEAST_GAIN = 0.02
-SHARE_OF_GAIN = 0.85
-EVEN = 0.6
+
+
+class Limits(NamedTuple):
+    """Constants of the rule. docs/research/auto.md: how they were chosen, and how sensitive the rule is to them."""
+
+    pairs: float = 0.02  # least gain in agreement with word overlap
+    topics: float = 0.01  # least gain in topical agreement
+    share: float = 0.85  # of the best gain of pairs, that the strongest whitening must have
+    topic_share: float = 0.75  # of the best gain of topics
+    even: float = 0.6  # effective rank, as a share of the dimensions
+
+
+LIMITS = Limits()
+# Words tell of one language at a time. If the texts form separate groups, such as languages, only pairs and neighbors
+# within a group are compared, the gain of pairs is the mean of those of the groups, and a transform must make no group
+# clearly worse, and must bring the groups closer together: by CLOSER, or to below MIXED.
 CLOSER = 0.9
 MIXED = 0.3
 
+CENTERING = "mean_centering"
 FEWEST_TEXTS = 100
-_MOST_TEXTS = 20_000
-_QUERIES = 1000  # of each half of the texts
 _FEWEST_SEARCHED = 20  # vectors: twice the neighbors of a query
-_NEAREST = 3
-_RANDOM = 3
-_DUPLICATE = 0.8  # tf-idf cosine. Near duplicates differ in one word, which tf-idf cannot weigh.
-_BLOCK = 256
 _ALL_EQUAL = "All vectors are equal."
 _UNCHANGED = "Keep these vectors unchanged."
-_GROUP_ROWS = 4000
-_FEWEST_GROUPED, _FEWEST_IN_GROUP = 100, 10
-_SMALLEST_GROUP = 0.03  # share of the texts
-_CLUSTERS = 6
-# Cosine of the shares of texts that hold each word, between clusters: 0.00 to 0.18 for two languages, from 0.19 on for
-# the topics of one. Above the first limit, groups must also be _APART (docs/research/inspect.md).
-_FOREIGN, _LITTLE_SHARED, _APART = 0.15, 0.25, 6.0
-# Distances of groups in standard deviations along the line between their means, without texts: none of 54 single sets
-# is above 8 for two; for more groups, the least distance counts.
-_SEPARATE = {2: 8.0, 3: 6.0, 4: 6.0}
+_COMMON_MEAN = "The mean is what all values of the erased attribute now share."
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +76,8 @@ class Candidate:
     def __str__(self) -> str:
         if self.name == NO_TRANSFORM:
             return "no transform"
+        if self.name == CENTERING:
+            return "centering"
         settings = [] if self.strength is None else [f"strength {self.strength:g}"]
         if self.n_components is not None:
             settings.append(f"{self.n_components} dimension{'s' * (self.n_components != 1)}")
@@ -102,14 +101,25 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicalGain:
+    """How near, by topic, the nearest neighbors of a text are, and what a candidate changes, on held-out texts."""
+
+    agreement: float  # mean cosine of topics, in [-1, 1]
+    gain: float  # over no transform; after an attribute was erased, over centering
+    low: float  # ends of the 95% bootstrap interval of the gain
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
 class ScoredCandidate:
-    """A candidate and what it does to the agreement of cosines with word overlap, on held-out texts."""
+    """A candidate and what it does to the agreement of cosines with word overlap, and to topics, on held-out texts."""
 
     candidate: Candidate
     agreement: float  # Spearman correlation, in [-1, 1]
-    gain: float  # in agreement, over the first candidate
+    gain: float  # in agreement, over no transform; after an attribute was erased, over centering
     low: float  # ends of the 95% bootstrap interval of the gain
     high: float
+    topics: TopicalGain | None = None  # None if the texts share too few words
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +129,7 @@ class AutoChoice:
     chosen: Candidate
     candidates: tuple[ScoredCandidate, ...]  # the first is the vectors without whitening; empty if not measured
     reason: str  # the recommendation: what to do, what to expect, and how certain it is
+    purpose: str | None = None  # of `PURPOSES`, for which it was chosen; None for all of them
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values, as model folders store them."""
@@ -128,44 +139,41 @@ class AutoChoice:
         ]
         for each in candidates:
             del each["center"]  # texts do not choose it
-        return {"chosen": str(self.chosen), "reason": self.reason, "candidates": candidates}
-
-
-class Pairs(NamedTuple):
-    """Pairs of texts of one half, grouped by their first text, and the other half."""
-
-    first: NDArray[np.intp]  # rows, (n_pairs,)
-    second: NDArray[np.intp]
-    overlap: NDArray[np.float64]  # tf-idf cosine of each pair
-    others: NDArray[np.intp]  # rows of the other half, to fit on
-
-    def chosen(self, is_chosen: NDArray[np.bool_]) -> Pairs:
-        """Some of the pairs."""
-        return Pairs(self.first[is_chosen], self.second[is_chosen], self.overlap[is_chosen], self.others)
+        return {
+            "chosen": str(self.chosen),
+            "reason": self.reason,
+            "purpose": self.purpose,
+            "candidates": candidates,
+        }
 
 
 def choose_from_texts(
-    vectors: NDArray[np.floating], texts: Sequence[str], wanted: Auto, *, groups: NDArray[Any] | None = None
+    vectors: NDArray[np.floating],
+    texts: Sequence[str],
+    wanted: Auto,
+    *,
+    groups: NDArray[Any] | None = None,
+    is_erased: bool = False,
 ) -> AutoChoice:
-    """Choose for vectors of texts, (n_texts, dim); repeated texts count once. Groups are found if not given."""
+    """Choose for vectors of texts, (n_texts, dim); repeated texts count once. Groups are found if not given.
+
+    If an attribute was erased (`is_erased`), all its values share one mean, which says nothing: see `choose`.
+    """
     rows = distinct_rows(texts)
     vectors, texts = vectors[rows], [texts[row] for row in rows]
     groups = separate_groups(vectors, texts) if groups is None else np.unique(groups[rows], return_inverse=True)[1]
-    return choose(vectors, sample_pairs(texts), wanted, groups=groups)
-
-
-def distinct_rows(texts: Sequence[str]) -> list[int]:
-    """Where each distinct text occurs first."""
-    row_of: dict[str, int] = {}
-    for row, text in enumerate(texts):
-        row_of.setdefault(text, row)
-    return list(row_of.values())
+    return choose(vectors, sample_pairs(texts, topics=True), wanted, groups=groups, is_erased=is_erased)
 
 
 def choose(
-    vectors: NDArray[np.floating], pairs: Sequence[Pairs], wanted: Auto, *, groups: NDArray[np.intp] | None = None
+    vectors: NDArray[np.floating],
+    pairs: Sequence[Pairs],
+    wanted: Auto,
+    *,
+    groups: NDArray[np.intp] | None = None,
+    is_erased: bool = False,
 ) -> AutoChoice:
-    """Choose for vectors of distinct texts, (n_texts, dim); `pairs` are those of `sample_pairs`."""
+    """Choose for vectors of distinct texts, (n_texts, dim); `pairs` are those of `sample_pairs`, with topics."""
     has_vector = nonzero_rows(vectors)
     if groups is not None:
         pairs = [_within_groups(half, groups) for half in pairs]
@@ -173,127 +181,113 @@ def choose(
     eigen = spectrum(moments.covariance, noise=moments.rounding_variance)
     first = without_whitening(wanted, eigen)
     if not eigen.rank:
-        return AutoChoice(first, (), f"{_action(first)} {_ALL_EQUAL}")
+        return AutoChoice(first, (), f"{_action(first)} {_ALL_EQUAL}", wanted.purpose)
     n_pairs = [int((has_vector[half.first] & has_vector[half.second]).sum()) for half in pairs]
     if moments.weight < FEWEST_TEXTS:
         few = f"{moments.weight:.0f}; at least {FEWEST_TEXTS} different ones are needed"
-        return AutoChoice(first, (), _undecided(first, f"Not enough texts to decide ({few})."))
+        return AutoChoice(first, (), _undecided(first, f"Not enough texts to decide ({few})."), wanted.purpose)
     if min(n_pairs, default=0) < FEWEST_TEXTS:  # texts without words, or most of them without a vector
-        return AutoChoice(first, (), _undecided(first, "Too few pairs of texts can be compared to decide."))
+        why = "Too few pairs of texts can be compared to decide."
+        return AutoChoice(first, (), _undecided(first, why), wanted.purpose)
     width = first.n_components or len(eigen.values)
-    whitenings = [Candidate("whitening", strength, width) for strength in STRENGTHS]
-    agreements, draws = _score(vectors, has_vector, pairs, (first, *whitenings), groups)
+    candidates = [first, *(Candidate("whitening", strength, width) for strength in STRENGTHS)]
+    if first.name == NO_TRANSFORM:  # principal components are centered
+        candidates.insert(1, Candidate(CENTERING))
+    # After an attribute was erased, all its values share one mean, which says nothing: others must beat centering.
+    base = 1 if is_erased and first.name == NO_TRANSFORM else 0
+    agreements, draws = _score(vectors, has_vector, pairs, candidates, groups)
     if (is_measured := ~np.isnan(draws).any(axis=(1, 2))).any():  # of a group, all overlaps may be equal
         agreements, draws = agreements[is_measured], draws[is_measured]
-    scored = _scored((first, *whitenings), agreements.mean(axis=0), draws.mean(axis=0))
+    of_topics = _topical_gains(vectors, has_vector, pairs, candidates, groups, base)
+    scored = _scored(candidates, agreements.mean(axis=0), draws.mean(axis=0), of_topics, base)
     if any(math.isnan(each.low) for each in scored):  # in a half or a resample, all cosines or overlaps are equal
-        return AutoChoice(first, (), _undecided(first, "The effect of whitening could not be measured."))
-    certain = [each for each in scored[1:] if each.low > 0]
-    why_not = ""
+        why = "The effect of whitening could not be measured."
+        return AutoChoice(first, (), _undecided(first, why), wanted.purpose)
+    excluded: dict[str, list[ScoredCandidate]] = {}
     if groups is not None:
-        highs = np.array([[central_interval(drawn - group[0])[1] for drawn in group] for group in draws])
-        worse = [each for each, high in zip(scored, highs.min(axis=0), strict=True) if high < 0 and each in certain]
-        certain = [each for each in certain if each not in worse]
-        mixing = _mixing(vectors, has_vector, groups, pairs, [each.candidate for each in scored])
-        apart = [each for each in certain if each.candidate not in mixing]
-        certain = [each for each in certain if each not in apart]
-        for dropped, what in (
-            (worse, "ranks the texts of one group worse"),
-            (apart, "does not bring {} closer together"),
-        ):
-            if dropped:
-                listed = ", ".join(f"{each.candidate.strength:g}" for each in dropped)
-                n_groups = len(np.unique(groups[groups >= 0]))
-                why_not += f" Strength {listed} {what.format(f'the {n_groups} groups of texts')}."
-        if why_not and not certain:
-            return AutoChoice(first, scored, f"{_action(first)}{why_not}")
-    best = max(certain or scored[1:], key=lambda each: each.gain)
-    if certain and best.gain >= LEAST_GAIN:
-        chosen = [each for each in certain if each.gain >= SHARE_OF_GAIN * best.gain][-1]
-        return AutoChoice(chosen.candidate, scored, f"{_whitened(chosen, wanted)}{why_not}")
-    mildest, evenness = scored[1], effective_rank(eigen.values[: eigen.rank]) / len(eigen.values)
-    if evenness > EVEN and mildest in certain:
-        even = "For vectors that are spread this evenly, a small gain is enough."
-        return AutoChoice(mildest.candidate, scored, f"{_whitened(mildest, wanted)} {even}")
-    return AutoChoice(first, scored, f"{_action(first)} {_rejected(best, wanted, is_certain=bool(certain))}{why_not}")
+        highs = np.array([[central_interval(drawn - group[base])[1] for drawn in group] for group in draws])
+        worse = [each for each, high in zip(scored, highs.min(axis=0), strict=True) if high < 0]
+        mixing = _mixing(vectors, has_vector, groups, pairs, candidates)
+        excluded = {
+            "ranks the texts of one group worse": [each for each in worse if each.low > 0],
+            f"does not bring the {len(np.unique(groups[groups >= 0]))} groups of texts closer together": [
+                each
+                for each in scored[base + 1 :]
+                if each.low > 0 and each not in worse and each.candidate not in mixing
+            ],
+        }
+    evenness = effective_rank(eigen.values[: eigen.rank]) / len(eigen.values)
+    return _verdict(scored, wanted, excluded, evenness=evenness, base=base)
 
 
-def separate_groups(
-    vectors: NDArray[np.floating], texts: Sequence[str] | None = None, *, seed: int = 0
-) -> NDArray[np.intp] | None:
-    """Group of each of at least two separate groups of rows, (n_rows,), -1 for none; None if there is one only.
-
-    With texts, which must be distinct: clusters of vectors whose texts share hardly a word, as languages do.
-    """
-    from sklearn.cluster import KMeans
-
-    has_vector = nonzero_rows(vectors)
-    # sorted, so that the order of the texts does not matter
-    rows = np.arange(len(vectors)) if texts is None else np.array(sorted(range(len(texts)), key=texts.__getitem__))
-    rows = np.random.default_rng(seed).permutation(rows)
-    rows = rows[has_vector[rows]][:_GROUP_ROWS]
-    if len(rows) < _FEWEST_GROUPED:
-        return None
-    units = unit_rows(vectors[rows].astype(np.float32))
-    # Found in one half and measured on the other: a few rows of many dimensions fall apart along any line through them.
-    half = len(units) // 2
-    if len(np.unique(units[:half], axis=0)) < _CLUSTERS:
-        return None
-    for n_clusters in _SEPARATE if texts is None else (_CLUSTERS,):
-        clusters = KMeans(n_clusters, n_init=2, random_state=seed).fit(units[:half])
-        found = clusters.predict(units).astype(np.intp)
-        if texts is None:
-            is_separate = _distance(units, found, half) >= _SEPARATE[n_clusters]
-            group_of = np.arange(n_clusters)
-        else:
-            group_of = _foreign_clusters(units, found, [texts[row] for row in rows])
-            is_separate = len(np.unique(group_of[group_of >= 0])) > 1
-        if is_separate:
-            groups = np.full(len(vectors), -1, np.intp)
-            groups[has_vector] = group_of[clusters.predict(unit_rows(vectors[has_vector].astype(np.float32)))]
-            return groups
-    return None
+def _verdict(
+    scored: Sequence[ScoredCandidate],
+    wanted: Auto,
+    excluded: Mapping[str, Sequence[ScoredCandidate]],
+    *,
+    evenness: float,
+    base: int,
+) -> AutoChoice:
+    """The choice by the rule, and a recommendation that says what it is for; gains are over the candidate at `base`."""
+    first, candidates = scored[base], tuple(scored)
+    dropped = [each for listed in excluded.values() for each in listed]
+    usable = [each for each in scored[base + 1 :] if each not in dropped]
+    why_not = "".join(
+        f" {_listed([each.candidate for each in listed])} {what}." for what, listed in excluded.items() if listed
+    )
+    chosen = pick(usable, wanted.purpose, evenness=evenness)
+    if chosen is not None:
+        reason = f"{_recommended(chosen, wanted)}{why_not}"
+        if chosen.gain < LIMITS.pairs and chosen.candidate.name == "whitening" and wanted.purpose == "pairs":
+            reason += " For vectors that are spread this evenly, a small gain is enough."
+        return AutoChoice(chosen.candidate, candidates, reason, wanted.purpose)
+    if base:
+        if (better := pick(scored[:base], wanted.purpose, evenness=0.0)) is not None:
+            reason = f"{_action(better.candidate)} Subtracting the mean would do harm."
+            return AutoChoice(better.candidate, candidates, f"{reason}{why_not}", wanted.purpose)
+        return AutoChoice(
+            first.candidate, candidates, f"{_action(first.candidate)} {_COMMON_MEAN}{why_not}", wanted.purpose
+        )
+    rejected = f" {_rejected(usable, wanted, evenness)}" if usable else ""
+    reason = f"{_action(first.candidate)}{rejected}{why_not}"
+    return AutoChoice(first.candidate, candidates, reason, wanted.purpose)
 
 
-def _foreign_clusters(units: NDArray[np.float32], found: NDArray[np.intp], texts: list[str]) -> NDArray[np.intp]:
-    """Group of each cluster of texts, (n_clusters,): those that share words are one group, a small group is -1."""
-    from scipy.sparse.csgraph import connected_components
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    nothing = np.zeros(_CLUSTERS, np.intp)
-    try:
-        words = CountVectorizer(analyzer=words_of, binary=True, dtype=np.float32).fit_transform(texts)
-    except ValueError:  # no text has a word
-        return nothing
-    shares = np.stack([np.asarray(words[found == each].sum(axis=0)).ravel() for each in range(_CLUSTERS)])
-    units_of_words = unit_rows(shares)
-    shared = units_of_words @ units_of_words.T
-    for limit, least in ((_LITTLE_SHARED, _APART), (_FOREIGN, 0.0)):
-        group_of = connected_components(shared > limit)[1].astype(np.intp)
-        sizes = np.bincount(group_of[found], minlength=_CLUSTERS)
-        group_of[sizes[group_of] < max(_FEWEST_IN_GROUP, _SMALLEST_GROUP * len(texts))] = -1
-        if len(np.unique(group_of[group_of >= 0])) > 1 and _distance(units, group_of[found], len(units) // 2) >= least:
-            return group_of
-    return nothing
+def pick(
+    usable: Sequence[ScoredCandidate], purpose: str | None, *, evenness: float, limits: Limits = LIMITS
+) -> ScoredCandidate | None:
+    """The candidate that the rule takes for a purpose, from the mildest to the strongest; None for no transform."""
+    for_pairs = [each for each in usable if _gain(each) >= limits.pairs]
+    for_topics = [each for each in usable if _topical_gain(each) >= limits.topics]
+    if purpose is None:
+        both = _nearly_best([each for each in for_topics if each in for_pairs], _topical_gain, limits.topic_share)
+        best = _nearly_best(both, _gain, limits.share)
+    elif purpose != "pairs":
+        best = _nearly_best(for_topics, _topical_gain, limits.topic_share)
+    elif for_pairs:
+        best = _nearly_best(for_pairs, _gain, limits.share)
+    else:
+        mildest = [each for each in usable if each.candidate.name == "whitening"][:1]
+        best = [each for each in mildest if evenness > limits.even and _gain(each) > 0]
+    return best[-1] if best else None
 
 
-def _distance(units: NDArray[np.float32], found: NDArray[np.intp], half: int) -> float:
-    """Least distance of two groups, in standard deviations along the line between their means in the first half."""
-    groups, least = np.unique(found[found >= 0]), math.inf
-    for number, first in enumerate(groups):
-        for second in groups[number + 1 :]:
-            fitted, held_out = (
-                [part[label == each] for each in (first, second)]
-                for part, label in ((units[:half], found[:half]), (units[half:], found[half:]))
-            )
-            if min(map(len, [*fitted, *held_out])) < min(_FEWEST_IN_GROUP, half):
-                return 0.0
-            line = fitted[1].mean(axis=0) - fitted[0].mean(axis=0)
-            places = [part @ line for part in held_out]
-            deviation = math.sqrt((places[0].var() + places[1].var()) / 2)
-            gap = float(places[1].mean() - places[0].mean())
-            least = min(least, gap / deviation if deviation else 0.0)
-    return least
+def _gain(scored: ScoredCandidate) -> float:
+    """The gain of pairs, if it is beyond chance."""
+    return scored.gain if scored.low > 0 else -math.inf
+
+
+def _topical_gain(scored: ScoredCandidate) -> float:
+    """The gain of topics, if it is beyond chance."""
+    return scored.topics.gain if scored.topics is not None and scored.topics.low > 0 else -math.inf
+
+
+def _nearly_best(
+    candidates: Sequence[ScoredCandidate], gain: Callable[[ScoredCandidate], float], share: float
+) -> list[ScoredCandidate]:
+    """Those that have a share of the greatest gain."""
+    greatest = max(map(gain, candidates), default=0.0)
+    return [each for each in candidates if gain(each) >= share * greatest]
 
 
 def _within_groups(pairs: Pairs, groups: NDArray[np.intp]) -> Pairs:
@@ -313,7 +307,7 @@ def _mixing(
     distances = np.zeros(len(candidates))
     for half, other in zip(pairs, pairs[::-1], strict=True):
         fitted, rows = (part[has_vector[part]] for part in (half.others, other.others))
-        rows = rows[groups[rows] >= 0][: 2 * _QUERIES]
+        rows = rows[groups[rows] >= 0][: 2 * MOST_QUERIES]
         is_same = groups[rows][:, None] == groups[rows]
         is_other = ~is_same
         np.fill_diagonal(is_same, False)
@@ -328,7 +322,9 @@ def _mixing(
     return [each for each, distance in zip(candidates, distances, strict=True) if distance < limit]
 
 
-def choose_without_texts(moments: Moments, wanted: Auto, sample: NDArray[np.floating] | None = None) -> AutoChoice:
+def choose_without_texts(
+    moments: Moments, wanted: Auto, sample: NDArray[np.floating] | None = None, *, is_erased: bool = False
+) -> AutoChoice:
     """Choose for vectors whose texts are not available: nothing but the width that was requested.
 
     Whether the mean is subtracted is decided by the neighbors of a sample that are kept.
@@ -338,6 +334,9 @@ def choose_without_texts(moments: Moments, wanted: Auto, sample: NDArray[np.floa
     if not eigen.rank:
         return AutoChoice(first, (), f"{_action(first)} {_ALL_EQUAL}")
     if first.n_components is None:
+        if is_erased:
+            centered = Candidate(CENTERING)
+            return AutoChoice(centered, (), f"{_action(centered)} {_COMMON_MEAN}")
         why = "No recommendation without texts. Give the texts of these vectors, or name a transform."
         return AutoChoice(first, (), why)
     why = "Without texts, nothing shows whether whitening would help."
@@ -393,32 +392,80 @@ def _action(chosen: Candidate) -> str:
     """What to do, as the first sentence of a recommendation."""
     if chosen.name == NO_TRANSFORM:
         return _UNCHANGED
+    if chosen.name == CENTERING:
+        return "Center these vectors, without whitening."
+    if chosen.name == "whitening":
+        kept = "" if chosen.n_components is None else f" and keep {chosen.n_components} dimensions"
+        return f"Whiten with strength {chosen.strength:g}{kept}."
     left_out = "without whitening" if chosen.center else "without whitening and without subtracting the mean"
     return f"Reduce to {chosen.n_components} dimension{'s' * (chosen.n_components != 1)} by PCA, {left_out}."
+
+
+def _listed(candidates: Sequence[Candidate]) -> str:
+    """Candidates as the subject of a sentence."""
+    strengths = [f"{each.strength:g}" for each in candidates if each.strength is not None]
+    named = ["Centering"] if any(each.name == CENTERING for each in candidates) else []
+    return " and ".join([*named, *([f"{'s' if named else 'S'}trength {', '.join(strengths)}"] if strengths else [])])
 
 
 def _undecided(first: Candidate, why: str) -> str:
     return f"{why} The vectors are unchanged." if first.name == NO_TRANSFORM else f"{_action(first)} {why}"
 
 
-def _whitened(scored: ScoredCandidate, wanted: Auto) -> str:
+def _interval(gain: ScoredCandidate | TopicalGain) -> str:
+    return f"{gain.gain:+.3f}, 95% interval {gain.low:z.3f} to {gain.high:z.3f}"
+
+
+def _recommended(scored: ScoredCandidate, wanted: Auto) -> str:
+    """What to do, and what it gains for the purpose, or for all of them."""
     chosen = scored.candidate
-    kept, compared = "", ""
-    if wanted.n_components is not None:
-        kept, compared = f" and keep {chosen.n_components} dimensions", " than by PCA alone"
-    gain = f"{scored.gain:+.3f} (95% interval {scored.low:z.3f} to {scored.high:z.3f})"
-    return f"Whiten with strength {chosen.strength:g}{kept}. Pairs of texts are ranked better{compared}: {gain}."
+    if wanted.n_components is None:
+        chosen = replace(chosen, n_components=None)
+    compared = "" if wanted.n_components is None else " than by PCA alone"
+    gains = []
+    if wanted.purpose in (None, "pairs"):
+        gain = f"{scored.gain:+.3f} (95% interval {scored.low:z.3f} to {scored.high:z.3f})"
+        gains.append(f"Pairs of texts are ranked better{compared}: {gain}.")
+    if wanted.purpose != "pairs" and scored.topics is not None:
+        topics = scored.topics
+        gain = f"{topics.gain:+.3f} (95% interval {topics.low:z.3f} to {topics.high:z.3f})"
+        gains.append(f"Neighbors are nearer in topic{compared}: {gain}.")
+    return " ".join([_action(chosen), *gains])
 
 
-def _rejected(best: ScoredCandidate, wanted: Auto, *, is_certain: bool) -> str:
-    """Why no whitening was chosen, by the best one."""
-    measured = f"{best.gain:+.3f}, 95% interval {best.low:z.3f} to {best.high:z.3f}"
-    if best.high < 0:
-        return f"Every whitening that was tried ranks pairs of texts worse (best {measured})."
-    name = "The best whitening" if wanted.n_components is None else "Whitening on top"
-    if is_certain:
-        return f"{name} gains too little ({measured}; the limit is {LEAST_GAIN:g})."
-    return f"{name} gains nothing measurable ({measured})."
+def _rejected(usable: Sequence[ScoredCandidate], wanted: Auto, evenness: float) -> str:
+    """Why nothing was chosen, and what would serve one purpose alone."""
+
+    def named(best: ScoredCandidate) -> str:
+        what = best.candidate
+        tried = "centering" if what.name == CENTERING else f"whitening with strength {what.strength:g}"
+        return f"The best transform, {tried}," if wanted.n_components is None else "Whitening on top"
+
+    if wanted.purpose in ("topics", "search"):
+        found = [(each.topics.gain, each, each.topics) for each in usable if each.topics is not None]
+        if not found:
+            return "The texts share too few words to tell their topics."
+        _, best, topics = max(found, key=lambda each: each[0])
+        if topics.high < 0:
+            return f"With every transform that was tried, neighbors are less near in topic (best {_interval(topics)})."
+        if topics.low > 0:
+            return f"{named(best)} gains too little ({_interval(topics)}; the limit is {LIMITS.topics:g})."
+        return f"{named(best)} gains nothing measurable ({_interval(topics)})."
+    alone = pick(usable, "pairs", evenness=evenness) if wanted.purpose is None else None
+    if alone is not None:
+        what = _action(replace(alone.candidate, n_components=None))
+        alone_first = f"For pairs of texts alone: {what[0].lower()}{what[1:-1]} ({alone.gain:+.3f})"
+        if alone.topics is None:
+            return f"{alone_first}; the texts share too few words to tell what that does to topics."
+        if alone.topics.high < 0:
+            return f"{alone_first}; for topics, classes and search that would cost ({_interval(alone.topics)})."
+        return f"{alone_first}; for topics, classes and search that changes little ({_interval(alone.topics)})."
+    best_of_pairs = max([each for each in usable if each.low > 0] or usable, key=lambda each: each.gain)
+    if best_of_pairs.high < 0:
+        return f"Every transform that was tried ranks pairs of texts worse (best {_interval(best_of_pairs)})."
+    if best_of_pairs.low > 0:
+        return f"{named(best_of_pairs)} gains too little ({_interval(best_of_pairs)}; the limit is {LIMITS.pairs:g})."
+    return f"{named(best_of_pairs)} gains nothing measurable ({_interval(best_of_pairs)})."
 
 
 def _score(
@@ -465,14 +512,51 @@ def _score(
     return agreements, draws
 
 
+def _topical_gains(
+    vectors: NDArray[np.floating],
+    has_vector: NDArray[np.bool_],
+    pairs: Sequence[Pairs],
+    candidates: Sequence[Candidate],
+    groups: NDArray[np.intp] | None,
+    base: int,
+) -> list[TopicalGain] | None:
+    """How near by topic the neighbors of held-out texts are under every candidate; None if nothing is known."""
+    values: list[NDArray[np.float64]] = []
+    for half in pairs:
+        if half.topics is None:
+            return None
+        moments = Moments.from_rows(vectors[half.others[has_vector[half.others]]])
+        usable = has_vector[half.rows]
+        rows, topics = half.rows[usable], half.topics[usable]
+        of_groups = None if groups is None else groups[rows]
+        mapped = under(vectors[rows], moments, candidates)
+        values.append(np.stack([topics_of_neighbors(each, topics, groups=of_groups) for each in mapped]))
+    found = np.concatenate(values, axis=1)
+    found = found[:, ~np.isnan(found).any(axis=0)]  # a text that is alone in its group
+    if found.shape[1] < FEWEST_TEXTS:
+        return None
+    gains = found - found[base]
+    means, draws = found.mean(axis=1).tolist(), mean_draws(gains)
+    return [
+        TopicalGain(mean, mean - means[base], *central_interval(drawn))
+        for mean, drawn in zip(means, draws, strict=True)
+    ]
+
+
 def _scored(
-    candidates: Sequence[Candidate], agreements: NDArray[np.float64], draws: NDArray[np.float64]
+    candidates: Sequence[Candidate],
+    agreements: NDArray[np.float64],
+    draws: NDArray[np.float64],
+    of_topics: Sequence[TopicalGain] | None,
+    base: int,
 ) -> tuple[ScoredCandidate, ...]:
     """Agreements, (n_candidates,), and the same in resamples, (n_candidates, n_resamples), with gains and intervals."""
-    return tuple(
-        ScoredCandidate(candidate, agreement, agreement - float(agreements[0]), *central_interval(drawn - draws[0]))
-        for candidate, agreement, drawn in zip(candidates, agreements.tolist(), draws, strict=True)
-    )
+    found = []
+    for place, (candidate, agreement) in enumerate(zip(candidates, agreements.tolist(), strict=True)):
+        gain = agreement - float(agreements[base])
+        topics = None if of_topics is None else of_topics[place]
+        found.append(ScoredCandidate(candidate, agreement, gain, *central_interval(draws[place] - draws[base]), topics))
+    return tuple(found)
 
 
 def under(rows: NDArray[np.floating], moments: Moments, candidates: Sequence[Candidate]) -> list[NDArray[np.floating]]:
@@ -486,64 +570,3 @@ def under(rows: NDArray[np.floating], moments: Moments, candidates: Sequence[Can
         else rotated[:, : each.n_components] * variances[: each.n_components] ** (-(each.strength or 0.0) / 2)
         for each in candidates
     ]
-
-
-def sample_pairs(texts: Sequence[str], *, seed: int = 0) -> tuple[Pairs, ...]:
-    """Pairs of distinct texts: each of a sample with the nearest by tf-idf and with random ones of the same half."""
-    rng = np.random.default_rng(seed)
-    # sorted, so that the order of the texts does not matter
-    by_name = np.array(sorted(range(len(texts)), key=texts.__getitem__), dtype=np.intp)
-    order = by_name[rng.permutation(len(texts))[:_MOST_TEXTS]]
-    halves = order[: len(order) // 2], order[len(order) // 2 :]
-    if min(map(len, halves)) <= _RANDOM:
-        return ()
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    try:
-        units = TfidfVectorizer(analyzer=words_of, sublinear_tf=True).fit_transform(texts[row] for row in order)
-    except ValueError:  # no text has a word
-        return ()
-    pairs, start = [], 0
-    for half, others in (halves, halves[::-1]):
-        n_queries = min(len(half), _QUERIES)
-        of_half = units[start : start + len(half)]
-        start += len(half)
-        first, second, overlap = [], [], []
-        for begin in range(0, n_queries, _BLOCK):
-            queries = np.arange(begin, min(begin + _BLOCK, n_queries))
-            products = of_half[queries] @ of_half.T
-            products.data = products.data.round(9)  # the last digits depend on the processor
-            cosines = products.toarray()
-            places = np.arange(len(queries))[:, None]
-            drawn = (queries[:, None] + rng.integers(1, len(half), size=(len(queries), _RANDOM))) % len(half)
-            similar = np.where(cosines > _DUPLICATE, -1.0, cosines)
-            nearest = best_columns(similar, _NEAREST)
-            columns = np.concatenate([nearest, drawn], axis=1)
-            # a text that shares no word with any other has no nearest text
-            is_used = np.concatenate([similar[places, nearest] > 0, similar[places, drawn] >= 0], axis=1)
-            first.append(np.broadcast_to(queries[:, None], columns.shape)[is_used])
-            second.append(columns[is_used])
-            overlap.append(cosines[places, columns][is_used])
-        pairs.append(Pairs(half[np.concatenate(first)], half[np.concatenate(second)], np.concatenate(overlap), others))
-    return tuple(pairs)
-
-
-_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"  # Thai ... Chinese
-# accents and Indic vowel signs, which are no word characters to `re`
-_SIGNS = "\u0300-\u036f\u0900-\u0963\u0966-\u0dff"
-_WORD = re.compile(rf"[{_UNSPACED}]+|(?:[^\W{_UNSPACED}]|[{_SIGNS}])+")
-_ASCII_WORD = re.compile(r"\w+", re.ASCII)
-_IS_UNSPACED = re.compile(f"[{_UNSPACED}]")
-
-
-def words_of(text: str) -> list[str]:
-    """Words in lower case; pairs of characters for scripts that do not put spaces between words."""
-    if text.isascii():
-        return _ASCII_WORD.findall(text.lower())  # three times as fast
-    words: list[str] = []
-    for word in _WORD.findall(text.lower()):
-        if len(word) > 2 and _IS_UNSPACED.match(word):
-            words += [word[place : place + 2] for place in range(len(word) - 1)]
-        else:
-            words.append(word)
-    return words

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 AUTO: Final = "auto"
 NO_TRANSFORM: Final = "none"
+PURPOSES: Final = ("pairs", "topics", "search")
 
 
 class LinearTransform(Protocol):
@@ -94,6 +95,11 @@ class Auto:
     """The request to choose a transform, or none, by the texts; see `isosent.transforms.auto`."""
 
     n_components: int | float | str | None = None  # as for `Whitening`; None lets the vectors keep their width
+    purpose: str | None = None  # of `PURPOSES`: what the vectors are for; None harms none of them
+
+    def __post_init__(self) -> None:
+        if self.purpose is not None:
+            _check.one_of(AUTO, "purpose", self.purpose, PURPOSES)
 
     def check_settings(self, dim: int) -> None:
         """Refuse a width that is out of range for vectors of `dim` dimensions."""
@@ -102,7 +108,8 @@ class Auto:
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the settings that are set, by name."""
-        return {} if self.n_components is None else {"n_components": self.n_components}
+        settings = {"n_components": self.n_components, "purpose": self.purpose}
+        return {name: value for name, value in settings.items() if value is not None}
 
 
 def is_flow(transform: object) -> TypeIs[FlowTransform]:
@@ -207,13 +214,15 @@ def resolve_transform(
         named = [parse_option(options.pop(each)) for each in ("dims", "n_components") if each in options]
         if len(named) > 1:
             raise InputError("fit: dims and n_components both set the dimensions. Leave one out.")
-        widths = {"n_components": named[0]} if named else {}
-        if unknown := ", ".join([*options, *(settings or {}).keys() - {"n_components"}]):
+        named_settings = {"n_components": named[0]} if named else {}
+        if "purpose" in options:
+            named_settings["purpose"] = options.pop("purpose")
+        if unknown := ", ".join([*options, *(settings or {}).keys() - {"n_components", "purpose"}]):
             raise InputError(
-                f"auto has no option {unknown}. It chooses all but the dimensions (in Python n_components). Name a "
-                "transform that has it, such as whitening."
+                f"auto has no option {unknown}. It chooses all but the dimensions (in Python n_components) and the "
+                "purpose. Name a transform that has it, such as whitening."
             )
-        transform = Auto(**widths | dict(settings or {}))
+        transform = Auto(**named_settings | dict(settings or {}))
         if dim is not None:
             transform.check_settings(dim)
         return transform

@@ -23,7 +23,7 @@ from isosent.numeric.ranking import nearest_rows
 from isosent.numeric.similarity import nonzero_rows, spearman, unit_rows
 from isosent.numeric.spectrum import spectrum
 from isosent.numeric.threads import one_thread_products
-from isosent.transforms.auto import distinct_rows, sample_pairs
+from isosent.transforms.agreement import distinct_rows, sample_pairs
 from isosent.transforms.estimator import MomentTransform, Solution
 from isosent.transforms.labels import (
     FEWEST_TEXTS,

@@ -1,0 +1,101 @@
+"""Separate groups of texts, such as languages: found by clusters of vectors whose texts share hardly a word."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent.numeric.similarity import nonzero_rows, unit_rows
+from isosent.transforms.agreement import words_of
+
+_GROUP_ROWS = 4000
+_FEWEST_GROUPED, _FEWEST_IN_GROUP = 100, 10
+_SMALLEST_GROUP = 0.03  # share of the texts
+_CLUSTERS = 6
+# Cosine of the shares of texts that hold each word, between clusters: 0.00 to 0.18 for two languages, from 0.19 on for
+# the topics of one. Above the first limit, groups must also be _APART (docs/research/inspect.md).
+_FOREIGN, _LITTLE_SHARED, _APART = 0.15, 0.25, 6.0
+# Distances of groups in standard deviations along the line between their means, without texts: none of 54 single sets
+# is above 8 for two; for more groups, the least distance counts.
+_SEPARATE = {2: 8.0, 3: 6.0, 4: 6.0}
+
+
+def separate_groups(
+    vectors: NDArray[np.floating], texts: Sequence[str] | None = None, *, seed: int = 0
+) -> NDArray[np.intp] | None:
+    """Group of each of at least two separate groups of rows, (n_rows,), -1 for none; None if there is one only.
+
+    With texts, which must be distinct: clusters of vectors whose texts share hardly a word, as languages do.
+    """
+    from sklearn.cluster import KMeans
+
+    has_vector = nonzero_rows(vectors)
+    # sorted, so that the order of the texts does not matter
+    rows = np.arange(len(vectors)) if texts is None else np.array(sorted(range(len(texts)), key=texts.__getitem__))
+    rows = np.random.default_rng(seed).permutation(rows)
+    rows = rows[has_vector[rows]][:_GROUP_ROWS]
+    if len(rows) < _FEWEST_GROUPED:
+        return None
+    units = unit_rows(vectors[rows].astype(np.float32))
+    # Found in one half and measured on the other: a few rows of many dimensions fall apart along any line through them.
+    half = len(units) // 2
+    if len(np.unique(units[:half], axis=0)) < _CLUSTERS:
+        return None
+    for n_clusters in _SEPARATE if texts is None else (_CLUSTERS,):
+        clusters = KMeans(n_clusters, n_init=2, random_state=seed).fit(units[:half])
+        found = clusters.predict(units).astype(np.intp)
+        if texts is None:
+            is_separate = _distance(units, found, half) >= _SEPARATE[n_clusters]
+            group_of = np.arange(n_clusters)
+        else:
+            group_of = _foreign_clusters(units, found, [texts[row] for row in rows])
+            is_separate = len(np.unique(group_of[group_of >= 0])) > 1
+        if is_separate:
+            groups = np.full(len(vectors), -1, np.intp)
+            groups[has_vector] = group_of[clusters.predict(unit_rows(vectors[has_vector].astype(np.float32)))]
+            return groups
+    return None
+
+
+def _foreign_clusters(units: NDArray[np.float32], found: NDArray[np.intp], texts: list[str]) -> NDArray[np.intp]:
+    """Group of each cluster of texts, (n_clusters,): those that share words are one group, a small group is -1."""
+    from scipy.sparse.csgraph import connected_components
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    nothing = np.zeros(_CLUSTERS, np.intp)
+    try:
+        words = CountVectorizer(analyzer=words_of, binary=True, dtype=np.float32).fit_transform(texts)
+    except ValueError:  # no text has a word
+        return nothing
+    shares = np.stack([np.asarray(words[found == each].sum(axis=0)).ravel() for each in range(_CLUSTERS)])
+    units_of_words = unit_rows(shares)
+    shared = units_of_words @ units_of_words.T
+    for limit, least in ((_LITTLE_SHARED, _APART), (_FOREIGN, 0.0)):
+        group_of = connected_components(shared > limit)[1].astype(np.intp)
+        sizes = np.bincount(group_of[found], minlength=_CLUSTERS)
+        group_of[sizes[group_of] < max(_FEWEST_IN_GROUP, _SMALLEST_GROUP * len(texts))] = -1
+        if len(np.unique(group_of[group_of >= 0])) > 1 and _distance(units, group_of[found], len(units) // 2) >= least:
+            return group_of
+    return nothing
+
+
+def _distance(units: NDArray[np.float32], found: NDArray[np.intp], half: int) -> float:
+    """Least distance of two groups, in standard deviations along the line between their means in the first half."""
+    groups, least = np.unique(found[found >= 0]), math.inf
+    for number, first in enumerate(groups):
+        for second in groups[number + 1 :]:
+            fitted, held_out = (
+                [part[label == each] for each in (first, second)]
+                for part, label in ((units[:half], found[:half]), (units[half:], found[half:]))
+            )
+            if min(map(len, [*fitted, *held_out])) < min(_FEWEST_IN_GROUP, half):
+                return 0.0
+            line = fitted[1].mean(axis=0) - fitted[0].mean(axis=0)
+            places = [part @ line for part in held_out]
+            deviation = math.sqrt((places[0].var() + places[1].var()) / 2)
+            gap = float(places[1].mean() - places[0].mean())
+            least = min(least, gap / deviation if deviation else 0.0)
+    return least
