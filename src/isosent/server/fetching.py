@@ -26,8 +26,8 @@ from prometheus_client import CollectorRegistry, Counter
 
 from isosent.errors import FileFormatError, OutputError
 from isosent.model import Role
-from isosent.server.maps import Learner
 from isosent.server.fields import NO_FIELDS
+from isosent.server.maps import Learner
 from isosent.server.service import RequestError
 from isosent.server.upstream import Answer, Item, Upstream, upstream_facts
 
