@@ -321,6 +321,9 @@ class Segment:
                 block = asking[start : start + n_block]
                 with one_thread() if len(block) == 1 and settings.kind == "flat" else nullcontext():
                     found_scores, found = index.search(queries[block], n_fetched, params=parameters)
+                if not (n_dropped or exact) and (found_scores[:, :-1] - found_scores[:, 1:] > _LAST_DIGITS).all():
+                    scores[block], positions[block] = found_scores[:, :k], found[:, :k]
+                    continue
                 if n_dropped:
                     found[(found >= 0) & hidden[found]] = -1
                 found_scores = np.where(found < 0, np.float32(-np.inf), found_scores)
