@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
-from tiny_models import DIM, TEXTS, write_json
+from tiny_models import DIM, TEXTS, bytes_tokenizer, save_model, write_json
 from untrusted import change_json
 
 import isosent
@@ -102,6 +102,24 @@ def test_a_default_prompt_and_those_of_roles(folder):
 def test_a_default_prompt_of_a_role_without_one(folder, name):
     change_json(folder / SETTINGS, prompts={}, default_prompt_name=name)
     check(folder)
+
+
+def test_an_empty_prompt_of_documents_goes_before_another_name_of_it(folder):
+    change_json(folder / SETTINGS, prompts={"document": "", "passage": "find : "})
+    np.testing.assert_allclose(
+        isosent.load(folder).encode_document(TEXTS), theirs(folder, TEXTS, "encode_document"), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("prompt", ["query: ", "query:", " ", "find : the ", "find\n", "the " * 40])
+def test_a_prompt_that_is_not_pooled_ends_where_it_ends_alone(tmp_path, prompt):
+    # of these tokenizers, a space is a part of the word after it, and a token at the end of the prompt alone
+    path = save_model(tmp_path / "bert", "bert", bytes_tokenizer(), changes={"max_position_embeddings": 60})
+    parts = [modules.Transformer(str(path)), modules.Pooling(DIM, include_prompt=False)]
+    model = SentenceTransformer(modules=parts, device="cpu", prompts={"query": prompt})
+    model.save_pretrained(str(tmp_path / "folder"), create_model_card=False)
+    expected = [theirs(tmp_path / "folder", [text], "encode_query")[0] for text in TEXTS]
+    np.testing.assert_allclose(isosent.load(tmp_path / "folder").encode_query(TEXTS), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("flag", ["cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "lasttoken"])
@@ -335,6 +353,27 @@ def test_positions_of_a_prompt_that_is_not_pooled_are_not_counted_silently(folde
     check(folder)
 
 
+@pytest.mark.parametrize("name", ["tokenizer_args", "processor_kwargs"])
+def test_two_sides_to_cut_are_refused(folder, name):
+    change_json(folder / TRANSFORMER, max_seq_length=12, **{name: {"truncation_side": "right"}})
+    check(folder)
+    change_json(folder / "tokenizer_config.json", truncation_side="left")
+    with pytest.raises(FileFormatError, match="truncation_side is 'right'.*'left'"):
+        isosent.load(folder)
+
+
+def test_types_of_tokens_other_than_zero_are_refused(folder):
+    path = folder / "tokenizer.json"
+    content = json.loads(path.read_text())
+    for place, piece in enumerate(content["post_processor"]["single"]):
+        next(iter(piece.values()))["type_id"] = int(place == 2)
+    write_json(path, content)
+    check(folder)  # the network is told of none
+    change_json(folder / "tokenizer_config.json", model_input_names=["input_ids", "token_type_ids", "attention_mask"])
+    with pytest.raises(FileFormatError, match=r"type 1 \(token_type_ids\)"):
+        isosent.load(folder)
+
+
 # -- static models -----------------------------------------------------------------------------------------------------
 
 
@@ -371,6 +410,14 @@ def test_what_could_change_vectors_of_a_static_model_is_refused(static, name, ke
     change_json(static / name, **keys)
     with pytest.raises(FileFormatError, match=rf"{name}.*{words}"):
         isosent.load(static)
+
+
+def test_weights_of_tokens_that_only_one_library_applies_are_refused(static):
+    path = next(static.rglob("model.safetensors"))
+    tensors = load_file(path)
+    save_file(tensors | {"weights": torch.ones(len(tensors["embedding.weight"]))}, path)
+    with pytest.raises(FileFormatError, match=r"holds weights next to embedding\.weight"):
+        isosent.load(f"static:{static}")
 
 
 def test_the_settings_of_two_libraries_that_disagree_are_refused(static):

@@ -30,7 +30,7 @@ from isosent.encoders.output_modules import (
 )
 from isosent.encoders.reference import PERMISSIONS, RUNTIME_OPTIONS, escape, parse_reference, write_options
 from isosent.encoders.st_modules import ModuleFolder, read_module_folder
-from isosent.errors import InputError, ModelReferenceError
+from isosent.errors import FileFormatError, InputError, ModelReferenceError
 from isosent.io.texts import text_blocks
 from isosent.networks.batching import BatchRunner
 from isosent.networks.layer_pooling import (
@@ -122,7 +122,8 @@ class TransformerEncoder(Encoder):
             return self
         other = copy.copy(self)
         other.prompt = prompt
-        other.__dict__.pop("fingerprint", None)  # depends on the prompt
+        for name in ("fingerprint", "_frame"):  # depend on the prompt
+            other.__dict__.pop(name, None)
         return other
 
     def with_runtime(self, runtime: Runtime) -> TransformerEncoder:
@@ -291,9 +292,14 @@ class TransformerEncoder(Encoder):
 
     @property
     def _n_unpooled(self) -> int:
-        """Leading tokens that are not pooled."""
-        pools_prompt = self.module_folder.pools_prompt or not self.prompt
-        return 0 if pools_prompt else self._frame.n_leading
+        """Leading tokens that are not pooled: those of the prompt alone, as sentence-transformers counts them."""
+        if self.module_folder.pools_prompt or not self.prompt:
+            return 0
+        # its last space is a token of the prompt here, even where it would belong to the first word of a text
+        prompt = self.prompt.lower() if self.module_folder.lowercase else self.prompt
+        cut = {} if self.max_length is None else {"truncation": True, "max_length": self.max_length}
+        [ids] = self._input_ids([prompt], **cut)
+        return len(ids) - (bool(ids) and ids[-1] in self.tokenizer.all_special_ids)
 
     @cached_property
     def _frame(self) -> WindowRule:
@@ -393,6 +399,12 @@ def load_transformer(location: str, options: Mapping[str, Any]) -> TransformerEn
             _layer_pooling({"pooling": module_folder.pooling, **options}, n_layers)
 
     network = load_network(module_folder.transformer, check, **permissions)
+    if module_folder.cuts_end and getattr(network.tokenizer, "truncation_side", "right") != "right":
+        raise FileFormatError(
+            f"hf: {module_folder.transformer}: truncation_side is 'right' in the settings of its Transformer, and "
+            f"{network.tokenizer.truncation_side!r} in the files of its tokenizer, which isosent follows. Write the one "
+            "that the model was trained with into both."
+        )
     resolved = _resolved(module_folder, network, options)
     modules = load_modules(
         modules_in_use(module_folder.modules, dense=resolved["dense"], normalize=resolved["normalize"]),
