@@ -358,7 +358,7 @@ def test_two_sides_to_cut_are_refused(folder, name):
     change_json(folder / TRANSFORMER, max_seq_length=12, **{name: {"truncation_side": "right"}})
     check(folder)
     change_json(folder / "tokenizer_config.json", truncation_side="left")
-    with pytest.raises(FileFormatError, match="truncation_side is 'right'.*'left'"):
+    with pytest.raises(FileFormatError, match=r"truncation_side is 'right'.*'left'"):
         isosent.load(folder)
 
 

@@ -402,8 +402,8 @@ def load_transformer(location: str, options: Mapping[str, Any]) -> TransformerEn
     if module_folder.cuts_end and getattr(network.tokenizer, "truncation_side", "right") != "right":
         raise FileFormatError(
             f"hf: {module_folder.transformer}: truncation_side is 'right' in the settings of its Transformer, and "
-            f"{network.tokenizer.truncation_side!r} in the files of its tokenizer, which isosent follows. Write the one "
-            "that the model was trained with into both."
+            f"{network.tokenizer.truncation_side!r} in the files of its tokenizer, which isosent follows. Write the "
+            "one that the model was trained with into both."
         )
     resolved = _resolved(module_folder, network, options)
     modules = load_modules(
