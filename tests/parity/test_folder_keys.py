@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
-from tiny_models import DIM, TEXTS, bytes_tokenizer, save_model, write_json
+from tiny_models import DIM, TEXTS, write_json
 from untrusted import change_json
 
 import isosent
@@ -102,24 +102,6 @@ def test_a_default_prompt_and_those_of_roles(folder):
 def test_a_default_prompt_of_a_role_without_one(folder, name):
     change_json(folder / SETTINGS, prompts={}, default_prompt_name=name)
     check(folder)
-
-
-def test_an_empty_prompt_of_documents_goes_before_another_name_of_it(folder):
-    change_json(folder / SETTINGS, prompts={"document": "", "passage": "find : "})
-    np.testing.assert_allclose(
-        isosent.load(folder).encode_document(TEXTS), theirs(folder, TEXTS, "encode_document"), atol=1e-5
-    )
-
-
-@pytest.mark.parametrize("prompt", ["query: ", "query:", " ", "find : the ", "find\n", "the " * 40])
-def test_a_prompt_that_is_not_pooled_ends_where_it_ends_alone(tmp_path, prompt):
-    # of these tokenizers, a space is a part of the word after it, and a token at the end of the prompt alone
-    path = save_model(tmp_path / "bert", "bert", bytes_tokenizer(), changes={"max_position_embeddings": 60})
-    parts = [modules.Transformer(str(path)), modules.Pooling(DIM, include_prompt=False)]
-    model = SentenceTransformer(modules=parts, device="cpu", prompts={"query": prompt})
-    model.save_pretrained(str(tmp_path / "folder"), create_model_card=False)
-    expected = [theirs(tmp_path / "folder", [text], "encode_query")[0] for text in TEXTS]
-    np.testing.assert_allclose(isosent.load(tmp_path / "folder").encode_query(TEXTS), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("flag", ["cls_token", "max_tokens", "mean_tokens", "mean_sqrt_len_tokens", "lasttoken"])

@@ -358,7 +358,7 @@ def _read_settings(folder: Path) -> _Settings:
 def _prompts_by_role(settings: _Settings) -> dict[str, str]:
     """Prompts by role, as sentence-transformers names them; the default one is for texts without a role."""
     by_role = {
-        role: next((settings.prompts[name] for name in names if name in settings.prompts), "")
+        role: next((settings.prompts[name] for name in names if settings.prompts.get(name)), "")
         for role, names in _PROMPT_NAMES.items()
     }
     return {"text": settings.default, **by_role}

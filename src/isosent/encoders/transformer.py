@@ -292,14 +292,9 @@ class TransformerEncoder(Encoder):
 
     @property
     def _n_unpooled(self) -> int:
-        """Leading tokens that are not pooled: those of the prompt alone, as sentence-transformers counts them."""
-        if self.module_folder.pools_prompt or not self.prompt:
-            return 0
-        # its last space is a token of the prompt here, even where it would belong to the first word of a text
-        prompt = self.prompt.lower() if self.module_folder.lowercase else self.prompt
-        cut = {} if self.max_length is None else {"truncation": True, "max_length": self.max_length}
-        [ids] = self._input_ids([prompt], **cut)
-        return len(ids) - (bool(ids) and ids[-1] in self.tokenizer.all_special_ids)
+        """Leading tokens that are not pooled."""
+        pools_prompt = self.module_folder.pools_prompt or not self.prompt
+        return 0 if pools_prompt else self._frame.n_leading
 
     @cached_property
     def _frame(self) -> WindowRule:
