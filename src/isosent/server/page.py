@@ -250,7 +250,7 @@ class TextSet:
         rng = np.random.default_rng(0)
         first = rng.integers(len(texts), size=_PAIRS)
         pairs = np.stack([first, (first + rng.integers(1, len(texts), size=_PAIRS)) % len(texts)])
-        choice = choose_from_texts(vectors, texts, Auto(), groups=groups)
+        choice = choose_from_texts(vectors, texts, Auto(), groups=groups, is_erased=groups is not None)
         return cls(texts, model, raw, units, rotated, eigen.values[: eigen.rank], pairs, choice, sample)
 
     def facts(self) -> dict[str, Any]:
