@@ -282,3 +282,89 @@ def test_a_blank_query_finds_nothing_and_an_index_without_rows_is_refused(folder
     index.remove([f"d{row}" for row in range(40)])
     with pytest.raises(InputError, match="without rows"):
         evaluate(index, folder, "retrieval")
+
+
+DOCUMENTS = """.I 1
+.T
+wing flow .
+.A
+a. name
+.W
+wing flow . of air
+.I 2
+.T
+heat
+.W
+in a
+plate
+.I 3
+.T
+.W
+"""
+ASKED = ".I 001\n.W\nair over a wing\n.I 004\n.W\nwhat of heat ?\n"
+
+
+@pytest.fixture
+def smart(tmp_path):
+    home = tmp_path / "old"
+    home.mkdir()
+    (home / "cran.all.1400").write_text(DOCUMENTS)
+    (home / "cran.qry").write_bytes(ASKED.replace("\n", "\r\n").encode())
+    (home / "cranqrel").write_text("1 1 2 \n1 2 -1\n2 1 5\n2 2 4 \n")
+    return home
+
+
+def test_a_collection_of_smart_is_read_by_the_positions_of_its_queries(smart):
+    (found,) = read_collections(smart)
+    assert found.name == "Cranfield"
+    assert dict(zip(found.ids, found.documents, strict=True)) == {
+        "1": "wing flow . of air",  # its title is there already
+        "2": "heat in a plate",
+        "3": "",
+    }
+    assert found.queries == ("air over a wing", "what of heat ?")
+    relevant = [(found.queries[query], found.ids[document]) for query, document in found.relevant]
+    assert relevant == [("air over a wing", "1"), ("what of heat ?", "2")]
+    assert found.gains.tolist() == [1, 1]
+
+
+def test_ndcg_of_a_collection_is_that_by_hand(smart):
+    plane = {"wing flow . of air": (1, 0), "heat in a plate": (1, 1), "": (0, 0)}
+    asked = {"air over a wing": (1, 0.1), "what of heat ?": (1, 0)}
+    model = isosent.wrap({text: np.array(row, np.float32) for text, row in (plane | asked).items()})
+    with pytest.warns(EvaluationWarning, match="2 items in queries instead of 225"):
+        task = evaluate(model, smart, "retrieval:Cranfield").tasks["Cranfield"]
+    # the first query finds its document first, the second one second: 1 / log2(3)
+    assert task.items.values == pytest.approx([1, 1 / np.log2(3)])
+    assert task.scores["mrr@10"] == pytest.approx((1 + 1 / 2) / 2)
+    assert task.scores["recall@1"] == pytest.approx(1 / 2)
+
+
+@pytest.mark.parametrize(
+    ("judged", "expected"),
+    [
+        ("1 0 1 1\n2 0 2 1\n2 0 1 0\n", [(0, "1"), (1, "2")]),  # as in MED
+        ("1 1 0 0.000000\n2 2 0 0.000000\n", [(0, "1"), (1, "2")]),  # as in CISI
+        ("1 2 1\n1 2 -1\n", [(0, "2")]),  # judged twice
+    ],
+)
+def test_judgements_of_other_collections_are_read(smart, judged, expected):
+    (smart / "cranqrel").write_text(judged)
+    (found,) = read_collections(smart)
+    assert [(query, found.ids[document]) for query, document in found.relevant.tolist()] == expected
+
+
+@pytest.mark.parametrize(
+    ("judged", "words"),
+    [
+        ("1 1 1\n4 2 1\n", "line 2.*no query 4"),  # the number of a query in its file is no position
+        ("1 9 1\n", "line 1.*no document 9"),
+        ("1 1 x\n", "line 1.*'1 1 x'"),
+        ("1 1\n", "line 1.*'1 1'"),
+        ("1 1 -1\n", "relevant"),
+    ],
+)
+def test_wrong_judgements_are_refused(smart, judged, words):
+    (smart / "cranqrel").write_text(judged)
+    with pytest.raises(FileFormatError, match=words):
+        read_collections(smart)

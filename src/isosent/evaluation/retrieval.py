@@ -388,7 +388,7 @@ def _smart_texts(path: Path) -> list[tuple[str, str]]:
         title, text = (" ".join(" ".join(fields.get(name, ())).split()) for name in "TW")
         texts.append((number, text if text.startswith(title) else f"{title} {text}".strip()))
     if len({number for number, _ in texts}) < len(texts) or not texts:
-        raise FileFormatError(f"{path}: expected records that begin with .I and a number of their own.")
+        raise FileFormatError(f"{path}: expected records that begin with .I and different numbers.")
     return texts
 
 
