@@ -49,7 +49,7 @@ _SMALL_SELECTION: Final = 50_000  # rows that are scored one by one rather than 
 _WIDER: Final = 2  # times as many clusters and candidates, if a filter may leave rows that are far from a query
 _BLOCK_ROWS: Final = 16_384
 _BLOCK_QUERIES: Final = 128
-_SPARE: Final = 8  # rows that are fetched beyond those that are wanted, to see whether more are as near as the last
+_SPARE: Final = 2  # rows that are fetched beyond those that are wanted, to see whether more are as near as the last
 _WIDENED: Final = 8  # times as many, if more may be
 _MOST_WIDENED: Final = 1024  # of kinds that do not compare all rows
 _MOST_FETCHED: Final = 1 << 22  # at a time
@@ -309,7 +309,11 @@ class Segment:
                     found_scores, found = index.search(queries[block], n_fetched, params=parameters)
                 if n_dropped:
                     found[(found >= 0) & hidden[found]] = -1
-                scores[block], positions[block] = self._in_order(queries[block], found, k)
+                if self.finer is None and settings.store == "binary":  # bits alone are no rows to score
+                    ranked = best(np.where(found < 0, np.float32(-np.inf), found_scores), found, k)
+                else:
+                    ranked = self._in_order(queries[block], found, k)
+                scores[block], positions[block] = ranked
                 # rows that FAISS left out may be as near as the last hit: which it takes depends on the processor
                 least = scores[block, -1]
                 is_open[start : start + n_block] = (found_scores[:, -1] >= least - _LAST_DIGITS) & np.isfinite(least)
@@ -383,8 +387,8 @@ def best(
     scores: NDArray[np.float32], positions: NDArray[np.int64], k: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """The k best of each row, best first; equal scores in the order of their positions."""
-    if scores.shape[1] == k and (scores[:, :-1] > scores[:, 1:]).all():
-        return scores, positions
+    if scores.shape[1] >= k and (scores[:, :-1] > scores[:, 1:]).all():
+        return scores[:, :k], positions[:, :k]
     order = np.lexsort((positions, -scores), axis=1)[:, :k]
     return _padded(np.take_along_axis(scores, order, 1), np.take_along_axis(positions, order, 1), k)
 
