@@ -1,7 +1,7 @@
 """Texts with a label, by the protocol of MTEB: do clusters agree with labels, and do a few examples tell them apart.
 
 `clustering_tasks` and `classification_tasks` find sets below a folder, `clustering_task` reads one from a table; all
-make a `Task` of the same `LabelledSet`. `_measure_clusters` draws texts, clusters their vectors into as many clusters
+make a `Task` of `LabelledTexts`. `_measure_clusters` draws texts, clusters their vectors into as many clusters
 as there are labels, and compares both by v-measure. `_measure_classes` draws a few examples of each label, learns a
 logistic regression from them, and counts which texts of the test part it labels correctly. Draws, numbers and settings
 are those of MTEB (`AbsTaskClustering`, `AbsTaskClassification`), so that scores are comparable.
@@ -14,10 +14,9 @@ import random
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,8 +56,7 @@ _ENDINGS = tuple(
 _GOLD = "_gnd.txt"  # labels of the lines of NAME.txt, as in the sets of Xu et al. 2015
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LabelledTexts:
+class LabelledTexts(NamedTuple):
     """Texts and their labels."""
 
     texts: tuple[str, ...]
