@@ -111,7 +111,8 @@ def slide(page, name, value):
 def test_it_opens_on_the_sample_before_and_after(page):
     wait_for_sample(page)
     assert "800 texts" in at(page, "verdict").text
-    assert "Whiten with strength" in at(page, "verdict").text
+    assert "Center" in at(page, "verdict").text  # after erasing, which the switch says
+    assert at(page, "erase").is_selected()
     before, now = shares(page)
     assert before < 10 < now
     assert page.switch_to.active_element.tag_name == "body"
@@ -122,13 +123,14 @@ def test_it_opens_on_the_sample_before_and_after(page):
 
 def test_the_language_of_the_sample_is_erased_by_a_switch(page):
     wait_for_sample(page)
-    whitened = shares(page)[1]
+    erased = shares(page)[1]
     at(page, "erase").send_keys(Keys.SPACE)
-    until(page, lambda: shares(page)[1] > whitened)
+    until(page, lambda: shares(page)[1] < erased)
+    assert "Keep these vectors unchanged" in at(page, "verdict").text
     assert page.switch_to.active_element == at(page, "erase")
     chosen = Select(at(page, "query")).first_selected_option.text
     at(page, "erase").send_keys(Keys.SPACE)
-    until(page, lambda: shares(page)[1] == whitened)
+    until(page, lambda: shares(page)[1] == erased)
     assert Select(at(page, "query")).first_selected_option.text == chosen == EXAMPLE
     open_own(page)
     at(page, "try-texts").send_keys("A dog runs.\nA puppy runs.\nInterest rates rose.")
@@ -220,7 +222,6 @@ def test_files_that_are_no_texts_are_refused(page, tmp_path):
 
 def test_a_saved_model_gives_the_vectors_that_are_shown(page, downloads, tmp_path):
     wait_for_sample(page)
-    at(page, "erase").click()
     until(page, lambda: shares(page)[1] > 30)
     slide(page, "dimensions", 32)
     at(page, "save").click()

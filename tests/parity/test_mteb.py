@@ -7,6 +7,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import pearsonr, spearmanr
 
@@ -16,7 +17,7 @@ from isosent.errors import InputError, InputTypeError
 mteb = pytest.importorskip("mteb")
 datasets = pytest.importorskip("datasets")
 
-from mteb.abstasks import AbsTaskClassification, AbsTaskRetrieval, AbsTaskSTS  # noqa: E402
+from mteb.abstasks import AbsTaskClassification, AbsTaskClustering, AbsTaskRetrieval, AbsTaskSTS  # noqa: E402
 from mteb.abstasks.task_metadata import TaskMetadata  # noqa: E402
 from mteb.models import EncoderProtocol  # noqa: E402
 from sentence_transformers import SentenceTransformer  # noqa: E402
@@ -96,6 +97,15 @@ class Sorting(MadeUp, AbsTaskClassification):
     metadata = described("Sorting", "Classification", "accuracy")
     samples_per_label = 4
     n_experiments = 3
+
+
+class FewExamples(MadeUp, AbsTaskClassification):
+    metadata = described("FewExamples", "Classification", "accuracy")
+
+
+class Groups(MadeUp, AbsTaskClustering):
+    metadata = described("Groups", "Clustering", "v_measure")
+    max_fraction_of_documents_to_embed = None
 
 
 def rows(**columns):
@@ -222,6 +232,31 @@ def test_texts_of_two_kinds_are_told_apart(models):
     part = rows(text=of_animals + of_water, label=[0] * 4 + [1] * 4)
     task = Sorting(datasets.DatasetDict({"train": part, "test": part}))
     assert scores(models["word vectors"], task)["accuracy"] == 1.0
+
+
+def test_few_examples_by_the_runner_are_those_of_this_package(models, texts, tmp_path):
+    labels = [f"{len(text) % 7} {text[0].lower() < 'n'}" for text in texts]
+    parts = {"train": slice(0, 300), "test": slice(300, None)}
+    for name, part in parts.items():
+        pd.DataFrame({"text": texts[part], "label": labels[part]}).to_csv(tmp_path / f"{name}.csv", index=False)
+    data = datasets.DatasetDict({name: rows(text=texts[part], label=labels[part]) for name, part in parts.items()})
+    theirs = scores(models["a map"], FewExamples(data))
+    ours = evaluate(models["a map"], tmp_path, "classification").tasks[tmp_path.name]
+    each = [one["accuracy"] for one in theirs["scores_per_experiment"]]
+    assert ours.details["draws"] == pytest.approx(each, abs=1e-12)
+    assert ours.scores["accuracy"] == pytest.approx(theirs["accuracy"])
+    assert ours.scores["f1"] == pytest.approx(theirs["f1"])
+    assert len(set(each)) > 1
+
+
+def test_clusters_by_the_runner_are_those_of_this_package(models, texts, tmp_path):
+    labels = [str(len(text) % 5) for text in texts]
+    pd.DataFrame({"sentence": texts, "category": labels}).to_csv(tmp_path / "Groups.csv", index=False)
+    theirs = scores(models["a map"], Groups(datasets.DatasetDict({"test": rows(sentences=texts, labels=labels)})))
+    ours = evaluate(models["a map"], tmp_path / "Groups.csv", "clustering").tasks["Groups"]
+    assert ours.items.values == pytest.approx(theirs["v_measures"]["Level 0"], abs=1e-9)
+    assert ours.scores["ami"] == pytest.approx(theirs["ami"], abs=1e-9)
+    assert len(set(ours.items.values)) > 1
 
 
 def test_results_are_kept_by_vector_space(models, tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 import isosent
 from isosent import evaluate
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, InputFileError
-from isosent.evaluation.retrieval import read_beir, retrieval_tasks
+from isosent.evaluation.retrieval import read_collections, retrieval_tasks
 from isosent.search import Index
 
 HEADER = "query-id\tcorpus-id\tscore\n"
@@ -39,7 +39,7 @@ def folder(tmp_path, texts, judged):
 
 def run_of(model, folder, skipped=()):
     """What trec_eval takes: the score of every document for every query."""
-    task = read_beir(folder)[0]
+    task = read_collections(folder)[0]
     documents, queries = (model.encode(list(texts)).astype(np.float64) for texts in (task.documents, task.queries))
     cosines = queries @ documents.T / np.outer(np.linalg.norm(queries, axis=1), np.linalg.norm(documents, axis=1))
     ids = sorted(
@@ -57,7 +57,7 @@ def test_scores_are_those_of_trec_eval(wordllama, folder, judged, transform):
     found = evaluate(wordllama, folder, "retrieval", transform=transform).tasks["Forum"]
     model = wordllama
     if transform is not None:
-        model = wordllama.fitted(list(read_beir(folder)[0].documents), transform=transform)
+        model = wordllama.fitted(list(read_collections(folder)[0].documents), transform=transform)
     run = dict(zip(judged, run_of(model, folder), strict=True))
     names = {"map", "recip_rank", "ndcg_cut.10", "recall.1,5,10,100"}
     each = pytrec_eval.RelevanceEvaluator(judged, names).evaluate(run).values()
@@ -74,14 +74,14 @@ def test_scores_are_those_of_trec_eval(wordllama, folder, judged, transform):
 
 
 def test_a_document_is_its_title_and_its_text(folder, texts):
-    (task,) = read_beir(folder)
+    (task,) = read_collections(folder)
     assert texts[0] + " " + texts[100] in task.documents
     assert task.documents[:2] == (f"{texts[9]} {texts[109]}".strip(), f"{texts[8]} {texts[108]}".strip())
     assert task.documents.count(texts[138].strip()) == 2
 
 
 def test_transforms_are_fitted_on_documents(folder):
-    (task,), (retrieval_set,) = retrieval_tasks(folder), read_beir(folder)
+    (task,), (retrieval_set,) = retrieval_tasks(folder), read_collections(folder)
     assert task.target_texts == task.texts["document"] == retrieval_set.documents
     assert task.target_role == "document"
 
@@ -103,7 +103,7 @@ def test_a_query_does_not_find_itself_unless_it_should(tmp_path, wordllama):
     (home / "qrels" / "test.tsv").write_text(f"{HEADER}a\tb\t1\nb\tb\t1\n")
     task = evaluate(wordllama, home, "retrieval").tasks["Same"]
     assert task.items.values.tolist() == [1, 1]
-    assert read_beir(home)[0].own.tolist() == [2, -1]
+    assert read_collections(home)[0].own.tolist() == [2, -1]
 
 
 def test_folders_are_found_below_and_called_by_their_names(folder, wordllama):
@@ -112,17 +112,17 @@ def test_folders_are_found_below_and_called_by_their_names(folder, wordllama):
     for name in ("corpus.jsonl", "queries.jsonl"):
         (folder.parent / "deep" / "Forum" / name).write_bytes((folder / name).read_bytes())
     with pytest.raises(InputError, match=r"holds two folders of one name, .*Forum and .*Forum\. Name one"):
-        read_beir(folder.parent)
+        read_collections(folder.parent)
 
 
 def test_missing_files_are_told(folder):
     with pytest.raises(InputError, match=r"qrels/dev.tsv: no such file\. Available splits: test\."):
-        read_beir(folder, split="dev")
+        read_collections(folder, split="dev")
     (folder / "queries.jsonl").unlink()
     with pytest.raises(InputError, match=r"holds no folder with corpus.jsonl, queries.jsonl and qrels/test.tsv"):
-        read_beir(folder)
+        read_collections(folder)
     with pytest.raises(InputFileError, match="no such folder"):
-        read_beir(folder / "nowhere")
+        read_collections(folder / "nowhere")
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_malformed_line_is_named(folder, name, line, message):
     with (folder / name).open("a") as file:
         file.write(line + "\n")
     with pytest.raises(FileFormatError, match=message):
-        read_beir(folder)
+        read_collections(folder)
 
 
 @pytest.mark.parametrize(
@@ -162,14 +162,14 @@ def test_a_malformed_line_is_named(folder, name, line, message):
 def test_qrels_that_judge_nothing_are_refused(folder, content, message):
     (folder / "qrels" / "test.tsv").write_text(content)
     with pytest.raises(InputFileError, match=message):
-        read_beir(folder)
+        read_collections(folder)
 
 
 def test_numbers_are_ids_too(folder):
     for name in ("corpus.jsonl", "queries.jsonl"):
         write_lines(folder / name, [{"_id": 7, "text": "a sentence"}, {"_id": 8, "text": "a word"}])
     (folder / "qrels" / "test.tsv").write_text(f"{HEADER}7\t8\t1\n")
-    assert read_beir(folder)[0].queries == ("a sentence",)
+    assert read_collections(folder)[0].queries == ("a sentence",)
 
 
 def test_a_first_text_finds_its_second(wordllama, tmp_path, texts):
@@ -282,3 +282,89 @@ def test_a_blank_query_finds_nothing_and_an_index_without_rows_is_refused(folder
     index.remove([f"d{row}" for row in range(40)])
     with pytest.raises(InputError, match="without rows"):
         evaluate(index, folder, "retrieval")
+
+
+DOCUMENTS = """.I 1
+.T
+wing flow .
+.A
+a. name
+.W
+wing flow . of air
+.I 2
+.T
+heat
+.W
+in a
+plate
+.I 3
+.T
+.W
+"""
+ASKED = ".I 001\n.W\nair over a wing\n.I 004\n.W\nwhat of heat ?\n"
+
+
+@pytest.fixture
+def smart(tmp_path):
+    home = tmp_path / "old"
+    home.mkdir()
+    (home / "cran.all.1400").write_text(DOCUMENTS)
+    (home / "cran.qry").write_bytes(ASKED.replace("\n", "\r\n").encode())
+    (home / "cranqrel").write_text("1 1 2 \n1 2 -1\n2 1 5\n2 2 4 \n")
+    return home
+
+
+def test_a_collection_of_smart_is_read_by_the_positions_of_its_queries(smart):
+    (found,) = read_collections(smart)
+    assert found.name == "Cranfield"
+    assert dict(zip(found.ids, found.documents, strict=True)) == {
+        "1": "wing flow . of air",  # its title is there already
+        "2": "heat in a plate",
+        "3": "",
+    }
+    assert found.queries == ("air over a wing", "what of heat ?")
+    relevant = [(found.queries[query], found.ids[document]) for query, document in found.relevant]
+    assert relevant == [("air over a wing", "1"), ("what of heat ?", "2")]
+    assert found.gains.tolist() == [1, 1]
+
+
+def test_ndcg_of_a_collection_is_that_by_hand(smart):
+    plane = {"wing flow . of air": (1, 0), "heat in a plate": (1, 1), "": (0, 0)}
+    asked = {"air over a wing": (1, 0.1), "what of heat ?": (1, 0)}
+    model = isosent.wrap({text: np.array(row, np.float32) for text, row in (plane | asked).items()})
+    with pytest.warns(EvaluationWarning, match="2 items in queries instead of 225"):
+        task = evaluate(model, smart, "retrieval:Cranfield").tasks["Cranfield"]
+    # the first query finds its document first, the second one second: 1 / log2(3)
+    assert task.items.values == pytest.approx([1, 1 / np.log2(3)])
+    assert task.scores["mrr@10"] == pytest.approx((1 + 1 / 2) / 2)
+    assert task.scores["recall@1"] == pytest.approx(1 / 2)
+
+
+@pytest.mark.parametrize(
+    ("judged", "expected"),
+    [
+        ("1 0 1 1\n2 0 2 1\n2 0 1 0\n", [(0, "1"), (1, "2")]),  # as in MED
+        ("1 1 0 0.000000\n2 2 0 0.000000\n", [(0, "1"), (1, "2")]),  # as in CISI
+        ("1 2 1\n1 2 -1\n", [(0, "2")]),  # judged twice
+    ],
+)
+def test_judgements_of_other_collections_are_read(smart, judged, expected):
+    (smart / "cranqrel").write_text(judged)
+    (found,) = read_collections(smart)
+    assert [(query, found.ids[document]) for query, document in found.relevant.tolist()] == expected
+
+
+@pytest.mark.parametrize(
+    ("judged", "words"),
+    [
+        ("1 1 1\n4 2 1\n", "line 2.*no query 4"),  # the number of a query in its file is no position
+        ("1 9 1\n", "line 1.*no document 9"),
+        ("1 1 x\n", "line 1.*'1 1 x'"),
+        ("1 1\n", "line 1.*'1 1'"),
+        ("1 1 -1\n", "relevant"),
+    ],
+)
+def test_wrong_judgements_are_refused(smart, judged, words):
+    (smart / "cranqrel").write_text(judged)
+    with pytest.raises(FileFormatError, match=words):
+        read_collections(smart)

@@ -84,7 +84,7 @@ resamples_option = click.option(
     metavar="DIR|FILE",
     required=True,
     type=PATH,
-    help="Folder with the original files, at any depth; or a table of pairs.",
+    help="Folder with the original files, at any depth; or a table of pairs, or of texts and labels.",
 )
 @model_options
 @transform_options(default="none", multiple=True)
@@ -115,7 +115,9 @@ def evaluate(
     outputs: tuple[Path, ...],
     as_json: bool,
 ) -> None:
-    """Score a model on TASKS: kinds (sts, transfer, retrieval, cqa, rte, all) or single sets such as STS12 or MR.
+    """Score a model on TASKS: kinds, or single sets such as STS12 or MR.
+
+    Kinds: sts, transfer, classification, clustering, retrieval, cqa, rte, all.
 
     \b
     isosent evaluate sts --data DIR -m model -o scores.json

@@ -41,7 +41,7 @@ N_RESAMPLES = 2000  # draws of the bootstrap; the smallest p-value is 2 / 2001: 
 class Items:
     """What was measured item by item, so that two results can be compared item by item."""
 
-    values: NDArray[np.float64]  # predicted score of each pair, 1 or 0 for correct or wrong, or metric of each query
+    values: NDArray[np.float64]  # predicted score of a pair, share of correct labels, or metric of a query or draw
     gold: NDArray[np.float64] | None = None  # human scores: then the metric is a correlation, else the mean of values
 
     def statistics(self, metric: str) -> dict[str, Statistic]:
@@ -67,13 +67,13 @@ class Measured:
 class TaskResult:
     """Scores of a model on one task."""
 
-    kind: str  # sts, pairs, transfer, cqa, rte or retrieval
+    kind: str  # sts, pairs, transfer, cqa, rte, retrieval, clustering or classification
     metric: str  # the main metric of the task, one of `scores`
     scores: Mapping[str, float]  # all metrics, in [-1, 1] or [0, 1], an error ("mse") in its own unit; NaN if undefined
     intervals: Mapping[str, tuple[float, float]]  # 95% bootstrap intervals of metrics that follow from the items
     protocol: Mapping[str, Any]  # how the task is scored; only results of equal protocols can be compared
     data: Mapping[str, str]  # SHA-256 of each file, by its path within the folder of the data
-    n_items: int  # pairs, texts or queries that were scored
+    n_items: int  # pairs, texts, queries or draws that were scored
     dim: int
     n_zero_rows: int  # texts without a vector
     n_tokens: int  # tokens of the texts; 0 if none can be unknown

@@ -1,15 +1,16 @@
 """Retrieval: does the cosine rank the documents that answer a query first, or the second text of a pair.
 
-`read_beir` reads folders in the format of BEIR, and `paraphrase_task` a table of pairs; both give a `RetrievalSet`, of
-which `_task` makes a `Task`. `_measure` ranks the documents of each query by cosine, or takes the results of an index
-(`_ranks_in_index`), and computes the metrics of trec_eval.
+`read_collections` reads folders in the format of BEIR and collections of SMART, such as Cranfield, `paraphrase_task` a
+table of pairs. All give a `RetrievalSet`, of which `_task` makes a `Task`. `_measure` ranks the documents of each query
+by cosine, or takes the results of an index (`_ranks_in_index`), and computes the metrics of trec_eval.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import warnings
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -65,6 +66,7 @@ class RetrievalSet:
     ids: tuple[str, ...] = ()  # of the documents, where the files have them
     files: tuple[Path, ...] = ()
     is_test: bool = False  # whether its queries are those of the test split, of which sizes are known
+    is_graded: bool = True  # whether gains are the grades of the files, rather than 1
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -79,9 +81,12 @@ def retrieval_tasks(
     split: str = "test",
     index: Index | None = None,
 ) -> list[Task]:
-    """Read folders in the format of BEIR (Thakur et al. 2021); all if no name is given."""
-    protocol = {"similarity": "cosine", "split": split, "gain": "linear", "own_document": "left out"}
-    return [_task(each, _BEIR_METRICS, protocol, index) for each in read_beir(folder, names, split=split)]
+    """Read folders in the format of BEIR (Thakur et al. 2021) and collections of SMART; all if no name is given."""
+    protocol = {"similarity": "cosine", "split": split, "own_document": "left out"}
+    return [
+        _task(each, _BEIR_METRICS, protocol | {"gain": "linear" if each.is_graded else "binary"}, index)
+        for each in read_collections(folder, names, split=split)
+    ]
 
 
 def paraphrase_task(
@@ -212,26 +217,34 @@ _CORPUS, _QUERIES, _QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
 _HEADER = ["query-id", "corpus-id", "score"]
 
 
-def read_beir(
-    folder: str | os.PathLike[str], names: Sequence[str] | None = None, *, split: str = "test"
+def read_collections(
+    folder: str | os.PathLike[str], names: Sequence[str] | None = None, *, split: str = TEST
 ) -> tuple[RetrievalSet, ...]:
-    """Find and read folders in the format of BEIR."""
+    """Find and read folders in the format of BEIR, and collections of SMART, which have no split but test."""
     root = _check.input_folder(folder).resolve()
-    homes = [path for path, files in folders_below(root) if {_CORPUS, _QUERIES} <= set(files)]
-    homes.sort(key=lambda path: path.name)
-    if not homes:
-        raise TaskNotFoundError(f"{root} holds no folder with {_CORPUS}, {_QUERIES} and {_QRELS}/{split}.tsv.")
+    places: list[tuple[str, Path, Callable[[], RetrievalSet]]] = []
+    for home, files in folders_below(root):
+        if {_CORPUS, _QUERIES} <= set(files):
+            places.append((home.name, home, partial(_read_home, home, split)))
+        for name, paths in _smart_files(home, files) if split == TEST else ():
+            places.append((name, home, partial(_read_smart, name, *paths)))
+    places.sort(key=lambda place: place[0])
+    if not places:
+        raise TaskNotFoundError(
+            f"{root} holds no folder with {_CORPUS}, {_QUERIES} and {_QRELS}/{split}.tsv, and no collection of SMART "
+            "(NAME.all, NAME.qry, NAME.rel)."
+        )
     if names is not None:
-        available = ", ".join(home.name for home in homes)
+        available = ", ".join(name for name, *_ in places)
         wanted = set(map(name_key, names))
-        homes = [home for home in homes if name_key(home.name) in wanted]
-        if missing := wanted - {name_key(home.name) for home in homes}:
+        if missing := wanted - {name_key(name) for name, *_ in places}:
             listed = ", ".join(name for name in names if name_key(name) in missing)
             raise TaskNotFoundError(f"retrieval has no {listed} here; it has {available}.")
-    for one, other in pairwise(homes):
-        if one.name == other.name:
-            raise InputError(f"{root} holds two folders of one name, {one} and {other}. Name one of them.")
-    return tuple(_read_home(home, split) for home in homes)
+        places = [place for place in places if name_key(place[0]) in wanted]
+    for one, other in pairwise(places):
+        if one[0] == other[0]:
+            raise InputError(f"{root} holds two folders of one name, {one[1]} and {other[1]}. Name one of them.")
+    return tuple(read() for *_, read in places)
 
 
 def _read_home(home: Path, split: str) -> RetrievalSet:
@@ -304,3 +317,115 @@ def _read_qrels(path: Path, queries: Container[str], documents: Container[str]) 
                 f"{path}, line {number}: expected a whole number as score, found {grade!r:.80}."
             ) from None
     return judged
+
+
+# -- collections of SMART ----------------------------------------------------------------------------------------------
+# A record begins with ".I NUMBER"; ".T" begins its title and ".W" its text, other fields are no text. Judgements name a
+# query by its position in the file: the numbers of the queries of Cranfield have gaps.
+
+_SMART_NAMES = {"CRAN": "Cranfield", "CISI": "CISI", "MED": "MED", "CACM": "CACM"}
+_SMART_DOCUMENTS = re.compile(r"(?P<name>.+)\.all(\.\d+)?", re.IGNORECASE)
+_SMART_FIELD = re.compile(r"\.([A-Z])\s*")
+_SMART_GRADES = range(1, 5)  # of Cranfield: 1 is a complete answer, 4 of minimum interest; 5 and -1 are of none
+
+
+def _smart_files(home: Path, files: Sequence[str]) -> Iterator[tuple[str, tuple[Path, Path, Path]]]:
+    """Name of each collection in a folder, and its files of documents, queries and judgements."""
+    by_lower = {file.lower(): file for file in files}
+    for file in sorted(files):
+        if match := _SMART_DOCUMENTS.fullmatch(file):
+            stem = match["name"].lower()
+            queries = by_lower.get(f"{stem}.qry")
+            judged = by_lower.get(f"{stem}.rel") or by_lower.get(f"{stem}qrel")
+            if queries and judged:
+                yield _SMART_NAMES.get(stem.upper(), match["name"]), (home / file, home / queries, home / judged)
+
+
+def _read_smart(name: str, documents_file: Path, queries_file: Path, judged_file: Path) -> RetrievalSet:
+    documents = dict(_smart_texts(documents_file))
+    queries = [text for _, text in _smart_texts(queries_file)]
+    judged = _smart_judgements(judged_file, len(queries), documents)
+    row_of = {key: row for row, key in enumerate(sorted(documents, reverse=True))}  # as of BEIR
+    relevant = [
+        (row, row_of[document])
+        for row, answers in enumerate(judged.values())
+        for document, is_relevant in answers.items()
+        if is_relevant
+    ]
+    if not relevant:
+        raise FileFormatError(f"{judged_file} calls no document relevant to any of its {len(judged)} queries.")
+    return RetrievalSet(
+        name=name,
+        queries=tuple(queries[position - 1] for position in judged),
+        documents=tuple(documents[key] for key in row_of),
+        relevant=np.array(relevant, dtype=np.intp),
+        gains=np.ones(len(relevant)),
+        own=np.full(len(judged), -1, dtype=np.intp),
+        n_left_out=len(queries) - len(judged),
+        ids=tuple(row_of),
+        files=(documents_file, queries_file, judged_file),
+        is_test=True,
+        is_graded=False,
+    )
+
+
+def _smart_texts(path: Path) -> list[tuple[str, str]]:
+    """Number and text of each record: its title and its text, unless the text begins with the title."""
+    records: list[tuple[str, dict[str, list[str]]]] = []
+    field: list[str] = []
+    for line_number, line in enumerate(_lines(path), start=1):
+        if line.startswith(".I "):
+            records.append((line[3:].strip(), {}))
+            field = []  # what precedes the first field is no text
+        elif match := _SMART_FIELD.fullmatch(line):
+            if not records:
+                raise FileFormatError(f"{path}, line {line_number}: expected .I and a number, found {line!r:.80}.")
+            field = records[-1][1].setdefault(match[1], [])
+        else:
+            field.append(line)
+    texts = []
+    for number, fields in records:
+        title, text = (" ".join(" ".join(fields.get(name, ())).split()) for name in "TW")
+        texts.append((number, text if text.startswith(title) else f"{title} {text}".strip()))
+    if len({number for number, _ in texts}) < len(texts) or not texts:
+        raise FileFormatError(f"{path}: expected records that begin with .I and different numbers.")
+    return texts
+
+
+def _smart_judgements(path: Path, n_queries: int, documents: Container[str]) -> dict[int, dict[str, bool]]:
+    """Which documents answer the query at a position, from 1."""
+    rows = [(number, line.split()) for number, line in enumerate(_lines(path), start=1) if line.strip()]
+    # "query document grade"; in MED "query 0 document 1"; in CISI and CACM "query document 0 0", all relevant
+    has_zeros = all(len(fields) == 4 and fields[1] == "0" for _, fields in rows)
+    judged: dict[int, dict[str, bool]] = {}
+    for number, fields in rows:
+        try:
+            if has_zeros:
+                position, document, is_relevant = int(fields[0]), str(int(fields[2])), int(fields[3]) > 0
+            elif len(fields) == 3:
+                position, document = int(fields[0]), str(int(fields[1]))
+                is_relevant = int(fields[2]) in _SMART_GRADES
+            else:
+                position, document, zeros = int(fields[0]), str(int(fields[1])), fields[2:]
+                is_relevant = len(zeros) == 2
+                if not is_relevant or any(map(float, zeros)):
+                    raise ValueError
+        except (ValueError, IndexError):
+            raise FileFormatError(
+                f"{path}, line {number}: expected a query, a document and a grade, found {' '.join(fields)!r:.80}."
+            ) from None
+        if not 1 <= position <= n_queries:
+            raise FileFormatError(f"{path}, line {number}: there is no query {position}; there are {n_queries:,}.")
+        if document not in documents:
+            raise FileFormatError(f"{path}, line {number}: there is no document {document}.")
+        answers = judged.setdefault(position, {})
+        answers[document] = answers.get(document, False) or is_relevant
+    return judged
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        lines = read_lines(path)
+    except FileFormatError:
+        lines = read_lines(path, "latin-1")
+    return [line.rstrip("\r") for line in lines]

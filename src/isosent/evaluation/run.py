@@ -30,11 +30,18 @@ from isosent.encoders.base import Encoder, EncodingStats, collecting_stats
 from isosent.encoders.load import encoder_for
 from isosent.errors import EvaluationWarning, InputError, InputTypeError, TaskNotFoundError
 from isosent.evaluation.cqa import TEXT_PARTS, cqa_tasks
+from isosent.evaluation.labelled import (
+    CLASSIFICATION,
+    CLUSTERING,
+    classification_tasks,
+    clustering_task,
+    clustering_tasks,
+)
 from isosent.evaluation.overlap import count_hashed, count_overlap
 from isosent.evaluation.result import N_RESAMPLES, EvaluationResult, TaskResult
 from isosent.evaluation.retrieval import paraphrase_task, retrieval_tasks
 from isosent.evaluation.rte import rte_tasks
-from isosent.evaluation.sizes import known_items, warn_of_deviations
+from isosent.evaluation.sizes import KNOWN_SETS, known_items, warn_of_deviations
 from isosent.evaluation.sts import SICKR_PARTS, TASKS, pairs_task, sts_tasks
 from isosent.evaluation.task import Task, name_key
 from isosent.evaluation.transfer import TRANSFER_TASKS, transfer_tasks
@@ -49,7 +56,7 @@ from isosent.search.index import Index
 from isosent.transforms.base import Auto, Transform, resolve_transform, settings_of, transform_name
 
 TARGET = "target"
-KINDS = ("sts", "transfer", "cqa", "rte", "retrieval")
+KINDS = ("sts", "transfer", "cqa", "rte", "retrieval", CLUSTERING, CLASSIFICATION)
 PAIRS = "pairs"
 
 
@@ -77,14 +84,17 @@ def evaluate(
         "retrieval" scores the first 100 results of each query, as they come from its type, dtype and settings.
     data : path-like
         A folder that holds the original files of the tasks, anywhere below it; or a table (.csv, .tsv, .jsonl, .json,
-        .parquet) of pairs of texts.
+        .parquet) of pairs of texts, or of texts with labels to cluster.
     tasks : str or sequence of str, default "sts"
         Kinds of tasks, single sets, or both; names in a string are separated by commas. Case and dashes do not matter.
 
         - "sts": STS12 to STS16, STS-B and SICK-R. With a table: pairs with a human score, as "pairs".
         - "transfer": a classifier on frozen vectors, as in SentEval (MR, CR, SUBJ, MPQA, SST2, SST5, TREC, MRPC,
           SICK-E, and the supervised STSB-supervised and transfer:SICK-R).
-        - "retrieval": folders in the format of BEIR. With a table: find the second text of each pair among all.
+        - "retrieval": folders in the format of BEIR, and collections of SMART such as Cranfield. With a table: find
+          the second text of each pair among all.
+        - "clustering": do clusters of vectors agree with labels (MTEB)? With a table: its texts and labels.
+        - "classification": a classifier on a few examples of each label (MTEB).
         - "cqa": questions of a forum ranked against a new one (SemEval task 3, subtask B).
         - "rte": entailment, decided by the cosine (GLUE).
         - "all": every kind that has files in the folder.
@@ -105,7 +115,8 @@ def evaluate(
         Which queries: those of ``qrels/SPLIT.tsv``. For "retrieval" only.
     columns : str or sequence of str, optional
         Columns of a table: of the two texts and the score, such as ``"sentence1,sentence2,labels.label"``; for
-        "retrieval" of the two texts. By default columns are detected by their usual names.
+        "retrieval" of the two texts, for "clustering" of the text and the label. By default columns are detected by
+        their usual names.
     seed : int, default 0
         Seed of all random numbers.
     n_resamples : int, default 2000
@@ -123,6 +134,8 @@ def evaluate(
           weighted by pairs as ``spearman_wmean``, the same for Pearson; every subset under ``details["subsets"]``.
         - transfer: ``accuracy``, and ``f1`` of MRPC; for SICK-R and STSB-supervised ``pearson``, ``spearman``, ``mse``.
         - retrieval: ``ndcg@10``, ``mrr@10``, ``map``, and ``recall`` at 1, 5, 10 and 100; for pairs ``mrr`` and recall.
+        - clustering: ``v_measure`` and ``ami``, means over ten draws of texts, which are its items.
+        - classification: ``accuracy`` and ``f1`` (macro), means over ten draws of examples.
         - cqa: ``map``, ``mrr``, ``accuracy`` at a cosine of 0.5, ``accuracy_majority``.
         - rte: ``accuracy`` on dev at a cosine of 0.5, ``accuracy_tuned`` at the threshold that is best on train, and
           ``accuracy_majority``.
@@ -156,6 +169,13 @@ def evaluate(
     is left out, unless it is called relevant. Rows of an index are documents by their ids, or by their texts if the
     index has numbered its rows; what is not among the results counts as not found. Metrics are those of trec_eval, with
     linear gain.
+
+    *Clustering* and *classification* follow MTEB (Muennighoff et al. 2023), with its random numbers for seed 0. Vectors
+    are taken as they are, so scores depend on their length. Clusters are those of mini-batch k-means (one for each
+    label, batches of 512) of 16,384 texts that are drawn with replacement. The interval is over the ten draws; it says
+    nothing about other texts. A logistic regression (C = 1, at most 100 steps) learns from eight examples of each
+    label, more in some tasks of MTEB. An item is a text of the test part: the share of draws in which its label is
+    found, so the interval is over texts.
 
     *cqa* counts a question without a relevant candidate as 0. The threshold 0.5 of *rte* and *cqa* is that of Huang et
     al. (2021); accuracy at a fixed threshold says as much about where the cosines of a model lie as about what they
@@ -229,13 +249,15 @@ def read_tasks(
     if is_table:
         return [_task_of_table(data, list(wanted), columns, index)]
     if columns is not None:
-        raise InputError(f"evaluate: columns are those of a table of pairs; {data} is a folder. Leave columns out.")
+        raise InputError(f"evaluate: columns are those of a table; {data} is a folder. Leave columns out.")
     readers: dict[str, Callable[[Sequence[str] | None], list[Task]]] = {
         "sts": lambda names: sts_tasks(data, names, sickr=sickr),
         "transfer": lambda names: transfer_tasks(data, names),
         "cqa": lambda names: _named(cqa_tasks(data, text=text), names),
         "rte": lambda names: _named(rte_tasks(data), names),
         "retrieval": lambda names: retrieval_tasks(data, names, split=split, index=index),
+        CLUSTERING: lambda names: clustering_tasks(data, names),
+        CLASSIFICATION: lambda names: classification_tasks(data, names),
     }
     read: list[Task] = []
     missing: list[TaskNotFoundError] = []
@@ -261,7 +283,8 @@ def _by_kind(tasks: Sequence[str]) -> dict[str, list[str] | None]:
     if not names:
         raise InputError("no tasks are named. Use 'all' for all tasks of a folder.")
     # SICK-R is a set of both STS and transfer: as in the literature, the name alone is that of STS
-    kind_of = {name_key(name): "transfer" for name in TRANSFER_TASKS} | {name_key(name): "sts" for name in TASKS}
+    kind_of = {name_key(name): kind for kind in (CLUSTERING, CLASSIFICATION) for name in KNOWN_SETS[kind]}
+    kind_of |= {name_key(name): "transfer" for name in TRANSFER_TASKS} | {name_key(name): "sts" for name in TASKS}
     wanted: dict[str, list[str] | None] = {}
     for name in names:
         kind, _, set_name = name.rpartition(":")
@@ -289,8 +312,11 @@ def _task_of_table(
         return paraphrase_task(data, columns=columns, index=index)
     if kinds in (["sts"], [PAIRS]):
         return pairs_task(data, columns=columns)
+    if kinds == [CLUSTERING]:
+        return clustering_task(data, columns=columns)
     raise InputError(
-        f"evaluate: a table of pairs is scored as pairs or retrieval, not as {', '.join(kinds) or 'all tasks'}."
+        "evaluate: a table is scored as pairs or retrieval, or of texts with labels as clustering, not as "
+        f"{', '.join(kinds) or 'all tasks'}."
     )
 
 

@@ -17,6 +17,7 @@ from isosent.errors import EvaluationWarning
 MARK = "†"  # next to a score that cannot be compared with others
 WHOLE, TRAIN, DEV, TEST = "whole", "train", "dev", "test"
 QUESTIONS, CANDIDATES, QUERIES, DOCUMENTS = "questions", "candidates", "queries", "documents"
+N_DRAWS = 10  # of texts to cluster, each of which is an item, and of examples to learn from
 _SCORED = (WHOLE, TEST, DEV, QUESTIONS, QUERIES)  # the first of these that a set has is scored; of STS all parts are
 
 _STSB = {TRAIN: 5749, DEV: 1500, TEST: 1379}
@@ -59,7 +60,15 @@ _CQA: Mapping[str, Mapping[str, int]] = {
     "CQA-2016-test": {QUESTIONS: 70, CANDIDATES: 700},
     "CQA-2017-test": {QUESTIONS: 88, CANDIDATES: 880},
 }
-# BEIR (Thakur et al. 2021, table 1): queries of the test split
+# MTEB (Muennighoff et al. 2023), whose tasks have these names
+_CLASSIFICATION: Mapping[str, Mapping[str, int]] = {
+    "Banking77Classification": {TRAIN: 10_003, TEST: 3_080},
+    "EmotionClassification": {TRAIN: 16_000, TEST: 2_000},
+    "ImdbClassification": {TRAIN: 25_000, TEST: 25_000},
+    "ToxicConversationsClassification": {TRAIN: 50_000, TEST: 2_048},
+    "TweetSentimentExtractionClassification": {TRAIN: 27_481, TEST: 3_534},
+}
+# BEIR (Thakur et al. 2021, table 1): queries of the test split; and collections of SMART: queries with judgements
 _RETRIEVAL: Mapping[str, Mapping[str, int]] = {
     name: {QUERIES: n_queries, DOCUMENTS: n_documents}
     for name, n_queries, n_documents in (
@@ -70,6 +79,10 @@ _RETRIEVAL: Mapping[str, Mapping[str, int]] = {
         ("scidocs", 1_000, 25_657),
         ("scifact", 300, 5_183),
         ("trec-covid", 50, 171_332),
+        ("CACM", 52, 3_204),
+        ("CISI", 76, 1_460),
+        ("Cranfield", 225, 1_400),
+        ("MED", 30, 1_033),
     )
 }
 # Tables of pairs, by the name of the file without its extension: the STS benchmark, and KorSTS with the same sizes (Ham
@@ -91,13 +104,15 @@ KNOWN_SETS: Mapping[str, Mapping[str, Mapping[str, int]]] = {
     "cqa": _CQA,
     "rte": {"RTE": {TRAIN: 2_490, DEV: 277}},  # Wang et al. 2018 (GLUE)
     "retrieval": _RETRIEVAL,
+    "clustering": {"StackOverflow": {WHOLE: 20_000}},  # titles with a label (Xu et al. 2015)
+    "classification": _CLASSIFICATION,
     "pairs": _PAIRS,
 }
 """Items of each part, by kind and name of the set."""
 
 # A translation has as many items as the original. Every set of these kinds is English, of whose words one in five is
 # one of these; in other languages with Latin letters it is less than one in twenty
-_ENGLISH_KINDS = ("sts", "transfer", "cqa", "rte")
+_ENGLISH_KINDS = ("sts", "transfer", "cqa", "rte", "clustering", "classification")
 _ENGLISH_WORDS = frozenset(
     ("the", "a", "is", "of", "and", "to", "in", "are", "on", "with", "for", "that", "what", "it")
 )
@@ -142,6 +157,8 @@ def known_items(kind: str, name: str, protocol: Mapping[str, Any]) -> int | None
     known = KNOWN_SETS.get(kind, {}).get(name)
     if known is None or protocol.get("split", TEST) != TEST:
         return None
+    if kind == "clustering":
+        return N_DRAWS
     if kind == "sts":
         return known[TEST] if protocol.get("sickr") == TEST else sum(known.values())
     return next(known[part] for part in _SCORED if part in known)

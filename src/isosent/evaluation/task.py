@@ -29,7 +29,7 @@ class Task:
     """Texts, and a function that scores their vectors."""
 
     name: str
-    kind: str  # sts, pairs, transfer, cqa, rte or retrieval
+    kind: str  # sts, pairs, transfer, cqa, rte, retrieval, clustering or classification
     texts: Mapping[Role, Sequence[str]]  # all texts to encode, by what they are encoded as, as often as they occur
     target_texts: Sequence[str]  # all texts to fit on under fit_on="target", without labels
     items: Sequence[tuple[str, ...]]  # the texts of each item that is scored: one text, or the two of a pair
