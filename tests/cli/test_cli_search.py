@@ -151,7 +151,7 @@ def test_vectors_in_another_order_are_noticed(isosent_, table, texts):
 
 def test_what_holds_no_vectors_is_named(isosent_, made):
     Path("q.json").write_text('[{"embedding": [0.1, 0.2]}]')
-    assert "q.json holds no vectors" in isosent_("search", made, "q.json").err
+    assert "expected vectors of 256 dimensions, found 2" in isosent_("search", made, "q.json").err
     Path("n.csv").write_text("0.1,0.2\n0.3,0.4\n")
     np.savez("z.npz", np.ones((3, 2)))
     for command in ("index", "fit"):

@@ -147,11 +147,12 @@ def test_damaged_prompts_are_refused(make, content):
         isosent.load(f"hf:{folder}")
 
 
-def test_a_default_that_names_no_prompt_is_no_prompt(make):
+def test_a_default_that_names_no_prompt_is_refused(make):
     folder = make()
     path = folder / "config_sentence_transformers.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"default_prompt_name": "absent"}))
-    assert isosent.load(f"hf:{folder}").encoder.prompt == ""
+    with pytest.raises(FileFormatError, match="default_prompt_name is 'absent'"):
+        isosent.load(f"hf:{folder}")
 
 
 def test_the_fingerprint_of_a_role_is_the_same_whether_or_not_it_was_asked_of_the_encoder_before(make):

@@ -1,7 +1,9 @@
 """The wrapper for MTEB, in the hands of its own runner, on tasks made up here. No network."""
 
 import os
+import shutil
 import socket
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,9 @@ datasets = pytest.importorskip("datasets")
 from mteb.abstasks import AbsTaskClassification, AbsTaskRetrieval, AbsTaskSTS  # noqa: E402
 from mteb.abstasks.task_metadata import TaskMetadata  # noqa: E402
 from mteb.models import EncoderProtocol  # noqa: E402
-from tiny_models import TEXTS, WORDS  # noqa: E402
+from sentence_transformers import SentenceTransformer  # noqa: E402
+from tiny_models import TEXTS, WORDS, write_json  # noqa: E402
+from torch.utils.data import DataLoader  # noqa: E402
 
 from isosent import evaluate  # noqa: E402
 from isosent.compat.mteb import MTEBEncoder  # noqa: E402
@@ -101,6 +105,47 @@ def rows(**columns):
 def similarity(pairs, gold):
     first, second = (list(texts) for texts in zip(*pairs, strict=True))
     return Similarity(datasets.DatasetDict({"test": rows(sentence1=first, sentence2=second, score=list(gold))}))
+
+
+@pytest.mark.parametrize(
+    ("names", "prompt_type"),
+    [
+        (["Search-query", "Search", "Retrieval", "query"], "query"),
+        (["Search", "Retrieval-query", "query"], "query"),
+        (["Retrieval-query", "Retrieval", "query"], "query"),
+        (["Retrieval", "query", "STS"], "query"),
+        (["Retrieval-document", "Retrieval-query", "document"], "document"),
+        (["Retrieval-query", "document"], "document"),
+        (["Retrieval", "query"], None),
+        (["query", "document", "STS"], None),
+    ],
+)
+def test_prompts_named_after_tasks_are_those_of_the_wrapper_of_mteb(tiny_model, tmp_path, names, prompt_type):
+    from mteb.models.sentence_transformer_wrapper import SentenceTransformerEncoderWrapper
+
+    folder = Path(shutil.copytree(tiny_model("labse"), tmp_path / "folder"))
+    prompts = dict(zip(names, ["find : ", "the ", "red ", "a man "], strict=False))
+    write_json(folder / "config_sentence_transformers.json", {"prompts": prompts})
+    library = SentenceTransformer(str(folder), device="cpu")
+    role = None if prompt_type is None else mteb.types.PromptType(prompt_type)
+    inputs = DataLoader(datasets.Dataset.from_dict({"text": TEXTS}), batch_size=4)
+    asked = {"task_metadata": Search.metadata, "hf_split": "test", "hf_subset": "default", "prompt_type": role}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of names that are no tasks of MTEB
+        theirs = SentenceTransformerEncoderWrapper(library)
+        # it forgets the names of tasks that are made up
+        theirs.model_prompts = {name: prompt for name, prompt in library.prompts.items() if prompt is not None}
+        expected = theirs.encode(inputs, **asked, show_progress_bar=False)
+    for model in (isosent.load(folder), isosent.wrap(library, reference=f"hf:{folder}")):
+        np.testing.assert_allclose(MTEBEncoder(model).encode(inputs, **asked), expected, atol=1e-5)
+
+
+def test_results_with_prompts_for_tasks_are_not_mixed_with_those_without(tiny_model, tmp_path):
+    folder = Path(shutil.copytree(tiny_model("labse"), tmp_path / "folder"))
+    without = MTEBEncoder(isosent.load(folder)).mteb_model_meta.revision
+    write_json(folder / "config_sentence_transformers.json", {"prompts": {"STS": "find : "}})
+    model = isosent.load(folder)
+    assert model.fingerprint == without != MTEBEncoder(model).mteb_model_meta.revision
 
 
 def scores(model, task, cache=None, name="somebody/model"):

@@ -133,9 +133,9 @@ def test_a_file_of_another_form_is_named(labse, name, content, words):
         isosent.load(f"hf:{labse}")
 
 
-def test_nulls_and_unknown_fields_are_as_good_as_nothing(labse):
+def test_nulls_and_empty_fields_are_as_good_as_nothing(labse):
     expected = isosent.load(f"hf:{labse}").encode(TEXTS)
-    change_json(labse / "1_Pooling" / "config.json", pooling_mode=None, include_prompt=None, later=[1, 2])
+    change_json(labse / "1_Pooling" / "config.json", pooling_mode=None, include_prompt=None, later=[], more={})
     change_json(labse / "sentence_bert_config.json", do_lower_case=None, unpad_inputs=True)
     change_modules(labse, lambda modules: modules[0].update(kwargs=["task"], idx=None))
     nulls = {"prompts": {"query": None}, "default_prompt_name": None, "similarity_fn_name": None}

@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import save_file
 from vector_makers import write_vectors
 
-from isosent.errors import FileFormatError, InputError, InputFileError
+from isosent.errors import FileFormatError, InputError, InputFileError, IsosentWarning
 from isosent.io import vector_source
 from isosent.io.parquet import ColumnsBeside
 from isosent.io.space import Space, note_path, older_entry, write_note
@@ -364,7 +364,8 @@ def test_a_format_without_names_takes_no_column(tmp_path, name):
 
 def test_an_unknown_ending_is_refused(tmp_path):
     for name, message in (
-        ("v.csv", r"ends in \.npy, \.fvecs, \.bvecs, \.safetensors, \.parquet, \.json, \.jsonl"),
+        ("v.csv", r"no column of vectors.* it has: PK"),
+        ("v.vec", r"ends in \.npy, \.fvecs, \.bvecs, \.safetensors, \.parquet, \.json, \.jsonl"),
         ("v.npz", "archive of arrays"),
         ("v.npy", "is not an array saved by numpy"),
     ):
@@ -398,7 +399,8 @@ def test_texts_and_vectors_are_told_apart(tmp_path):
     assert not holds_vectors("-")
     assert holds_vectors(both, column="v")
     assert not holds_vectors(both, column="text")
-    assert holds_vectors(both)
+    with pytest.warns(IsosentWarning, match="column v are used; its texts in text"):
+        assert holds_vectors(both)
 
 
 @pytest.mark.parametrize("name", ["v.npy", "v.fvecs", "v.parquet"])
@@ -562,7 +564,7 @@ def test_lists_in_json_are_vectors(tmp_path, name, n_times):
         ("v.json", "[[1, 2], [[3, 4]]]", "truncated"),
         ("v.json", "[[1, NaN]]", "row 0"),
         ("v.json", "[[]]", "shape \\(1, 0\\)"),
-        ("v.json", "[]", "row 0"),
+        ("v.json", "[]", "no rows"),
         ("v.jsonl", "[1, 2] [3, 4]\n", "row 1"),
         ("v.jsonl", "[1, 2]\n[3, 4\n", "truncated"),
         ("v.jsonl", "[1, 2]\n{}\n", "truncated"),

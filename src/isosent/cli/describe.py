@@ -16,11 +16,12 @@ from isosent.cli.options import json_option, model_option, open_model
 from isosent.cli.printing import likelihood_change, say, show, show_json, show_stats
 from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.errors import InputError
+from isosent.io.bounds import STANDARD_INPUT
 from isosent.io.space import NOTE_FILE, read_export_note
 from isosent.io.system import open_to_read
 from isosent.io.tables import is_number
 from isosent.io.tensors import safetensors_header
-from isosent.io.texts import is_table
+from isosent.io.texts import TEXT_ENDINGS, is_table, read_texts
 from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors, open_vectors
 from isosent.jobs.vectors import holds_moments, read_moments
 from isosent.loading import read_record
@@ -211,10 +212,7 @@ def similarity(first: str, second: str, model: str | None, as_json: bool) -> Non
     \b
     isosent similarity "A man rides a bike." "Someone is on a bicycle."
     """  # noqa: D301
-    if files := [text for text in (first, second) if text.lower().endswith(VECTOR_ENDINGS) and os.path.isfile(text)]:  # noqa: PTH113 - a text may be longer than a path can be
-        raise InputError(
-            f"{files[0]} is a file; similarity compares two texts. Compare vectors: isosent search, isosent drift."
-        )
+    first, second = _two_texts(first, second)
     loaded = open_model(model)
     _say_reference(loaded)
     figures = {"cosine": float(loaded.similarity(first, second)[0, 0])}
@@ -228,6 +226,20 @@ def similarity(first: str, second: str, model: str | None, as_json: bool) -> Non
         show(f"{name} {value:.4f}")
     if loaded.calibration is None:
         show("What this cosine means depends on the model and the texts: isosent calibrate TEXTS -m MODEL -o FOLDER")
+
+
+def _two_texts(*texts: str) -> list[str]:
+    """Two texts, of which one may be the line of standard input; files are refused."""
+    endings = (*TEXT_ENDINGS, *VECTOR_ENDINGS)
+    if files := [text for text in texts if text.lower().endswith(endings) and os.path.isfile(text)]:  # noqa: PTH113 - a text may be longer than a path can be
+        raise InputError(
+            f"{files[0]} is a file; similarity and explain compare two texts. Compare vectors: isosent search, isosent "
+            "drift."
+        )
+    lines = read_texts(STANDARD_INPUT) if STANDARD_INPUT in texts else []
+    if len(lines) != texts.count(STANDARD_INPUT):
+        raise InputError(f"standard input has {len(lines)} lines. Give a line for each - that is named.")
+    return [lines.pop(0) if text == STANDARD_INPUT else text for text in texts]
 
 
 def _say_reference(model: SentenceEncoder) -> None:
@@ -248,6 +260,7 @@ def explain(first: str, second: str, model: str | None, as_json: bool) -> None:
     \b
     isosent explain "A man rides a bike." "Someone is on a bicycle."
     """  # noqa: D301
+    first, second = _two_texts(first, second)
     loaded = open_model(model)
     _say_reference(loaded)
     explanation = loaded.explain(first, second)

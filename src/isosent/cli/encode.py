@@ -20,7 +20,7 @@ from isosent.cli.options import (
     shard_size_option,
     worker_options,
 )
-from isosent.cli.printing import say, show, show_tokens
+from isosent.cli.printing import say, say_unused_vectors, show, show_tokens
 from isosent.encoders.base import EncodingStats
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
@@ -28,7 +28,7 @@ from isosent.io.remote import is_remote
 from isosent.io.shards import SHARD_FORMATS, SHARD_SIZE, Sharding, check_shard_folder, input_paths
 from isosent.io.texts import TEXT_ENDINGS, is_table, open_texts
 from isosent.io.vector_source import DTYPES
-from isosent.io.vectors import VECTOR_ENDINGS, check_vector_file, holds_vectors, open_vectors
+from isosent.io.vectors import VECTOR_ENDINGS, check_vector_file, open_vectors
 from isosent.jobs.encode import encode_file, texts_encoded
 from isosent.jobs.shards import Engine, encode_folder, how_resumed, transform_folder
 from isosent.jobs.vectors import (
@@ -102,6 +102,7 @@ def encode(
     loaded = open_model(model)
     for path in paths:
         _say_reference(path, loaded.groups)
+        say_unused_vectors(path, column)
     with progress_bar("encoding") as bar:
         index = encode_folder(
             loaded,
@@ -119,10 +120,9 @@ def encode(
 
 
 def _encode_file(model: str | None, path: str, output: str, column: str | None, role: Role, dtype: str) -> None:
-    if path.lower().endswith((".json", ".jsonl")) and holds_vectors(path):
-        raise InputError(f"encode: {path} holds vectors, not texts. See: isosent transform --help")
     with open_texts(path, column=column) as source:
         loaded = open_model(model)
+        say_unused_vectors(path, column)
         _say_reference(path, loaded.groups)
         with progress_bar("encoding") as bar:
             dim, stats = encode_file(loaded, source, output, dtype=dtype, role=role, progress=bar)

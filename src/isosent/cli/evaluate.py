@@ -28,7 +28,7 @@ from isosent.cli.options import (
     tasks_option,
     transform_options,
 )
-from isosent.cli.printing import check_outputs, json_text, say, show, show_json, write_outputs
+from isosent.cli.printing import check_outputs, json_text, say, say_unused_vectors, show, show_json, write_outputs
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
 from isosent.evaluation.compare import CORRELATIONS, Comparison, Difference, compare_results
@@ -318,6 +318,7 @@ def _compare_models(
     if unused := [path for path in outputs if path.suffix.lower() != ".json"]:
         raise InputError(f"compare: {unused[0]}: a comparison of models is written as .json.")
     texts = read_texts(inputs[0], column=column)
+    say_unused_vectors(inputs[0], column)
     models = {name: open_model(name) for name in dict.fromkeys(names)}
     for name, model in models.items():
         seen = getattr(model.encoder, "fitted_texts", None)

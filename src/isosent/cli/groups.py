@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING
 import click
 
 from isosent.cli.options import column_option, json_option, model_option, open_model, outputs_option
-from isosent.cli.printing import check_outputs, json_text, say, shortened, show, show_json, write_outputs
+from isosent.cli.printing import (
+    check_outputs,
+    json_text,
+    say,
+    say_unused_vectors,
+    shortened,
+    show,
+    show_json,
+    write_outputs,
+)
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.io.texts import read_texts
@@ -58,6 +67,7 @@ def duplicates(
     """  # noqa: D301
     check_outputs(outputs, reads=(texts,))
     listed = read_texts(texts, column=column)
+    say_unused_vectors(texts, column)
     loaded = open_model(model)
     with progress_bar("encoding") as bar:
         found = find_duplicates(listed, loaded, false_positives=false_positives, progress=bar)
@@ -113,6 +123,7 @@ def cluster(
     if clusters != AUTO and not (clusters.isdecimal() and len(clusters) < 10):
         raise InputError(f"--clusters {clusters:.80}: choose a whole number or auto.")
     listed = read_texts(texts, column=column)
+    say_unused_vectors(texts, column)
     loaded = open_model(model)
     with progress_bar("encoding") as bar:
         found = cluster_texts(

@@ -148,7 +148,7 @@ def _inspect(
     source: str, model: str | None, column: str | None, texts: str | None, *, purpose: str | None, codecs: bool
 ) -> Inspection:
     name = Path(source).name
-    if source != STANDARD_INPUT and holds_vectors(source, column=column):
+    if holds_vectors(source, column=column):
         if model is not None:
             raise InputError(
                 f"inspect: --model is for texts; {source} holds vectors. Leave it out, or name a column of texts: "
@@ -324,7 +324,7 @@ def _model_and_sample(
     model: str | None, source: str, column: str | None
 ) -> tuple[SentenceEncoder, NDArray[np.float32]]:
     """The model that the command line names, and its vectors of some of the texts or vectors."""
-    if source != STANDARD_INPUT and holds_vectors(source, column=column):
+    if holds_vectors(source, column=column):
         loaded = open_model(model)
         return loaded, sample_of_vectors(loaded, open_vectors(source, column=column))
     texts = read_texts(source, column=column)

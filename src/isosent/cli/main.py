@@ -144,9 +144,15 @@ def main() -> None:
     """Run the command line and exit with its code."""
     progress.bars_by_encoders = False
     warnings.simplefilter("always", IsosentWarning)
-    warnings.showwarning = lambda message, category, *_: _say(
-        f"{_label(category)}: {_in_shell(str(message), sys.argv[1:])}"
-    )
+    said: set[str] = set()  # a file that is read twice is warned of once
+
+    def show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+        line = f"{_label(category)}: {_in_shell(str(message), sys.argv[1:])}"
+        if line not in said:
+            said.add(line)
+            _say(line)
+
+    warnings.showwarning = show_warning
     try:
         code = app.main(sys.argv[1:] or ["--help"], prog_name="isosent", standalone_mode=False)
     except IsosentError as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from isosent.io.atomic import check_destination, replacing
+from isosent.io.columns import unused_vectors
 from isosent.io.json import without_nan
 from isosent.pages.progress import make_console
 from isosent.pages.tables import make_table
@@ -212,6 +213,15 @@ def show_stats(folder: Path, stats: "IndexStats") -> None:
 def megabytes(n_bytes: float) -> str:
     """A size in memory or on disk."""
     return f"{n_bytes / 1e6:,.3g} MB" if n_bytes < 1e9 else f"{n_bytes / 1e6:,.0f} MB"
+
+
+def say_unused_vectors(path: str, column: str | None) -> None:
+    """Say that texts are encoded although their table has vectors."""
+    if name := unused_vectors(path, column):
+        say(
+            f"note: {path}: texts are encoded; the vectors in its column {name} are not used. isosent index, fit and "
+            f"transform use them: --column {name}"
+        )
 
 
 def say_if_stale(folder: Path, stats: "IndexStats") -> None:

@@ -23,17 +23,26 @@ from msgspec import to_builtins
 from isosent import _extras
 from isosent._check import brief
 from isosent.cli.options import PATH, Share, json_option, model_options, open_model, worker_options
-from isosent.cli.printing import megabytes, say, say_if_stale, shortened, show, show_json, show_stats
+from isosent.cli.printing import (
+    megabytes,
+    say,
+    say_if_stale,
+    say_unused_vectors,
+    shortened,
+    show,
+    show_json,
+    show_stats,
+)
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.encoders.reference import DEFAULT_REFERENCE, MODEL_FILE, without_permissions
 from isosent.errors import InputError, InputFileError, ModelFolderError
 from isosent.io.atomic import check_folder
-from isosent.io.parquet import table_schema, vector_columns
+from isosent.io.bounds import STANDARD_INPUT
 from isosent.io.remote import local_copies
 from isosent.io.remote import remove as remove_shards
 from isosent.io.shards import input_paths
-from isosent.io.space import Space, space_in
-from isosent.io.texts import TEXT_ENDINGS, read_texts
+from isosent.io.space import Space
+from isosent.io.texts import TEXT_ENDINGS, is_table, read_texts
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors, open_vectors
 from isosent.jobs.shards import Engine, encode_folder, how_resumed
@@ -53,10 +62,9 @@ from isosent.search.rows import TEXT, read_rows
 from isosent.search.storage import INDEX, MODEL_FOLDER, QUERY_FOLDER, is_index
 
 _DEFAULT = "create"
-_VECTOR_NAMES = ("vector", "vectors", "embedding", "embeddings")
 _LARGEST_ID = 2**63 - 1
 _MOST_HITS = 10
-_QUERY_ENDINGS = (".txt", ".csv", ".tsv")  # of a file of queries; what else is a file holds vectors
+_TEXT_LIKE = (".txt", ".csv", ".tsv")  # a query may end so and be no file
 _LARGEST_CHANCE = 0.5  # of a recall; with fewer texts, chance finds most
 
 text_column_option = click.option(
@@ -378,18 +386,19 @@ def search(
             if queries
             else "search: name queries, or rows with --like."
         )
-    queries = _query_texts(queries)
+    if queries and is_index(queries[0]) and not is_index(folder) and not is_database(folder):
+        raise InputError(f"search: {queries[0]} is the index. Name it first: isosent search {queries[0]} {folder}")
+    queries, vectors = _query_texts(queries)
     if is_database(folder):
         _refuse(chosen - {"hybrid", "group"}, f"an index, and {folder} is a database")
+        if vectors is not None:
+            raise InputError(f"search: a database is searched by texts, and {queries[0]} holds vectors.")
         if model is None:
             raise InputError("search: a database needs the model that made its vectors: -m MODEL.")
         tables = search_database(folder, list(queries), load(model), k, where=where, hybrid=hybrid, group=group)
         hits = [[{"rank": n, **row} for n, row in enumerate(table.to_pylist(), start=1)] for table in tables]
         _show_hits(queries, hits, as_json=as_json)
         return
-    if queries and is_index(queries[0]) and not is_index(folder):
-        raise InputError(f"search: {queries[0]} is the index. Name it first: isosent search {queries[0]} {folder}")
-    vectors = None if likes else _query_vectors(queries)
     asked = [f"like {name}" for name in likes] or list(queries)
     if vectors is not None:
         _refuse(chosen & {"hybrid", "explain", "rerank"}, f"texts; {queries[0]} holds vectors")
@@ -442,32 +451,28 @@ def _refuse(options: Collection[str], needed: str) -> None:
         raise InputError(f"search: {named} needs {needed}.")
 
 
-def _query_texts(queries: tuple[str, ...]) -> tuple[str, ...]:
-    """The texts of the only query, if it is a file of texts; else the queries."""
-    if len(queries) != 1 or not queries[0].lower().endswith(_QUERY_ENDINGS):
-        return queries
-    if not os.path.isfile(queries[0]):  # noqa: PTH113 - Path.is_file fails where a text is longer than a path can be
-        return queries
-    return tuple(text for text in read_texts(queries[0]) if text.strip())
-
-
-def _query_vectors(queries: Sequence[str]) -> VectorSource | None:
-    """The vectors of the only query, if it is a file of vectors."""
-    files = [query for query in queries if query.lower().endswith((*VECTOR_ENDINGS, ".json")) and " " not in query]
+def _query_texts(queries: tuple[str, ...]) -> tuple[tuple[str, ...], VectorSource | None]:
+    """The texts or the vectors of the only query, if it is a file or standard input; else the queries."""
+    files = [query for query in queries if _is_query_file(query)]
     if not files:
-        return None
-    if missing := [query for query in files if not Path(query).is_file()]:
-        raise InputFileError(f"{missing[0]}: no such file.")
+        return queries, None
     if len(queries) > 1:
-        raise InputError(
-            f"search: {', '.join(queries)}: a file of vectors cannot be one of several queries. Name it alone."
-        )
-    vectors = _opened_vectors(queries[0], None)
-    if vectors is None:
-        shape = "[[0.1, ...], ...]" if queries[0].lower().endswith(".json") else "[0.1, ...] on each line"
-        shape = "a column of vectors" if queries[0].lower().endswith(".parquet") else f"lists of numbers, {shape}"
-        raise InputFileError(f"{queries[0]} holds no vectors. Expected {shape}.")
-    return vectors
+        raise InputError(f"search: {', '.join(queries)}: a file cannot be one of several queries. Name it alone.")
+    if holds_vectors(files[0]):
+        return queries, open_vectors(files[0])
+    return tuple(text for text in read_texts(files[0]) if text.strip()), None
+
+
+def _is_query_file(query: str) -> bool:
+    if query == STANDARD_INPUT:
+        return True
+    if not query.lower().endswith((*TEXT_ENDINGS, *VECTOR_ENDINGS, ".json")):
+        return False
+    if os.path.isfile(query):  # noqa: PTH113 - Path.is_file fails where a text is longer than a path can be
+        return True
+    if " " not in query and not query.lower().endswith(_TEXT_LIKE):
+        raise InputFileError(f"{query}: no such file.")
+    return False
 
 
 def _measure_recall(folder: str, against: str, *, as_json: bool) -> None:
@@ -543,8 +548,12 @@ def _read_inputs(
 ) -> dict[str, Any]:
     """Texts, vectors, ids and metadata of the files that a command names, with the types of a schema."""
     read = partial(read_rows, column=column, id_column=id_column, schema=schema)
-    source = _opened_vectors(rows, column)
+    of_texts = texts is not None  # --column is a column of --texts FILE, then
+    source = None
+    if holds_vectors(rows, column=None if of_texts else column):
+        source = open_vectors(rows, column=None if of_texts else column)
     if source is None:
+        say_unused_vectors(rows, column)
         if (texts, space) != (None, None):
             raise InputError(f"--texts and --space belong to a file of vectors; {rows} holds texts.")
         listed, ids, metadata = read(rows)
@@ -554,8 +563,8 @@ def _read_inputs(
     listed, ids, metadata = None, None, None
     if texts is not None:
         listed, ids, metadata = read(texts)
-    elif Path(rows).suffix.lower() == ".parquet":
-        listed, ids, metadata = read(rows, vector_column=source.column)
+    elif source.column is not None and is_table(rows):
+        listed, ids, metadata = read(rows, column=None, vector_column=source.column)
     elif column is not None or id_column is not None:
         raise InputError(f"{rows} holds vectors alone; --column and --id-column belong to --texts FILE.")
     return {"texts": listed, "vectors": source, "ids": ids, "metadata": metadata}
@@ -598,22 +607,6 @@ def _encoded(
             progress=bar,
         )
     return open_vectors(folder)
-
-
-def _opened_vectors(rows: str, texts_column: str | None) -> VectorSource | None:
-    """The vectors of a file; None for a file of texts, which may have other lists of numbers."""
-    if not holds_vectors(rows):
-        return None
-    column = None
-    if Path(rows).suffix.lower() == ".parquet":
-        schema, names = table_schema(Path(rows))[0], vector_columns(Path(rows))
-        column = next((name for name in names if name in _VECTOR_NAMES), None)
-        if column is None and space_in(schema.metadata or {}) is None:
-            if TEXT in schema.names or texts_column is not None:
-                return None
-            if len(names) > 1:
-                raise InputError(f"{rows} has the vectors {', '.join(names)}. Call those to be searched vector.")
-    return open_vectors(rows, column=column)
 
 
 def _parsed_ids(ids: Sequence[str], opened: Index) -> list[Any]:

@@ -9,6 +9,7 @@ from typing import Any
 from isosent.encoders.base import Encoder
 from isosent.encoders.hub import download
 from isosent.encoders.reference import PERMISSIONS, SCHEMES, WEIGHTING_OPTIONS, Reference, folder_kind
+from isosent.encoders.st_modules import ModuleFolder
 from isosent.encoders.static import SplitFunction, load_static, load_token_embeddings, load_wordllama, load_words
 from isosent.encoders.transformer import PROMPT_OF, load_transformer
 from isosent.encoders.word_average import Corpus
@@ -69,6 +70,13 @@ def named_prompts(encoder: Encoder) -> dict[str, str]:
     prompts = {role: encoder.options.get(PROMPT_OF[role], "") for role in ("query", "document")}
     default = encoder.options.get(PROMPT_OF["text"], "")
     return prompts | ({DEFAULT_PROMPT: default} if default else {})
+
+
+def task_prompts(encoder: Encoder) -> dict[str, str]:
+    """Prompts of an encoder for other things than queries, documents and all texts, by the names of its folder."""
+    folder: ModuleFolder | None = getattr(encoder, "module_folder", None)
+    prompts = named_prompts(encoder) if folder is None else folder.named_prompts
+    return {name: prompt for name, prompt in prompts.items() if name not in ("query", "document", DEFAULT_PROMPT)}
 
 
 def encoder_for(encoder: Encoder, role: str) -> Encoder:

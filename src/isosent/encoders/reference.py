@@ -237,7 +237,7 @@ OPTIONS = {
         Option("pooling", "mean,...", _POOLING_RULE, f"hf: {'|'.join(POOLING_NAMES)}; several are concatenated",
                _poolings),
         _yes_or_no("dense", "hf: apply the folder's Dense and LayerNorm modules (default true)"),
-        _yes_or_no("normalize", "hf, static: scale to length 1 (default: as the folder says)"),
+        _yes_or_no("normalize", "hf, static: end with length 1, or without a last Normalize (default: as the folder)"),
         Option("max_length", "N|none", "a whole number above 0, or none",
                "hf, static: cut texts at N tokens (default: as the folder says)", _whole_or_none),
         Option("long", "truncate|windows", "truncate or windows",
@@ -299,7 +299,7 @@ SCHEMES = {
         ),
         Scheme("folder", "FOLDER", "a model saved by isosent", ("encoder", *RUNTIME_OPTIONS)),
         Scheme("words", "words:FILE[,FILE...]", "word vectors: GloVe, word2vec, fastText", _WORDS_OPTIONS),
-        Scheme("static", "static:ID-OR-DIR", "a Model2Vec model, from the hub or a folder", _STATIC_OPTIONS),
+        Scheme("static", "static:ID-OR-DIR", "a Model2Vec or StaticEmbedding model, hub or folder", _STATIC_OPTIONS),
         Scheme(
             "hf",
             "hf:ID-OR-DIR",

@@ -1,18 +1,21 @@
-"""Folders of sentence-transformers: their modules, and those that follow the pooling (Dense, LayerNorm, Normalize)."""
+"""Folders of sentence-transformers: their modules in order, their settings, and their prompts.
+
+`read_module_folder` reads one that begins with a Transformer, and `read_static_folder` one that begins with a
+StaticEmbedding. Both go through the entries of ``modules.json`` (`_entries`): the Transformer has its own settings
+(`_transformer_config`), Pooling and WeightedLayerPooling become options of a reference, and what follows them is a
+`ModuleSpec`, which `output_modules` loads. What a file says is applied, known not to change a vector, or refused:
+`MODULE_KEYS`, `TRANSFORMER_KEYS` and the lists next to them say which, and `_check_keys` compares.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from safetensors import SafetensorError
-
-from isosent import _extras
-from isosent.encoders.static import read_all_tensors
+from isosent.encoders.output_modules import DENSE, LAYER_NORM, NORMALIZE, TRUNCATE, ModuleSpec
 from isosent.errors import FileFormatError, ModelReferenceError
 from isosent.io.json import read_json
 from isosent.io.schemas import (
@@ -22,13 +25,14 @@ from isosent.io.schemas import (
     PoolingConfig,
     SentenceTransformersConfig,
     TransformerModuleConfig,
+    TransformersConfig,
     path_inside,
 )
 from isosent.io.space import verify_export
-from isosent.io.system import system_error
-from isosent.io.tensors import open_tensors
+from isosent.io.tensors import read_all_tensors
 from isosent.networks.layer_pooling import canonical_pooling, format_layers
 
+MODULES_FILE, _SETTINGS_FILE = "modules.json", "config_sentence_transformers.json"
 _TRANSFORMER_CONFIGS = tuple(
     f"sentence_{kind}_config.json"
     for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
@@ -41,18 +45,100 @@ _POOLING_FLAGS = {
     "weightedmean": "pooling_mode_weightedmean_tokens",
     "lasttoken": "pooling_mode_lasttoken",
 }
-_FOLLOWING = ("Dense", "LayerNorm", "Normalize")
+_FOLLOWING = (DENSE, LAYER_NORM, NORMALIZE)
 _THEIRS = "sentence_transformers."  # modules of other packages may have the same names and compute something else
 ROLES: tuple[Literal["text", "query", "document"], ...] = ("text", "query", "document")
 _PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
 
-class ModuleSpec(NamedTuple):
-    """A module after the pooling."""
+# A key that isosent does not know may change vectors, so `_check_keys` refuses it unless it holds nothing. The lists
+# are those of the classes of sentence-transformers 6, with the names that they had in earlier releases.
 
-    kind: str  # Dense, LayerNorm or Normalize
-    folder: Path  # of its weights; Normalize has none
-    config: dict[str, Any]  # ``config.json``
+
+class Keys(NamedTuple):
+    """What a file, or an object in it, may say."""
+
+    applied: Collection[str] = ()  # by isosent
+    harmless: Collection[str] = ()  # change no vector, whatever they hold
+    fixed: Mapping[str, Collection[str | bool]] = {}  # change none if they hold one of these
+
+
+_SENTENCE = ("sentence_embedding",)
+_INPUT_AND_OUTPUT = {"module_input_name": _SENTENCE, "module_output_name": _SENTENCE}
+# sentence-transformers overwrites these with what its caller says
+_SOURCES = ("trust_remote_code", "local_files_only", "token", "revision", "cache_dir", "subfolder")
+_FLOATS = tuple(prefix + name for prefix in ("", "torch.") for name in ("float32", "float16", "bfloat16", "float64"))
+_NUMBERS = dict.fromkeys(("dtype", "torch_dtype"), ("auto", *_FLOATS))  # by rounding only
+_HOW_TO_COMPUTE = ("attn_implementation", "use_cache", "add_pooling_layer", "reference_compile")
+
+_MODULES_KEYS = Keys(applied=("type", "path", "kwargs"), harmless=("idx", "name"))
+_SETTINGS_KEYS = Keys(
+    applied=("prompts", "default_prompt_name", "truncate_dim"),
+    harmless=("__version__", "requirements", "similarity_fn_name"),
+    fixed={"model_type": ("SentenceTransformer",)},
+)
+TRANSFORMER_KEYS = Keys(
+    applied=("max_seq_length", "do_lower_case", "modality_config", "processing_kwargs"),
+    harmless=("unpad_inputs", "backend"),
+    fixed={"transformer_task": ("feature-extraction",), "module_output_name": ("token_embeddings",)},
+)
+_ARGUMENTS = {
+    "model": Keys(harmless=("device_map", "low_cpu_mem_usage", "use_safetensors", *_HOW_TO_COMPUTE), fixed=_NUMBERS),
+    "tokenizer": Keys(
+        applied=("model_max_length",),
+        harmless=("padding_side", "use_fast", "clean_up_tokenization_spaces", "chat_template"),
+        fixed={"truncation_side": ("right",)},
+    ),
+    "config": Keys(applied=("output_hidden_states",), harmless=("output_attentions", *_HOW_TO_COMPUTE), fixed=_NUMBERS),
+}
+# two names of each: those of releases before 6, and those since
+_ARGUMENT_NAMES = {
+    "model": ("model_args", "model_kwargs"),
+    "tokenizer": ("tokenizer_args", "processor_kwargs"),
+    "config": ("config_args", "config_kwargs"),
+}
+_PROCESSING = Keys(harmless=("image", "audio", "video", "chat_template"))  # not of texts
+# "message" is refused: with it, every text goes through the chat template
+_MODALITIES = Keys(applied=("text",), harmless=("image", "audio", "video"))
+_TEXT = Keys(harmless=("format",), fixed={"method": ("forward",), "method_output_name": ("last_hidden_state",)})
+MODULE_KEYS = {
+    "Pooling": Keys(
+        applied=(
+            *("pooling_mode", "pooling_mode_cls_token", "pooling_mode_max_tokens", "pooling_mode_mean_tokens"),
+            *("pooling_mode_mean_sqrt_len_tokens", "pooling_mode_weightedmean_tokens", "pooling_mode_lasttoken"),
+            "include_prompt",
+        ),
+        harmless=("embedding_dimension", "word_embedding_dimension"),
+    ),
+    "WeightedLayerPooling": Keys(
+        applied=("layer_start",), harmless=("embedding_dimension", "word_embedding_dimension", "num_hidden_layers")
+    ),
+    "Dense": Keys(
+        applied=("activation_function", "bias"),
+        harmless=("in_features", "out_features"),
+        fixed={"use_residual": (False,), **_INPUT_AND_OUTPUT},
+    ),
+    "LayerNorm": Keys(harmless=("dimension",)),
+    "Normalize": Keys(fixed=_INPUT_AND_OUTPUT),
+    "Dropout": Keys(harmless=("dropout",)),
+}
+
+
+class _Entry(NamedTuple):
+    """An entry of ``modules.json``."""
+
+    kind: str | None  # None for a module of another package
+    type: str
+    folder: Path
+    arguments: Sequence[str]  # of ``encode`` that the module wants
+
+
+class _Settings(NamedTuple):
+    """``config_sentence_transformers.json``."""
+
+    prompts: Mapping[str, str] = {}  # by name
+    default: str = ""  # the prompt of a text without a role
+    truncate_dim: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,37 +154,39 @@ class ModuleFolder:
     # of each of `ROLES`, possibly empty
     prompts: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(ROLES, ""))
     pools_prompt: bool = True  # with the tokens of the text
+    named_prompts: Mapping[str, str] = field(default_factory=dict)  # all of them by the names of the folder
 
 
 def read_module_folder(folder: Path, *, pooling: str | None = None) -> ModuleFolder:
     """Read ``modules.json`` and the configs it points to; without it, the folder is a transformer with mean pooling."""
     verify_export(folder)
-    path = folder / "modules.json"
+    path = folder / MODULES_FILE
     if not path.exists():
         return _bare(folder, pooling)
-    transformer, pools_prompt, layers, modules = None, True, "-1", []
-    stored: str | None = None  # the pooling of the folder
-    for module in read_json(path, list[Module]):
-        package, _, kind = module["type"].rpartition(".")
-        inner = path_inside(folder, module["path"], path)
-        is_known = f"{package}.".startswith(_THEIRS)
-        if is_known and transformer is None and kind == "Transformer":
-            transformer = inner
-        elif is_known and transformer is not None and kind == "Pooling":
-            stored, pools_prompt = _pooling(inner, pooling)
-        elif is_known and transformer is not None and kind == "WeightedLayerPooling":
-            layers = _layers(inner)
-        elif is_known and transformer is not None and kind in _FOLLOWING:
-            modules.append(ModuleSpec(kind, inner, {} if kind == "Normalize" else _config(inner, ModuleConfig)))
-        elif not is_known or kind != "Dropout":
-            advice = " Write static:DIR for it." if kind == "StaticEmbedding" else ""
-            raise FileFormatError(
-                f"{path}: the module {(kind if is_known else module['type']) or module!r} is not read; of "
-                f"sentence-transformers, Transformer, WeightedLayerPooling, Pooling, {', '.join(_FOLLOWING)} and "
-                f"Dropout are.{advice}"
-            )
-    if transformer is None:
+    entries = _entries(folder)
+    if not entries:
         raise FileFormatError(f"{path} lists no Transformer.")
+    first, *others = entries
+    if first.kind != "Transformer":
+        raise _unread(path, first)
+    stored, pools_prompt, layers, modules = None, True, "-1", list[ModuleSpec]()
+    for entry in others:
+        if entry.kind == "WeightedLayerPooling" and layers == "-1" and not (stored or modules):
+            layers = _layers(entry.folder)
+        elif entry.kind == "Pooling" and not (stored or modules):
+            stored, pools_prompt = _pooling(entry.folder, pooling)
+        elif entry.kind in (*_FOLLOWING, "Dropout"):
+            modules += _following(entry)
+        else:
+            raise _unread(path, entry)
+    config, max_length = _transformer_config(first, has_layers=layers != "-1")
+    settings = _read_settings(folder)
+    is_weighted = pooling is None and "weighted_mean" in (stored or "").split(",")
+    if is_weighted and not pools_prompt and any(settings.prompts.values()):
+        raise FileFormatError(
+            f"{path}: it pools by weightedmean without the prompt, but counts its positions, which isosent does not. "
+            "Let sentence-transformers compute the vectors: isosent.wrap(SentenceTransformer(FOLDER))."
+        )
     stored = stored or pooling
     if stored is None:
         raise FileFormatError(f"{path} lists no Pooling, so the pooling is unknown. {_NAME_POOLING}")
@@ -106,18 +194,79 @@ def read_module_folder(folder: Path, *, pooling: str | None = None) -> ModuleFol
         raise FileFormatError(
             f"{path} pools the mean of layers by max, which isosent takes of each layer. Choose another pooling."
         )
-    configs = (transformer / name for name in _TRANSFORMER_CONFIGS)
-    config: dict[str, Any] = next((read_json(path, TransformerModuleConfig) for path in configs if path.exists()), {})
     return ModuleFolder(
-        transformer,
+        first.folder,
         stored,
         layers,
-        tuple(modules),
-        max_length=config.get("max_seq_length"),
+        (*modules, *_truncation(settings)),
+        max_length=max_length,
         lowercase=bool(config.get("do_lower_case")),
-        prompts=_prompts(folder),
+        prompts=_prompts_by_role(settings),
         pools_prompt=pools_prompt,
+        named_prompts=settings.prompts,
     )
+
+
+def read_static_folder(folder: Path) -> tuple[Path, tuple[ModuleSpec, ...]]:
+    """Folder of the StaticEmbedding that a ``modules.json`` begins with, and the modules that follow it."""
+    path = folder / MODULES_FILE
+    entries, settings, modules = _entries(folder), _read_settings(folder), list[ModuleSpec]()
+    if not entries or entries[0].kind != "StaticEmbedding":
+        raise FileFormatError(
+            f"{path} lists {', '.join(entry.type for entry in entries) or 'nothing'}. Expected a StaticEmbedding of "
+            "sentence-transformers first. A transformer is hf:DIR."
+        )
+    for entry in entries[1:]:
+        if entry.kind not in (*_FOLLOWING, "Dropout"):
+            raise FileFormatError(
+                f"{path}: the module {entry.kind or entry.type} is not read. After a StaticEmbedding, "
+                f"{', '.join(_FOLLOWING)} and Dropout of sentence-transformers are."
+            )
+        modules += _following(entry)
+    if prompt := next(filter(None, settings.prompts.values()), None):
+        raise FileFormatError(
+            f"{folder / _SETTINGS_FILE}: prompts: isosent adds no prompts to the texts of a static model, and the "
+            f"folder has {prompt!r:.60}. Remove the prompts, and write yours into the texts."
+        )
+    return entries[0].folder, (*modules, *_truncation(settings))
+
+
+def _entries(folder: Path) -> list[_Entry]:
+    """The modules of a folder, in order."""
+    path, entries = folder / MODULES_FILE, []
+    for module in read_json(path, list[Module]):
+        _check_keys(path, module, _MODULES_KEYS)
+        package, _, kind = module["type"].rpartition(".")
+        # modules of other packages may have the same names and compute something else
+        is_theirs = f"{package}.".startswith(_THEIRS)
+        inner = path_inside(folder, module["path"], path)
+        entries.append(_Entry(kind if is_theirs else None, module["type"], inner, module.get("kwargs") or ()))
+    return entries
+
+
+def _unread(path: Path, entry: _Entry) -> FileFormatError:
+    if entry.kind == "StaticEmbedding":
+        return FileFormatError(f"{path} lists a StaticEmbedding: it is a static model. Write static:DIR for it.")
+    return FileFormatError(
+        f"{path}: the module {(entry.kind or entry.type)!r} is not read at its place; of sentence-transformers, "
+        f"Transformer, WeightedLayerPooling, Pooling, and then {', '.join(_FOLLOWING)} and Dropout are."
+    )
+
+
+def _following(entry: _Entry) -> list[ModuleSpec]:
+    """The module after the pooling, if it changes vectors."""
+    assert entry.kind is not None
+    path = entry.folder / "config.json"
+    if entry.kind in (DENSE, LAYER_NORM):
+        return [ModuleSpec(entry.kind, entry.folder, _config(entry.kind, entry.folder, ModuleConfig))]
+    if path.exists():
+        _check_keys(path, read_json(path), MODULE_KEYS[entry.kind])
+    return [ModuleSpec(entry.kind, entry.folder, {})] if entry.kind == NORMALIZE else []
+
+
+def _truncation(settings: _Settings) -> list[ModuleSpec]:
+    """What cuts the vectors after all modules."""
+    return [ModuleSpec(TRUNCATE, Path(), {"truncate_dim": settings.truncate_dim})] if settings.truncate_dim else []
 
 
 _NAME_POOLING = (
@@ -139,125 +288,134 @@ def _bare(folder: Path, pooling: str | None) -> ModuleFolder:
     return ModuleFolder(folder)
 
 
-def _pooling(path: Path, asked: str | None) -> tuple[str, bool]:
-    if asked is not None and not (path / "config.json").exists():
+def _transformer_config(entry: _Entry, *, has_layers: bool) -> tuple[dict[str, Any], int | None]:
+    """Settings of the Transformer, and its maximum length."""
+    paths = [path for name in _TRANSFORMER_CONFIGS if (path := entry.folder / name).exists()]
+    config, of_tokenizer, of_config = dict[str, Any](), dict[str, Any](), dict[str, Any]()
+    for path in paths:
+        if config := read_json(path, TransformerModuleConfig):
+            of_tokenizer, of_config = _check_transformer_keys(path, config)
+            break
+    inner = entry.folder / "config.json"
+    network: dict[str, Any] = read_json(inner, TransformersConfig) if inner.exists() else {}
+    if entry.arguments and network.get("auto_map"):
+        raise FileFormatError(
+            f"{inner}: its code takes {', '.join(map(str, entry.arguments))} (kwargs in {MODULES_FILE}), which isosent "
+            "does not pass. Let sentence-transformers compute the vectors: isosent.wrap(SentenceTransformer(FOLDER))."
+        )
+    if has_layers and not (of_config.get("output_hidden_states") or network.get("output_hidden_states")):
+        raise FileFormatError(
+            f"{inner}: output_hidden_states is not true, so that sentence-transformers skips the WeightedLayerPooling. "
+            "Set it to true if the layers are meant, or remove that module."
+        )
+    return config, of_tokenizer.get("model_max_length") or config.get("max_seq_length")
+
+
+def _pooling(folder: Path, asked: str | None) -> tuple[str, bool]:
+    if asked is not None and not (folder / "config.json").exists():
         return asked, True
-    config = _config(path, PoolingConfig, _NAME_POOLING)
-    modes = config.get("pooling_mode") or [name for name, flag in _POOLING_FLAGS.items() if config.get(flag)] or "mean"
+    config = _config("Pooling", folder, PoolingConfig, _NAME_POOLING)
+    modes = config.get("pooling_mode")
+    if modes is None:
+        modes = [name for name, flag in _POOLING_FLAGS.items() if config.get(flag)] or "mean"
     try:
         pooling = canonical_pooling(",".join([modes] if isinstance(modes, str) else modes))
     except ModelReferenceError as error:
-        raise FileFormatError(f"{path}/config.json: pooling_mode: {error}") from None
+        raise FileFormatError(f"{folder}/config.json: pooling_mode: {error}") from None
     return pooling, config.get("include_prompt") is not False
 
 
-def _layers(path: Path) -> str:
+def _layers(folder: Path) -> str:
     """Layers of a WeightedLayerPooling with a weight above 0, as a model reference writes them."""
-    start = _config(path, LayersConfig).get("layer_start", 4)
-    stored = read_all_tensors(path / "model.safetensors").get("layer_weights")
+    start = _config("WeightedLayerPooling", folder, LayersConfig).get("layer_start", 4)
+    stored = read_all_tensors(folder / "model.safetensors").get("layer_weights")
     weights = None if stored is None or stored.ndim != 1 else stored.astype(float).tolist()
     if weights is None or type(start) is not int or not (min(weights) >= 0 and 0 < sum(weights) < math.inf):
         raise FileFormatError(
-            f"{path}: expected weights of 0 or more of the layers from layer_start on, not all of them 0."
+            f"{folder}: expected weights of 0 or more of the layers from layer_start on, not all of them 0."
         )
     return format_layers([(start + place, weight) for place, weight in enumerate(weights) if weight])
 
 
-def _prompts(folder: Path) -> dict[str, str]:
+def _read_settings(folder: Path) -> _Settings:
+    path = folder / _SETTINGS_FILE
+    if not path.exists():
+        return _Settings()
+    config = read_json(path, SentenceTransformersConfig)
+    _check_keys(path, config, _SETTINGS_KEYS)
+    prompts = {name: prompt or "" for name, prompt in (config.get("prompts") or {}).items()}
+    name = config.get("default_prompt_name")
+    if name is not None and name not in (*prompts, "query", "document"):  # these two always exist, and may be empty
+        raise FileFormatError(
+            f"{path}: default_prompt_name is {name!r}, but the prompts are {', '.join(prompts) or 'none'}. Correct it, "
+            "or set it to null."
+        )
+    return _Settings(prompts, prompts.get(name or "", ""), config.get("truncate_dim"))
+
+
+def _prompts_by_role(settings: _Settings) -> dict[str, str]:
     """Prompts by role, as sentence-transformers names them; the default one is for texts without a role."""
-    path = folder / "config_sentence_transformers.json"
-    config = read_json(path, SentenceTransformersConfig) if path.exists() else {}
-    named = config.get("prompts") or {}
-    default = named.get(config.get("default_prompt_name")) or ""
     by_role = {
-        role: next((named[name] for name in names if named.get(name)), "") for role, names in _PROMPT_NAMES.items()
+        role: next((settings.prompts[name] for name in names if settings.prompts.get(name)), "")
+        for role, names in _PROMPT_NAMES.items()
     }
-    return {"text": default, **by_role}
+    return {"text": settings.default, **by_role}
 
 
-def _config(folder: Path, schema: type, advice: str = "Copy the whole folder again.") -> dict[str, Any]:
+def _config(kind: str, folder: Path, schema: type, advice: str = "Copy the whole folder again.") -> dict[str, Any]:
     """Config of a module; there are no safe defaults."""
+    path = folder / "config.json"
     try:
-        config: dict[str, Any] = read_json(folder / "config.json", schema)
+        config: dict[str, Any] = read_json(path, schema)
     except FileNotFoundError:
         raise FileFormatError(
-            f"{folder / 'config.json'} is missing, though modules.json lists its module. The folder was probably "
-            f"copied in part. {advice}"
+            f"{path} is missing, though modules.json lists its module. The folder was probably copied in part. {advice}"
         ) from None
+    _check_keys(path, config, MODULE_KEYS[kind])
     return config
 
 
-class LoadedModule(NamedTuple):
-    """A loaded module."""
-
-    spec: ModuleSpec
-    apply: Callable[[Any], Any]  # from (n_texts, in_dim) to (n_texts, out_dim); it can be pickled
-    weights: Mapping[str, Any]
-    out_dim: int
-
-
-def load_modules(modules: Sequence[ModuleSpec], *, dim: int, dense: bool, normalize: bool) -> list[LoadedModule]:
-    """Load Dense and LayerNorm modules if `dense`, and end with Normalize if `normalize`."""
-    wanted = [spec for spec in modules if (normalize if spec.kind == "Normalize" else dense)]
-    if normalize and not (wanted and wanted[-1].kind == "Normalize"):
-        wanted.append(ModuleSpec("Normalize", Path(), {}))
-    loaded = []
-    for spec in wanted:
-        loaded.append(_LOADERS[spec.kind](spec, dim))
-        dim = loaded[-1].out_dim
-    return loaded
+def _check_keys(path: Path, values: Mapping[str, Any], keys: Keys, *, within: str = "") -> None:
+    """Refuse a key that isosent does not know, or a value of it that it does not compute."""
+    for name, value in values.items():
+        if value in (None, "", [], {}) or name in keys.applied or name in keys.harmless:
+            continue
+        if not any(value == fixed and type(value) is type(fixed) for fixed in keys.fixed.get(name, ())):
+            raise FileFormatError(
+                f"{path}: {within}{name} is {_short(value)}. It may change the vectors, and isosent does not apply it. "
+                "Let sentence-transformers compute them: isosent.wrap(SentenceTransformer(FOLDER)). Or remove it, if "
+                "the model was trained without it."
+            )
 
 
-def _dense(spec: ModuleSpec, dim: int) -> LoadedModule:
-    torch, config = _extras.require("torch"), spec.config
-    if config.get("use_residual") or config.get("module_input_name", "sentence_embedding") != "sentence_embedding":
-        raise FileFormatError(f"{spec.folder}/config.json: isosent has no residual Dense and none on other inputs.")
-    name = str(config.get("activation_function", "torch.nn.modules.activation.Tanh"))
-    activation = getattr(torch.nn, name.rpartition(".")[2], None) if name.startswith("torch.nn.") else None
-    if not (isinstance(activation, type) and issubclass(activation, torch.nn.Module)):
-        raise FileFormatError(f"{spec.folder}/config.json: the activation_function {name} is not one of torch.nn.")
-    tensors = _read_weights(spec)
-    weight, bias = tensors.get("linear.weight"), tensors.get("linear.bias")
-    if weight is None or weight.ndim != 2 or weight.shape[1] != dim:
-        got = None if weight is None else tuple(weight.shape)
-        raise FileFormatError(
-            f"{spec.folder}: linear.weight has the shape {got}; expected (n, {dim}) for vectors of {dim} dimensions."
-        )
-    return LoadedModule(spec, partial(_dense_output, weight, bias, activation()), tensors, len(weight))
+def _check_transformer_keys(path: Path, config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Refuse what is not known of a ``sentence_bert_config.json``; its arguments of the tokenizer and of the config."""
+    found: dict[str, dict[str, Any]] = {}
+    for kind, names in _ARGUMENT_NAMES.items():
+        found[kind] = {}
+        for name in names:  # the old name wins
+            arguments = config.get(name) or {}
+            kept = {key: value for key, value in arguments.items() if key not in _SOURCES}
+            _check_keys(path, kept, _ARGUMENTS[kind], within=f"{name}: ")
+            found[kind] = found[kind] or kept
+    _check_keys(path, config, TRANSFORMER_KEYS._replace(harmless=(*TRANSFORMER_KEYS.harmless, *_names())))
+    _check_keys(path, config.get("processing_kwargs") or {}, _PROCESSING, within="processing_kwargs: ")
+    modalities = config.get("modality_config") or {}
+    # "image+text" is of texts that come with an image
+    _check_keys(path, {k: v for k, v in modalities.items() if "+" not in k}, _MODALITIES, within="modality_config: ")
+    text = modalities.get("text") or {}
+    if isinstance(output := text.get("method_output_name"), list) and len(output) == 1:
+        text = {**text, "method_output_name": output[0]}
+    _check_keys(path, text, _TEXT, within="modality_config: text: ")
+    if modalities and not text:
+        raise FileFormatError(f"{path}: modality_config has no text, but {', '.join(modalities)}: it takes no texts.")
+    return found["tokenizer"], found["config"]
 
 
-def _dense_output(weight: Any, bias: Any, activate: Callable[[Any], Any], vectors: Any) -> Any:
-    return activate(_extras.require("torch").nn.functional.linear(vectors, weight, bias))
+def _names() -> list[str]:
+    return [name for names in _ARGUMENT_NAMES.values() for name in names]
 
 
-def _layer_norm(spec: ModuleSpec, dim: int) -> LoadedModule:
-    torch, tensors = _extras.require("torch"), _read_weights(spec)
-    weight, bias = tensors.get("norm.weight"), tensors.get("norm.bias")
-    if weight is None or tuple(weight.shape) != (dim,):
-        raise FileFormatError(
-            f"{spec.folder}: norm.weight has another shape than ({dim},), for vectors of {dim} dimensions."
-        )
-    normalize = partial(torch.nn.functional.layer_norm, normalized_shape=(dim,), weight=weight, bias=bias)
-    return LoadedModule(spec, normalize, tensors, dim)
-
-
-def _read_weights(spec: ModuleSpec) -> dict[str, Any]:
-    torch, path = _extras.require("torch"), spec.folder / "model.safetensors"
-    if not path.exists():
-        raise FileFormatError(f"{path}: no such file. Weights in pickles are not loaded.")
-    try:
-        with open_tensors(path, "pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
-        if unreadable := system_error(error, path):
-            raise unreadable from None
-        raise FileFormatError(f"{path} is damaged: {error}.") from None
-    # in memory of torch's own: products round differently where a file happens to be aligned differently
-    return {name: tensor.to(torch.float32, copy=True) for name, tensor in tensors.items()}
-
-
-_LOADERS: dict[str, Callable[[ModuleSpec, int], LoadedModule]] = {
-    "Dense": _dense,
-    "LayerNorm": _layer_norm,
-    "Normalize": lambda spec, dim: LoadedModule(spec, _extras.require("torch").nn.functional.normalize, {}, dim),
-}
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

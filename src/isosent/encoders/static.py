@@ -10,6 +10,7 @@ vectors. `summands` and `token_vectors` are the same sums word by word, for expl
 from __future__ import annotations
 
 import importlib.util
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -18,12 +19,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 
 from isosent import _check
 from isosent._locks import Lock
 from isosent.encoders.base import WINDOW, Encoder, Summands, TokenSpan, check_range, check_same
 from isosent.encoders.hub import EMBEDDING_FILES, download, local_folder
+from isosent.encoders.output_modules import LoadedModule, ModuleSpec, apply_to_rows, load_modules, modules_in_use
 from isosent.encoders.reference import (
     FILE_OPTIONS,
     FUNCTION,
@@ -37,13 +38,13 @@ from isosent.encoders.reference import (
     with_absolute_paths,
     write_options,
 )
+from isosent.encoders.st_modules import MODULES_FILE, read_static_folder
 from isosent.encoders.word_average import Average, Corpus, Weighting, Words
 from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io.json import read_json
-from isosent.io.schemas import Model2VecConfig, Module, TokenizerHeader, path_inside
+from isosent.io.schemas import Model2VecConfig, TokenizerHeader
 from isosent.io.space import Space, fitted_texts, shared_space, verify_export
-from isosent.io.system import system_error
-from isosent.io.tensors import open_tensors
+from isosent.io.tensors import read_all_tensors
 from isosent.io.texts import text_blocks
 from isosent.numeric.gem import PrincipalVectors
 from isosent.numeric.linear_map import LinearMap
@@ -100,6 +101,7 @@ class StaticEncoder(Encoder):
         weighting: Weighting = Average(),  # noqa: B008
         frequencies: NDArray[np.float64] | None = None,
         corpus: Corpus | None = None,
+        modules: Sequence[LoadedModule] = (),
         normalize: bool = False,
     ) -> None:
         self._rows = vectors.vectors if isinstance(vectors, WordVectors) else vectors
@@ -111,13 +113,14 @@ class StaticEncoder(Encoder):
         self.tokenizer = tokenizer
         self.weighting = weighting
         self.frequencies = frequencies
-        self.normalize = normalize
+        self.modules = tuple(modules)  # after the mean, for arrays
+        self.normalize = normalize  # after these
         if corpus is None and not weighting.learns and (frequencies is not None or not weighting.uses_frequencies):
             corpus = self._corpus(frequencies)
         self.corpus = corpus
         learned = corpus or Corpus()
         self._table = RowTable(self._rows, tables, learned.word_map, learned.principal)
-        super().__init__(reference, options, weighting.dim(self._table.dim))
+        super().__init__(reference, options, modules[-1].out_dim if modules else weighting.dim(self._table.dim))
 
     @property
     def needs_corpus(self) -> bool:
@@ -194,6 +197,7 @@ class StaticEncoder(Encoder):
         """Return the vectors of texts, shape (n_texts, dim); zero for a text without a known word."""
         with self._table.lock:
             vectors = self.weighting.combine(self._words(tokens), self.corpus or Corpus())
+        vectors = apply_to_rows(self.modules, vectors) if self.modules else vectors
         return unit_rows(vectors).astype(np.float32, copy=False) if self.normalize else vectors
 
     def spans(self, text: str) -> list[TokenSpan]:
@@ -235,6 +239,11 @@ class StaticEncoder(Encoder):
     def summands(self, text: str) -> Summands:
         """Return the words of a text and the vectors that add up to its own."""
         self.require_fitted("explain")
+        if self.modules:
+            raise InputError(
+                f"explain: {self.reference} applies {self.modules[0].spec.kind} to the mean of token vectors, so that "
+                "a cosine is no sum over pairs of words. Use a static model without such modules."
+            )
         tokens = self.tokenize([text])
         if len(tokens.ids) > MOST_EXPLAINED:
             raise InputError(
@@ -263,6 +272,9 @@ class StaticEncoder(Encoder):
             yield self.vectors
         tensors = {} if self.corpus is None else self.corpus.tensors()
         yield from (tensors[name] for name in sorted(tensors))
+        for module in self.modules:
+            yield np.frombuffer(json.dumps([module.spec.kind, module.spec.config], sort_keys=True).encode(), np.uint8)
+            yield from (module.weights[name] for name in sorted(module.weights))
 
     def vocabulary(self) -> Iterable[str]:
         """Yield the tokens in the order of their ids."""
@@ -279,7 +291,7 @@ class StaticEncoder(Encoder):
 
     @cached_property
     def token_vectors(self) -> NDArray[np.float32]:
-        """One vector per token, whose mean is the vector of a text, for exports; shape (vocab_size, dim)."""
+        """One vector per token, whose mean is that of a text before the modules, for exports; (vocab_size, dim)."""
         self.require_fitted("export")
         if not self.weighting.is_linear or getattr(self.tokenizer, "unknown", "skip") != "skip":
             option = f"unknown={self.options['unknown']}" if self.weighting.is_linear else self.weighting.name
@@ -329,6 +341,7 @@ class StaticEncoder(Encoder):
             weighting=self.weighting,
             frequencies=self.frequencies,
             corpus=corpus,
+            modules=self.modules,
             normalize=self.normalize,
         )
 
@@ -493,8 +506,9 @@ def load_static(location: str, options: Mapping[str, Any], *, corpus: Corpus | N
     folder = local_folder("static", location)
     reference = f"static:{location}" if folder is None else f"static:{escape(str(folder))}"
     folder = folder or download("static", location)
-    inner, normalize, max_length, is_model2vec = _static_layout(folder)
-    options = {"normalize": normalize, "max_length": max_length} | dict(options)
+    inner, specs, max_length, is_model2vec = _static_layout(folder)
+    following = modules_in_use(specs, normalize=False)  # a Normalize at the end is the option's
+    options = {"normalize": len(following) < len(specs), "max_length": max_length} | dict(options)
     # Model2Vec cuts characters before it tokenizes, and leaves unknown tokens out
     tokenizer = SubwordTokenizer(
         _check.input_file(inner / "tokenizer.json"),
@@ -504,34 +518,38 @@ def load_static(location: str, options: Mapping[str, Any], *, corpus: Corpus | N
     )
     vectors = _token_vectors(inner, read_all_tensors(_check.input_file(inner / "model.safetensors")))
     _check_vocabulary(folder, vectors, tokenizer)
-    encoder = _assembled(reference, options, tokenizer, vectors, corpus)
+    modules = load_modules(following, dim=vectors.shape[1], in_numpy=True)
+    encoder = _assembled(reference, options, tokenizer, vectors, corpus, modules)
     encoder.fitted_texts = fitted_texts(folder)
-    if encoder.weighting == Average():
+    if encoder.weighting == Average() and not modules:
         encoder.shared_space = shared_space(folder)
     return encoder
 
 
-def _static_layout(folder: Path) -> tuple[Path, bool, int | None, bool]:
-    """Folder of the files, normalize, max_length, and whether it is Model2Vec's or sentence-transformers'."""
+def _static_layout(folder: Path) -> tuple[Path, Sequence[ModuleSpec], int | None, bool]:
+    """Folder of the files, modules after the mean, max_length, and whether it is a folder of Model2Vec."""
     verify_export(folder)
-    config, path = folder / "config.json", folder / "modules.json"
+    config, path = folder / "config.json", folder / MODULES_FILE
+    inner, modules = read_static_folder(folder) if path.exists() else (folder, ())
     if config.exists():
         settings = read_json(config, Model2VecConfig)
-        return folder, bool(settings.get("normalize")), settings.get("max_length", _MODEL2VEC_MAX_LENGTH), True
+        if beyond := modules_in_use(modules, normalize=False):
+            raise FileFormatError(
+                f"{path}: it has {beyond[0].kind} after the StaticEmbedding, and {config} of Model2Vec has not. Remove "
+                "the file of the library that you do not use."
+            )
+        scaling = modules_in_use((), normalize=bool(settings.get("normalize")))
+        return folder, scaling, settings.get("max_length", _MODEL2VEC_MAX_LENGTH), True
     if not path.exists():
-        return folder, False, _MODEL2VEC_MAX_LENGTH, True
-    modules = read_json(path, list[Module])
-    kinds = [module["type"].rpartition(".")[2] for module in modules]
-    is_theirs = all(module["type"].startswith("sentence_transformers.") for module in modules)
-    if kinds not in (["StaticEmbedding"], ["StaticEmbedding", "Normalize"]) or not is_theirs:
-        raise FileFormatError(
-            f"{path} lists {', '.join(module['type'] for module in modules) or 'nothing'}. Expected a StaticEmbedding, "
-            "and at most a Normalize after it, both of sentence-transformers."
-        )
-    inner = path_inside(folder, modules[0]["path"], path)
+        return folder, (), _MODEL2VEC_MAX_LENGTH, True
     tokenizer = inner / "tokenizer.json"  # sentence-transformers lets the tokenizer cut texts
-    truncation = (read_json(tokenizer, TokenizerHeader) if tokenizer.exists() else {}).get("truncation")
-    return inner, len(kinds) == 2, (truncation or {}).get("max_length"), False
+    truncation = (read_json(tokenizer, TokenizerHeader) if tokenizer.exists() else {}).get("truncation") or {}
+    if truncation.get("direction") not in (None, "Right"):
+        raise FileFormatError(
+            f"{tokenizer}: truncation: direction is {truncation['direction']!r}, but isosent cuts the end of a text. "
+            "Set it to Right, or truncation to null."
+        )
+    return inner, modules, truncation.get("max_length"), False
 
 
 def _token_vectors(folder: Path, tensors: dict[str, NDArray[np.generic]]) -> NDArray[np.float32]:
@@ -571,7 +589,12 @@ def load_token_embeddings(location: str, options: Mapping[str, Any], *, corpus: 
 
 
 def _assembled(
-    reference: str, options: Mapping[str, Any], tokenizer: Tokenizing, vectors: Any, corpus: Corpus | None
+    reference: str,
+    options: Mapping[str, Any],
+    tokenizer: Tokenizing,
+    vectors: Any,
+    corpus: Corpus | None,
+    modules: Sequence[LoadedModule] = (),
 ) -> StaticEncoder:
     """Build an encoder with the weighting that the options name, and record every option in force."""
     weighting = weighting_of(options)
@@ -600,23 +623,9 @@ def _assembled(
         weighting=weighting,
         frequencies=frequencies,
         corpus=corpus,
+        modules=modules,
         normalize=bool(options.get("normalize")),
     )
-
-
-def read_all_tensors(path: Path) -> dict[str, NDArray[np.generic]]:
-    """Read every tensor of a safetensors file."""
-    try:
-        with open_tensors(path, "numpy") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except FileNotFoundError:
-        raise InputFileError(f"{path}: no such file.") from None
-    except (OSError, SafetensorError, TypeError) as error:
-        if unreadable := system_error(error, path):
-            raise unreadable from None
-        raise FileFormatError(
-            f"{path} is no safetensors file of int8, float16 or float32: {_check.brief(error)}. Save it again."
-        ) from None
 
 
 def _check_vocabulary(folder: Path, vectors: Any, tokenizer: SubwordTokenizer) -> None:

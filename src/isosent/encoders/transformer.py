@@ -21,8 +21,15 @@ from numpy.typing import NDArray
 from isosent import _check, _extras
 from isosent.encoders.base import WINDOW, Encoder, TokenSpan, check_range, check_same
 from isosent.encoders.hub import download, local_folder
+from isosent.encoders.output_modules import (
+    NORMALIZE,
+    LoadedModule,
+    ends_with_normalize,
+    load_modules,
+    modules_in_use,
+)
 from isosent.encoders.reference import PERMISSIONS, RUNTIME_OPTIONS, escape, parse_reference, write_options
-from isosent.encoders.st_modules import LoadedModule, ModuleFolder, load_modules, read_module_folder
+from isosent.encoders.st_modules import ModuleFolder, read_module_folder
 from isosent.errors import InputError, ModelReferenceError
 from isosent.io.texts import text_blocks
 from isosent.networks.batching import BatchRunner
@@ -144,7 +151,8 @@ class TransformerEncoder(Encoder):
         is_blank = [not text.strip() for text in texts]
         if not self.has_windows:  # what is cut off anyway is not tokenized
             most = max(LONGEST_PIECE, _CHARACTERS_A_TOKEN * (self.max_length or UNBOUNDED))
-            texts = [text[:most] for text in texts]
+            is_cut_left = getattr(self.tokenizer, "truncation_side", "right") == "left"
+            texts = [text[-most:] if is_cut_left else text[:most] for text in texts]
         texts = [self.prompt + text for text in texts]
         if self.module_folder.lowercase:
             texts = [text.lower() for text in texts]
@@ -352,6 +360,10 @@ class TransformerEncoder(Encoder):
         modules = [spec.config for spec in self.module_folder.modules]
         settings = (self.module_folder.pools_prompt, self.module_folder.lowercase, modules, config)
         yield np.frombuffer(json.dumps(settings, sort_keys=True, default=str).encode(), dtype=np.uint8)
+        kinds = [module.spec.kind for module in self.modules]
+        if self.options["normalize"] == "false" and NORMALIZE in kinds:
+            # another space than before: normalize=false once left out every Normalize, not only one at the end
+            yield np.frombuffer(" ".join(kinds).encode(), dtype=np.uint8)
 
     def vocabulary(self) -> Iterable[str]:
         """Yield the tokens in the order of their ids."""
@@ -383,10 +395,8 @@ def load_transformer(location: str, options: Mapping[str, Any]) -> TransformerEn
     network = load_network(module_folder.transformer, check, **permissions)
     resolved = _resolved(module_folder, network, options)
     modules = load_modules(
-        module_folder.modules,
+        modules_in_use(module_folder.modules, dense=resolved["dense"], normalize=resolved["normalize"]),
         dim=_layer_pooling(resolved, network.n_layers).width(network.dim),
-        dense=resolved["dense"],
-        normalize=resolved["normalize"],
     )
     return TransformerEncoder(reference, resolved, module_folder, network, modules, runtime)
 
@@ -400,7 +410,7 @@ def _resolved(module_folder: ModuleFolder, network: Network, options: Mapping[st
         "layers": module_folder.layers,
         "pooling": module_folder.pooling,
         "dense": True,
-        "normalize": any(spec.kind == "Normalize" for spec in module_folder.modules),
+        "normalize": ends_with_normalize(modules_in_use(module_folder.modules, dense=options.get("dense", True))),
         "max_length": min((limit for limit in limits if 0 < limit < UNBOUNDED), default=None),
         "long": "truncate",
         **{PROMPT_OF[role]: prompt for role, prompt in module_folder.prompts.items()},

@@ -21,7 +21,7 @@ from isosent.encoders.load import encoder_for
 from isosent.encoders.st_modules import ROLES
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import TransformerEncoder
-from isosent.errors import OutputError
+from isosent.errors import InputError, OutputError
 from isosent.exports.check import (
     EXPORT,
     Agreement,
@@ -170,6 +170,11 @@ def _forget_sources(*parts: Any) -> None:
 
 def _static_graph(model: SentenceEncoder, encoder: StaticEncoder, linear_map: LinearMap | None) -> Any:
     """From ``input_ids`` and ``attention_mask`` (n_texts, seq_len) to ``vectors`` (n_texts, dim)."""
+    if encoder.modules:
+        raise InputError(
+            f"export: onnx has no {encoder.modules[0].spec.kind} after the mean of a static model, which "
+            f"{encoder.reference} has. Export to sentence-transformers."
+        )
     types, graph = _extras.require("onnx").TensorProto, _Graph()
     counted = graph.add("Cast", "attention_mask", to=types.FLOAT)
     skipped = unknown_id(encoder)

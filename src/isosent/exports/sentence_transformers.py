@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from huggingface_hub.errors import StrictDataclassError
 from isosent import _extras
 from isosent.encoders.base import Encoder
 from isosent.encoders.load import DEFAULT_PROMPT, named_prompts
+from isosent.encoders.output_modules import NORMALIZE, TRUNCATE, LoadedModule
 from isosent.encoders.st_modules import ROLES
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import PROMPT_OF, TransformerEncoder
@@ -187,7 +188,8 @@ def _static_modules(encoder: StaticEncoder) -> list[Any]:
                 )
             tokenizer = without_literal(tokenizer, skipped)
     embedding = modules.StaticEmbedding(tokenizer, embedding_weights=token_vectors)
-    return [embedding, *([modules.Normalize()] if encoder.normalize else [])]
+    following = _following_modules(encoder.modules, embedding.embedding_dim)
+    return [embedding, *following, *([modules.Normalize()] if encoder.normalize else [])]
 
 
 _THEIR_POOLINGS = {
@@ -219,6 +221,9 @@ def _transformer_modules(encoder: TransformerEncoder) -> list[Any]:
             "use_safetensors": any(folder.transformer.glob("*.safetensors")),
             **untrusted,
         },
+        # texts as they are, without the chat template that a tokenizer may have
+        modality_config={"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+        module_output_name="token_embeddings",
         processor_kwargs=dict(untrusted),  # the library changes it
         config_kwargs=config,
         max_seq_length=encoder.max_length,
@@ -240,11 +245,29 @@ def _transformer_modules(encoder: TransformerEncoder) -> list[Any]:
         ]
     names = tuple(_THEIR_POOLINGS[name] for name in layer_pooling.poolings)
     pooling = modules.Pooling(dim, pooling_mode=names, include_prompt=folder.pools_prompt)
-    following = []
-    for module in encoder.modules:
-        kind = getattr(modules, module.spec.kind)
-        following.append(kind() if module.spec.kind == "Normalize" else kind.load(str(module.spec.folder)))
+    following = _following_modules(encoder.modules, pooling.get_embedding_dimension())
     return [transformer, *mean, pooling, *following]
+
+
+def _following_modules(loaded: Iterable[LoadedModule], dim: int) -> list[Any]:
+    """The modules of an encoder that follow vectors of `dim` dimensions."""
+    following = []
+    for module in loaded:
+        if module.spec.kind == TRUNCATE:
+            following.append(_truncation(dim, module.out_dim))
+        else:
+            kind = getattr(_modules(), module.spec.kind)
+            following.append(kind() if module.spec.kind == NORMALIZE else kind.load(str(module.spec.folder)))
+        dim = module.out_dim
+    return following
+
+
+def _truncation(dim: int, n_dims: int) -> Any:
+    """The leading dimensions as a Dense, so that other modules can follow; training leaves it as it is."""
+    torch = _extras.require("torch")
+    leading, identity = torch.eye(n_dims, dim), torch.nn.Identity()
+    dense = _modules().Dense(dim, n_dims, bias=False, activation_function=identity, init_weight=leading)
+    return dense.requires_grad_(False)
 
 
 def _check_expressible(encoder: TransformerEncoder) -> None:

@@ -322,17 +322,12 @@ def _zigzag(file: IO[bytes]) -> int:
 # -- columns of vectors, and of integers ------------------------------------------------------------------------------
 
 
-def vector_columns(path: Path) -> list[str]:
-    """List the columns that can be read as vectors."""
-    schema, _ = table_schema(path)
-    return [field.name for field in schema if _number_type(field.type)]
-
-
-def open_parquet(path: Path, column: str | None) -> VectorSource:
-    """Open a column of vectors, read row group by row group."""
+def open_parquet(path: Path, name: str) -> VectorSource:
+    """Open a column of lists of a number type, read row group by row group."""
     state = file_state(path)
     schema, n_rows = table_schema(path)
-    name, number_type = _choose_column(path, schema, column)
+    number_type = list_number_type(schema.field(name).type)
+    assert number_type is not None
     _batch_rows(str(path), _row_group_chunks(str(path), path), {name.partition(".")[0]}, is_streamed=True)
     dim = getattr(schema.field(name).type, "list_size", None) or _first_length(path, name)
 
@@ -350,37 +345,13 @@ def open_parquet(path: Path, column: str | None) -> VectorSource:
     )
 
 
-def _number_type(kind: Any) -> NumberType | None:
+def list_number_type(kind: Any) -> NumberType | None:
     """The number type of a column of vectors; None for any other column."""
     pa = _extras.require("pyarrow")
 
     if not any(test(kind) for test in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)):
         return None
     return NUMBER_TYPES.get(_ARROW_NAMES.get(str(kind.value_type), ""))
-
-
-def _choose_column(path: Path, schema: Any, column: str | None) -> tuple[str, NumberType]:
-    candidates = {field.name: number_type for field in schema if (number_type := _number_type(field.type))}
-    listed = brief(", ".join(f"{field.name} ({field.type})" for field in schema), 600)
-    if column is None:
-        if not candidates:
-            raise FileFormatError(
-                f"{path} has no column of vectors, lists of {', '.join(_ARROW_NAMES.values())}; it has: {listed}."
-            )
-        if len(candidates) > 1:
-            raise InputError(
-                f"{path} has {len(candidates)} columns of vectors ({', '.join(candidates)}). "
-                "Choose one with --column NAME (in Python column)."
-            )
-        return next(iter(candidates.items()))
-    if column not in schema.names:
-        raise InputError(f"{path} has no column {column}; it has: {listed}.")
-    if column not in candidates:
-        raise InputError(
-            f"{path}: column {column} holds no vectors: its type is {schema.field(column).type}, not a list of "
-            f"{', '.join(_ARROW_NAMES.values())}."
-        )
-    return column, candidates[column]
 
 
 def _first_length(path: Path, name: str) -> int:

@@ -58,7 +58,7 @@ class SealedFile(Fields):
     checksum: Checksum | None = None
 
 
-# -- files of other libraries: unknown fields are allowed, as each library writes more than isosent reads ------------
+# -- files of other libraries: unknown fields are allowed here; `encoders.st_modules` refuses those that could matter --
 
 
 _OUTSIDE = re.compile(r"/|[A-Za-z]:|.*[\\\0]|(.*/)?\.\.(/|$)", re.DOTALL)
@@ -77,6 +77,7 @@ class Module(Struct):
 
     type: str
     path: str
+    kwargs: list[str] | None = None
 
 
 class PoolingConfig(Struct):
@@ -102,8 +103,13 @@ class ModuleConfig(Struct):
     """``config.json`` of a Dense or LayerNorm module."""
 
     activation_function: str | None = None
-    use_residual: bool | None = None
-    module_input_name: str | None = None
+    bias: bool | None = None
+
+
+class TokenizerArguments(Struct):
+    """Arguments of the tokenizer, in the settings of a Transformer module."""
+
+    model_max_length: Positive | None = None
 
 
 class TransformerModuleConfig(Struct):
@@ -111,6 +117,14 @@ class TransformerModuleConfig(Struct):
 
     max_seq_length: int | None = None
     do_lower_case: bool | None = None
+    model_args: dict[str, Any] | None = None
+    model_kwargs: dict[str, Any] | None = None
+    tokenizer_args: TokenizerArguments | None = None
+    processor_kwargs: TokenizerArguments | None = None
+    config_args: dict[str, Any] | None = None
+    config_kwargs: dict[str, Any] | None = None
+    processing_kwargs: dict[str, Any] | None = None
+    modality_config: dict[str, dict[str, Any]] | None = None
 
 
 class SentenceTransformersConfig(Struct):
@@ -118,6 +132,7 @@ class SentenceTransformersConfig(Struct):
 
     prompts: dict[str, str | None] | None = None
     default_prompt_name: str | None = None
+    truncate_dim: Positive | None = None
 
 
 class TransformersConfig(Struct):
@@ -128,6 +143,7 @@ class TransformersConfig(Struct):
     vocab_size: int | None = None
     text_config: dict[str, Any] | None = None
     transformers_weights: str | None = None
+    output_hidden_states: bool | None = None
 
 
 class TokenizerConfig(Struct):
@@ -153,6 +169,7 @@ class Truncation(Struct):
     """How a tokenizer cuts texts."""
 
     max_length: int | None = None
+    direction: str | None = None
 
 
 class TokenizerHeader(Struct):

@@ -14,6 +14,8 @@ import csv
 import json
 import math
 import os
+import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -24,9 +26,11 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from isosent import _check, _extras
-from isosent.errors import FileFormatError, InputError, InputFileError
+from isosent.errors import FileFormatError, InputError, InputFileError, IsosentWarning
 from isosent.io import bounds
+from isosent.io.answers import EMBEDDING, rows_of_answer
 from isosent.io.bounds import DecodedBlocks, lines_in, open_content, split_lines
+from isosent.io.number_lists import VECTORS_ADVICE, parse_numbers
 from isosent.io.parquet import bounded_batches, reading_parquet, verify_parquet
 
 ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet")
@@ -34,6 +38,9 @@ _PACKED = ".gz"  # may follow each of them
 STSB_COLUMNS = ("genre", "filename", "year", "id", "score", "sentence1", "sentence2")
 
 _DEEPEST = 64  # levels of objects in objects
+_SAMPLED_LINES, _SAMPLED_BYTES = 100, 1 << 20
+_OTHER_SEPARATORS = {";": "semicolons", "|": "bars"}
+DECIMAL_COMMA = re.compile(r"^([-+]?\d+),(\d+)$")  # where semicolons separate the columns
 _LINE, _ROW = "line {}", "row {} (counted from 0)"
 
 Values = tuple[Any, ...]
@@ -48,6 +55,7 @@ class Table:
         self.columns = tuple(columns)  # those of nested objects by their path, joined by dots
         self._select, self._place = select, place
         self.blocks: DecodedBlocks | None = None  # where its fields are cut from lines of text
+        self.separator = ","  # of these fields
         self.schema: Any = None  # that of pyarrow for a .parquet file
         self.objects: Iterator[tuple[int, dict[str, Any]]] | None = None  # what `rows` reads too, of a .json or .jsonl
         self.part = ""  # train, dev or test if only its rows were read, because a column says which they are
@@ -119,6 +127,8 @@ class Table:
         """Return a value that must be a finite number, or be missing, which is NaN."""
         if value is None or value == "" or (isinstance(value, float) and math.isnan(value)):
             return math.nan
+        if self.separator == ";" and isinstance(value, str):
+            value = DECIMAL_COMMA.sub(r"\1.\2", value)
         try:
             converted = math.inf if isinstance(value, bool) else float(value)
         except (ValueError, TypeError, OverflowError):
@@ -281,15 +291,16 @@ def _matches(table: Table, group: Group, named: Mapping[str, str]) -> list[tuple
 
 
 def _delimited_table(name: str, ending: str, file: BinaryIO, header: bool | None, short_rows: bool) -> Table:
-    first_line = next((line for line in lines_in(name, file) if line.strip()), "")
+    first_line, separator = next((line for line in lines_in(name, file) if line.strip()), ""), ","
     file.seek(0)
     blocks = DecodedBlocks(name, file)
     if ending == ".tsv" or "\t" in first_line:  # the STS benchmark has tabs in its .csv files
         lines = enumerate(chain.from_iterable(map(split_lines, blocks)), start=1)
         rows: Iterator[tuple[int, list[str]]] = ((number, line.split("\t") if line else []) for number, line in lines)
     else:
-        rows = csv_rows(name, blocks)
-    number, first = next((row for row in rows if row[1]), (0, []))
+        separator = _separator(name, file)
+        rows = csv_rows(name, blocks, separator)
+    number, first = next((row for row in rows if row[1] and row[1] != ["sep=", ""]), (0, []))  # a line of Excel
     if not first:
         raise FileFormatError(f"{name} holds no rows.")
     if header is not True and _is_stsb(first):
@@ -324,11 +335,45 @@ def _delimited_table(name: str, ending: str, file: BinaryIO, header: bool | None
             yield number, values_at(fields) if values_at else tuple([fields[place] for place in places])
 
     table = Table(name, names, select)
-    table.blocks = blocks
+    table.blocks, table.separator = blocks, separator
     return table
 
 
-def csv_rows(name: str, blocks: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+def _separator(name: str, file: BinaryIO) -> str:
+    """What separates the fields of a .csv file: commas, or semicolons or bars where its first rows show them.
+
+    Spreadsheets write semicolons wherever the decimal separator is a comma.
+    """
+    content = file.read(_SAMPLED_BYTES)
+    file.seek(0)
+    lines = split_lines(content.decode("utf-8-sig", "replace"))
+    is_part = len(content) == _SAMPLED_BYTES or len(lines) > _SAMPLED_LINES
+
+    def widths(separator: str) -> list[int]:
+        rows = [row for row in csv.reader(lines[:_SAMPLED_LINES], delimiter=separator) if row]
+        return [len(row) for row in (rows[:-1] if is_part and len(rows) > 1 else rows)]  # the last may be cut
+
+    csv.field_size_limit(bounds.LONGEST_LINE)
+    try:
+        by_comma = widths(",")
+        if not by_comma or (by_comma[0] > 1 and len(set(by_comma)) == 1):
+            return ","
+        for separator, plural in _OTHER_SEPARATORS.items():
+            fields = widths(separator)
+            # a header alone, or one column whose name has a semicolon, shows nothing
+            if len(fields) > 1 and min(fields) > 1 and (by_comma[0] == 1 or len(set(fields)) == 1):
+                warnings.warn(
+                    f"{name}: its columns are separated by {plural}, not by commas, and are read so.",
+                    IsosentWarning,
+                    stacklevel=2,
+                )
+                return separator
+    except csv.Error:  # the reader names the line
+        pass
+    return ","
+
+
+def csv_rows(name: str, blocks: Iterable[str], separator: str = ",") -> Iterator[tuple[int, list[str]]]:
     """Read rows of standard quoting, each with the number of its last line."""
     last = 0
 
@@ -348,7 +393,7 @@ def csv_rows(name: str, blocks: Iterable[str]) -> Iterator[tuple[int, list[str]]
             yield StringIO(block, newline="")
 
     csv.field_size_limit(bounds.LONGEST_LINE)
-    rows = csv.reader(chain.from_iterable(lines()), strict=True)
+    rows = csv.reader(chain.from_iterable(lines()), strict=True, delimiter=separator)
     try:
         for row in rows:
             last = rows.line_num
@@ -385,14 +430,14 @@ def _object_table(name: str, ending: str, file: BinaryIO) -> Table:
 
     def select(columns: Sequence[str], optional: Sequence[str]) -> Iterator[tuple[int, Values]]:
         for number, fields in rows:
-            values = [_value(fields, column) for column in (*columns, *optional)]
+            values = [value_at(fields, column) for column in (*columns, *optional)]
             for column, value in zip(columns, values, strict=False):
-                if value is _ABSENT:
-                    listed = _check.brief(", ".join(_paths(fields, name)), 600)
+                if value is ABSENT:
+                    listed = _check.brief(", ".join(paths_of(fields, name)), 600)
                     raise FileFormatError(f"{name}, {place.format(number)} has no column {column}; it has: {listed}.")
-            yield number, tuple([None if value is _ABSENT else value for value in values])
+            yield number, tuple([None if value is ABSENT else value for value in values])
 
-    table = Table(name, _paths(first[1], name), select, place)
+    table = Table(name, paths_of(first[1], name), select, place)
     table.objects = rows
     return table
 
@@ -406,8 +451,9 @@ def _jsonl_objects(name: str, file: BinaryIO) -> Iterator[tuple[int, dict[str, A
         except (ValueError, RecursionError) as error:
             raise FileFormatError(f"{name}, line {number} is no JSON object: {error}.") from None
         if not isinstance(fields, dict):
+            _refuse_list(f"{name}, line {number}", fields)
             raise FileFormatError(f"{name}, line {number} is no JSON object. Write one object per line, {{...}}.")
-        yield number, fields
+        yield from _rows_of(f"{name}, {_LINE.format(number)}", number, fields)
 
 
 def _json_objects(name: str, file: BinaryIO) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -416,13 +462,38 @@ def _json_objects(name: str, file: BinaryIO) -> Iterator[tuple[int, dict[str, An
         listed = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{name} is not valid JSON: {error}.") from None
+    if isinstance(listed, dict):
+        rows = rows_of_answer(name, listed) or ([listed] if EMBEDDING in listed else None)
+        if rows is not None:
+            yield from enumerate(rows)
+            return
+    elif isinstance(listed, list) and all(map(_is_item, listed)):  # the list within an answer
+        listed = rows_of_answer(name, {"data": listed}) or []
     if not isinstance(listed, list):
         raise FileFormatError(f"{name} is no list of JSON objects. Write [{{...}}, ...], or .jsonl.")
     for number, fields in enumerate(listed):
         if not isinstance(fields, dict):
             where = f"{name}, {_ROW.format(number)}"
+            _refuse_list(where, fields)
             raise FileFormatError(f"{where} is no JSON object. Write [{{...}}, ...].")
-        yield number, fields
+        yield from _rows_of(f"{name}, {_ROW.format(number)}", number, fields)
+
+
+def _rows_of(place: str, number: int, fields: dict[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """An object as a row; an answer of an API as the rows of its vectors."""
+    answer = rows_of_answer(place, fields, is_row=True)
+    yield from [(number, fields)] if answer is None else [(number, row) for row in answer]
+
+
+def _refuse_list(place: str, value: Any) -> None:
+    if parse_numbers(value) is not None:
+        raise FileFormatError(
+            f"{place} is no JSON object but a list of numbers: the file holds vectors, not texts. {VECTORS_ADVICE}"
+        )
+
+
+def _is_item(value: Any) -> bool:
+    return isinstance(value, dict) and value.get("object") == EMBEDDING
 
 
 def _parquet_table(name: str, file: BinaryIO, first_row: int, *, is_streamed: bool) -> Table:
@@ -445,8 +516,8 @@ def _parquet_table(name: str, file: BinaryIO, first_row: int, *, is_streamed: bo
         values: list[Any] = batch.column(top).to_pylist()
         if top == path:
             return values
-        nested = (_value({top: value}, path) for value in values)  # a null hides all that is nested in it
-        return [None if value is _ABSENT else value for value in nested]
+        nested = (value_at({top: value}, path) for value in values)  # a null hides all that is nested in it
+        return [None if value is ABSENT else value for value in nested]
 
     def select(columns: Sequence[str], optional: Sequence[str]) -> Iterator[tuple[int, Values]]:
         wanted = (*columns, *optional)
@@ -462,30 +533,30 @@ def _parquet_table(name: str, file: BinaryIO, first_row: int, *, is_streamed: bo
     return table
 
 
-_ABSENT = object()
+ABSENT = object()
 
 
-def _value(fields: Mapping[str, Any], path: str) -> Any:
+def value_at(fields: Mapping[str, Any], path: str) -> Any:
     """The value of a column, which may lie in nested objects."""
     if path in fields:
         return fields[path]
     top, _, rest = path.partition(".")
     while rest:
         if isinstance(nested := fields.get(top), dict):
-            return _value(nested, rest)
+            return value_at(nested, rest)
         step, _, rest = rest.partition(".")
         top = f"{top}.{step}"
-    return _ABSENT
+    return ABSENT
 
 
-def _paths(fields: Mapping[str, Any], where: str, prefix: str = "", depth: int = 0) -> list[str]:
+def paths_of(fields: Mapping[str, Any], where: str, prefix: str = "", depth: int = 0) -> list[str]:
     """The columns of an object and of those nested in it."""
     check_depth(where, depth)
     return [
         path
         for name, value in fields.items()
         for path in (
-            _paths(value, where, f"{prefix}{name}.", depth + 1) if isinstance(value, dict) else [prefix + name]
+            paths_of(value, where, f"{prefix}{name}.", depth + 1) if isinstance(value, dict) else [prefix + name]
         )
     ]
 

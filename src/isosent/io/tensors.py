@@ -19,11 +19,12 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from isosent.errors import FileFormatError
+from isosent import _check
+from isosent.errors import FileFormatError, InputFileError
 from isosent.io.checksum import UNSEALED, damaged, is_intact, sealed
 from isosent.io.json import check_schema, parse_json
 from isosent.io.schemas import Count
-from isosent.io.system import naming, open_to_read, read_bytes
+from isosent.io.system import naming, open_to_read, read_bytes, system_error
 
 SEAL = "isosent.checksum"
 # numpy has no bfloat16: its bytes are read as uint16
@@ -135,3 +136,20 @@ def read_tensors(path: Path, fields: Collection[str]) -> tuple[dict[str, NDArray
         return load(content), metadata
     except SafetensorError as error:
         raise FileFormatError(f"{path}: damaged or truncated: {error}.") from None
+
+
+def read_all_tensors(path: Path) -> dict[str, NDArray[np.generic]]:
+    """Read every tensor of a safetensors file."""
+    from safetensors import SafetensorError
+
+    try:
+        with open_tensors(path, "numpy") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise InputFileError(f"{path}: no such file.") from None
+    except (OSError, SafetensorError, TypeError) as error:
+        if unreadable := system_error(error, path):
+            raise unreadable from None
+        raise FileFormatError(
+            f"{path} is no safetensors file of int8, float16 or float32: {_check.brief(error)}. Save it again."
+        ) from None

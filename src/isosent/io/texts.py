@@ -1,17 +1,22 @@
-"""Texts in a file of any size, read block by block and as often as needed."""
+"""Texts in a file of any size, read block by block and as often as needed.
+
+`read_texts` reads all of them, `open_texts` opens a `TextSource` that counts them first, `read_labels` reads another
+column of a table. All three find the column in the same way (`_text_column`), and refuse vectors where texts are read
+(`refuse_vectors`; the rule is that of `isosent.io.number_lists`). A `TextTable` has all columns, to be written next to
+the vectors of the texts; `text_blocks` cuts texts into blocks that fit in memory.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from io import BufferedReader
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,14 +25,15 @@ from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io import bounds
 from isosent.io.bounds import lines_in, open_content
 from isosent.io.checksum import FileState, open_file_state
+from isosent.io.number_lists import SAMPLED_ROWS, SAVE_ADVICE, VECTORS_ADVICE, are_written_lists, kind_of, kind_of_lines
 from isosent.io.parquet import VECTOR_COLUMN
 from isosent.io.tables import Table, check_depth, ending_of, is_number, table_in
 
-_TABLES = (".csv", ".tsv", ".jsonl", ".parquet")
-TEXT_ENDINGS = (".txt", *_TABLES)  # of the files of a folder
-_LIST_OF_NUMBERS = re.compile(r"\s*\[(\s*-?\d[\d.eE+-]*\s*,){3}")
+_TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".json")
+TEXT_ENDINGS = (".txt", ".csv", ".tsv", ".jsonl", ".parquet")  # of the files of a folder, where .json are notes
 _USUAL_COLUMN = "text"
 _BLOCK_TEXTS = 1024
+_SAMPLED_CHARACTERS = 4 << 20
 _SEPARATOR = "\ud800"  # a lone surrogate is in no text
 
 
@@ -95,22 +101,20 @@ def _texts_in(
                 f"{name} is read as plain lines, so there is no column {column!r}. Leave it out, or name a .csv, .tsv, "
                 ".jsonl or .parquet file."
             )
-        if ending == ".json":
-            raise FileFormatError(
-                f"{name} is a JSON document, but no list of vectors, [[0.1, 0.2], ...], and no texts. Of an answer of "
-                "an API, save the vectors as one array, a row each, with numpy.save; save texts as .txt or .jsonl."
-            )
         if ending in (".npy", ".fvecs", ".bvecs", ".safetensors"):
             raise FileFormatError(f"{name} holds vectors, not texts. Name a file of texts.")
-        yield from lines_in(name, file, first_row=first_row)
+        lines = lines_in(name, file, first_row=first_row)
+        sampled = _sampled(lines, len)
+        refuse_vectors(name, None, sampled)
+        yield from sampled
+        yield from lines
         return
     table = table_in(name, ending, file, header=True, first_row=first_row, is_streamed=is_streamed)
     column = _text_column(table, column)
     rows = islice(table.rows(column), 0 if ending == ".parquet" else first_row, None)
-    for number, (value,) in islice(rows, 1):
-        refuse_lists(name, column, value)
-        yield _text(table, number, column, value)
-    for number, (value,) in rows:
+    first = _sampled(rows, lambda row: len(row[1][0]) if isinstance(row[1][0], str) else 1)
+    refuse_vectors(name, column, [value for _, (value,) in first])
+    for number, (value,) in chain(first, rows):
         is_short_ascii = isinstance(value, str) and value.isascii() and len(value) <= bounds.LONGEST_LINE
         yield value if is_short_ascii else _text(table, number, column, value)  # the call takes longer than the check
 
@@ -121,8 +125,13 @@ def _text_column(table: Table, column: str | None) -> str:
     if _USUAL_COLUMN in table.columns:
         return _USUAL_COLUMN
     if len(table.columns) != 1:
-        if all(map(is_number, table.columns)) or all(map(is_number, next(table.rows(*table.columns), (0, ("",)))[1])):
+        first = next(table.rows(optional=table.columns), (0, ("",)))[1]
+        if all(map(is_number, table.columns)) or all(map(is_number, first)):
             raise FileFormatError(numbers_error(table.name))
+        for name, value in zip(table.columns, first, strict=False):
+            others = [each for other, each in zip(table.columns, first, strict=False) if other not in (name, "id")]
+            if kind_of([value], name) == "vectors" and not any(isinstance(each, str) for each in others):
+                refuse_vectors(table.name, name, [value])
         raise InputError(
             f"{table.name} has {len(table.columns)} columns ({_check.brief(', '.join(table.columns), 600)}). "
             "Choose one with --column NAME (in Python column)."
@@ -130,13 +139,27 @@ def _text_column(table: Table, column: str | None) -> str:
     return table.columns[0]
 
 
-def refuse_lists(name: str, column: str, value: Any) -> None:
-    """Refuse a column of lists of numbers, written out or not, where texts are read."""
-    if isinstance(value, list) or (isinstance(value, str) and _LIST_OF_NUMBERS.match(value)):
-        raise FileFormatError(
-            f"{name}: its column {column} holds vectors, not texts. Save them with numpy.save, a row each, or keep "
-            "them in a .parquet file."
-        )
+def _sampled(rows: Iterator[Any], size: Callable[[Any], int]) -> list[Any]:
+    """The first rows, or fewer where they are long."""
+    sampled: list[Any] = []
+    n_characters = 0
+    for row in islice(rows, SAMPLED_ROWS):
+        sampled.append(row)
+        n_characters += size(row)
+        if n_characters > _SAMPLED_CHARACTERS:
+            break
+    return sampled
+
+
+def refuse_vectors(name: str, column: str | None, values: Sequence[Any]) -> None:
+    """Refuse lists of numbers, written out or not, where texts are read; of lines, the column is None."""
+    kind = kind_of_lines(values) if column is None else kind_of(values)
+    if kind in ("vectors", "cut") or (column is not None and are_written_lists(values)):
+        what = name if column is None else f"{name}: its column {column}"
+        advice = ""
+        if kind == "cut":
+            advice = f' Numbers are missing in it: printing has left them out ("..."). {SAVE_ADVICE}.'
+        raise FileFormatError(f"{what} holds vectors, not texts.{advice} {VECTORS_ADVICE}")
 
 
 def numbers_error(name: str) -> str:

@@ -1,14 +1,16 @@
 """Files of vectors: opened by their extension, and written block by block, with a note or a checksum inside.
 
-`open_vectors` chooses the reader of `isosent.io.vector_source` or `isosent.io.parquet`, or opens a complete folder of
-shards as if it were one file. `writing_vectors` writes .npy and .fvecs here, .parquet with `isosent.io.parquet`.
+`holds_vectors` says whether a file holds vectors or texts, and `open_vectors` opens it: by its ending with
+`isosent.io.vector_source`, by what `isosent.io.columns` sees in its columns, or a complete folder of shards as if it
+were one file. `writing_vectors` writes .npy and .fvecs here, .parquet with `isosent.io.parquet`.
 """
 
 from __future__ import annotations
 
 import os
+import warnings
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from itertools import accumulate
 from pathlib import Path
@@ -18,19 +20,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check, _extras
-from isosent.errors import FileFormatError, InputError
+from isosent._check import brief
+from isosent.errors import FileFormatError, InputError, IsosentWarning
 from isosent.io.atomic import check_destination, fsync, locked, replacing
 from isosent.io.checksum import HashingFile
-from isosent.io.parquet import VECTOR_COLUMN, ColumnsBeside, open_parquet, vector_columns, writing_parquet
+from isosent.io.columns import LINES, Contents, contents_of, first_cut, is_list_file, open_rows
+from isosent.io.parquet import (
+    VECTOR_COLUMN,
+    ColumnsBeside,
+    list_number_type,
+    open_parquet,
+    table_schema,
+    writing_parquet,
+)
 from isosent.io.remote import is_folder
 from isosent.io.shards import ShardIndex, check_complete, read_index
 from isosent.io.signatures import refuse_other_file
 from isosent.io.space import INDEX_FILE, Space, note_entry, note_path, older_entry, write_note
+from isosent.io.tables import ending_of, open_table
+from isosent.io.texts import is_table
 from isosent.io.vector_source import (
     DTYPES,
     NUMBER_TYPES,
     VectorSource,
-    holds_json_lists,
     in_blocks,
     open_json,
     open_npy,
@@ -43,55 +55,131 @@ _OPENERS: dict[str, Callable[[Path, str | None], VectorSource]] = {
     ".fvecs": open_vecs,
     ".bvecs": open_vecs,
     ".safetensors": open_safetensors,
-    ".parquet": open_parquet,
-    ".json": open_json,
-    ".jsonl": open_json,
 }
 
-
-VECTOR_ENDINGS = tuple(name for name in _OPENERS if name != ".json")  # of the files of a folder, where .json are notes
+VECTOR_ENDINGS = (*_OPENERS, ".parquet", ".jsonl", ".csv", ".tsv")  # of the files of a folder, where .json are notes
 
 
 def open_vectors(path: str | os.PathLike[str], *, column: str | None = None) -> VectorSource:
-    """Open a file of vectors, or a folder of shards; nothing but headers is read yet."""
+    """Open a file of vectors, or a folder of shards.
+
+    Of a table, a column is chosen by its content if it is not named; of a file of lines, each is a vector.
+    """
     index = read_index(path) if is_folder(path) else None
     if index is not None:
         return _open_folder(Path(path), index, column)
     file = _check.input_file(path)
-    opener = _OPENERS.get(file.suffix.lower())
-    if opener is None:
-        _no_archive(file)
-        refuse_other_file(file)
-        raise InputError(f"{file} is no file of vectors. Use one that ends in {', '.join(_OPENERS)}.")
     try:
-        return opener(file, column)
+        if opener := _OPENERS.get(ending_of(file)):
+            return opener(file, column)
+        _no_archive(file)
+        if is_list_file(file):
+            return open_json(file, column)
+        name = _chosen_column(file, column)
+        if ending_of(file) == ".parquet" and _is_stored_list(file, name):
+            return open_parquet(file, name)
+        return open_rows(file, name)
     except PermissionError as error:
         raise FileFormatError(f"{file} could not be read: {error.strerror}.") from error
-    except FileFormatError:
+    except (FileFormatError, InputError):
         refuse_other_file(file)  # better says what it is than what is missing
         raise
 
 
 def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) -> bool:
-    """Whether a file holds vectors rather than texts, by its ending and, for tables and JSON, what is in it."""
-    if is_folder(path) and (Path(path) / INDEX_FILE).exists():
+    """Whether a file, or a column of it, holds vectors rather than texts: the one place that decides it.
+
+    Vectors go before texts; if a table has both and no column is named, a warning says which are used. Standard input
+    holds texts.
+    """
+    if is_folder(path):
+        return (Path(path) / INDEX_FILE).exists()
+    file = Path(path)
+    if ending_of(file) in _OPENERS:
         return True
-    ending = Path(path).suffix.lower()
-    if ending in (".json", ".jsonl"):
-        return holds_json_lists(_check.input_file(path))
-    if ending != ".parquet":
-        _no_archive(Path(path))
-        return ending in _OPENERS
+    _no_archive(file)
+    if ending_of(file) in (".json", ".jsonl", ".parquet"):
+        _check.input_file(file)
+    if not file.is_file() or not file.stat().st_size:
+        return False
+    if is_list_file(file):
+        return True
     try:
-        names = vector_columns(_check.input_file(path))
-    except FileFormatError:
-        refuse_other_file(path)
+        contents = contents_of(file)
+    except (FileFormatError, InputError):
+        refuse_other_file(file)
         raise
-    return bool(names) if column is None else column in names
+    if column is not None:
+        if column in contents.cut:
+            raise first_cut(file, column)
+        return column != LINES and column in (*contents.vectors, *contents.lists)
+    if contents.cut and not contents.vectors:
+        raise first_cut(file, contents.cut[0])
+    if len(contents.vectors) == 1 and contents.texts and not contents.is_ours:
+        [vectors], texts = contents.vectors, ", ".join(contents.texts)
+        warnings.warn(
+            f"{path}: the vectors in its column {vectors} are used; its texts in {texts} are not encoded. To encode "
+            f"them: --column {contents.texts[0]} (in Python column).",
+            IsosentWarning,
+            stacklevel=2,
+        )
+    return bool(contents.vectors)
+
+
+def _is_stored_list(file: Path, column: str) -> bool:
+    schema, _ = table_schema(file)
+    return column in schema.names and list_number_type(schema.field(column).type) is not None
+
+
+def _chosen_column(file: Path, column: str | None) -> str:
+    """The column of vectors that is named, or the only one; `LINES` for lines of numbers."""
+    contents = contents_of(file)
+    if column is None:
+        if len(contents.vectors) == 1:
+            return contents.vectors[0]
+        if contents.vectors:
+            raise InputError(
+                f"{file} has {len(contents.vectors)} columns of vectors ({', '.join(contents.vectors)}). "
+                "Choose one with --column NAME (in Python column)."
+            )
+        if contents.cut:
+            raise first_cut(file, contents.cut[0])
+        raise _no_vectors_error(file, contents)
+    if column in contents.cut:
+        raise first_cut(file, column)
+    if column == LINES or LINES in contents.vectors or not is_table(file):
+        raise InputError(f"{file} has no columns, so there is no {column!r}. Leave it out.")
+    if column not in (*contents.vectors, *contents.lists):
+        columns = _types_of_columns(file)
+        if column not in columns:
+            raise InputError(f"{file} has no column {column}; it has: {_listed(columns)}.")
+        kind = columns[column]
+        raise InputError(f"{file}: column {column} holds no vectors{kind and ': its type is '}{kind}.")
+    return column
+
+
+def _no_vectors_error(file: Path, contents: Contents) -> InputError:
+    if is_table(file):
+        found = _listed(_types_of_columns(file))
+        advice = f" Name one of {', '.join(contents.lists)} if it is: --column NAME." if contents.lists else ""
+        return FileFormatError(f"{file} has no column of vectors, lists of numbers; it has: {found}.{advice}")
+    endings = ", ".join((*_OPENERS, ".parquet", ".json", ".jsonl", ".csv", ".tsv"))
+    return InputError(f"{file} is no file of vectors. Use one that ends in {endings}.")
+
+
+def _types_of_columns(file: Path) -> dict[str, str]:
+    if ending_of(file) == ".parquet":
+        return {field.name: str(field.type) for field in table_schema(file)[0]}
+    with open_table(file, header=True) as table:
+        return dict.fromkeys(table.columns, "")
+
+
+def _listed(columns: Mapping[str, str]) -> str:
+    return brief(", ".join(name + (kind and f" ({kind})") for name, kind in columns.items()), 600)
 
 
 def _no_archive(path: Path) -> None:
-    if path.suffix.lower() == ".npz":
+    if ending_of(path) == ".npz":
         raise InputError(f"{path} is an archive of arrays, not vectors. Save the array that holds them: numpy.save.")
 
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError, IsosentWarning
+from isosent.io.columns import unused_vectors
 from isosent.io.pairs import read_matches
 from isosent.io.remote import local_copies, remove
 from isosent.io.shards import SHARD_SIZE, input_paths
@@ -348,6 +349,12 @@ def fit_shards(
 ) -> FitResult:
     """Fit a linear transform on texts that workers encode; the folder OUTPUT.shards lets an interrupted fit resume."""
     before, paths = load_model(reference), input_paths(inputs, TEXT_ENDINGS)
+    for path in paths:
+        if column is None and (name := unused_vectors(path)):
+            raise InputError(
+                f"fit: --workers encode texts, and {path} has vectors in its column {name}. Leave the workers out, or "
+                "name the texts: --column NAME."
+            )
     if transform is None or is_flow(transform):
         name = NO_TRANSFORM if transform is None else transform_name(transform)
         raise InputError(f"fit: --workers are for a linear transform, not for {name}. Leave them out.")

@@ -108,6 +108,7 @@ def _measure_on(encoder: StaticEncoder, task: STSSet) -> Callable[[Weighting], t
             encoder.tokenizer,
             encoder.vectors,
             weighting=weighting,
+            modules=encoder.modules,
             normalize=encoder.normalize,
         )
 

@@ -23,9 +23,10 @@ from isosent._check import brief
 from isosent.errors import FileFormatError, InputError, InputTypeError
 from isosent.io.bounds import STANDARD_INPUT, open_content
 from isosent.io.checksum import HashingFile
+from isosent.io.number_lists import SAMPLED_ROWS, kind_of
 from isosent.io.parquet import bounded_batches, reading_parquet
-from isosent.io.tables import ending_of, table_in
-from isosent.io.texts import is_table, numbers_error, read_texts, refuse_lists
+from isosent.io.tables import DECIMAL_COMMA, ending_of, is_number, table_in
+from isosent.io.texts import is_table, numbers_error, read_texts, refuse_vectors
 
 ID, TEXT, VECTOR = "id", "text", "vector"
 HAS_VECTOR: Final = "isosent.has_vector"
@@ -356,21 +357,23 @@ def read_rows(
                 f"--id-column {id_column}: {path} is read as plain lines and has no columns. Leave it out."
             )
         return read_texts(path, column=column), None, None
-    table = _read_table(path)
+    table = _read_table(path, without=vector_column)
     is_untyped = ending_of(path) not in _TYPED
     kinds = {} if schema is None else {field.name: field.type for field in schema}
     columns = {
         name: typed(table[name], kinds.get(_renamed(name))) if is_untyped else table[name]
         for name in table.column_names
-        if name != vector_column
     }
     if column is None:
         candidates = [
             name
             for name, values in columns.items()
-            if _is_text(values.type) and values.null_count < len(values) and name not in (ID, id_column)
+            if _is_text(values.type)
+            and values.null_count < len(values)
+            and name not in (ID, id_column)
+            and not kind_of(values.slice(0, SAMPLED_ROWS).to_pylist(), name)
         ]
-        candidates = [TEXT] if TEXT in columns else candidates
+        candidates = [TEXT] if TEXT in columns and vector_column != TEXT else candidates
         if len(candidates) != 1 and vector_column is None:
             if is_untyped and len(columns) > 1 and not any(_is_text(values.type) for values in columns.values()):
                 raise FileFormatError(numbers_error(path))
@@ -384,7 +387,7 @@ def read_rows(
     id_column = id_column or (ID if ID in columns else None)
     values = [] if column is None else table[column].to_pylist()
     if column is not None and values:
-        refuse_lists(str(path), column, values[0])
+        refuse_vectors(str(path), column, values[:SAMPLED_ROWS])
     texts = None if column is None else ["" if value is None else str(value) for value in values]
     ids = None if id_column is None else columns[id_column]
     if ids is not None and is_untyped:
@@ -404,30 +407,41 @@ def _renamed(name: str) -> str:
     return f"{name}_" if name in (ID, TEXT, VECTOR) else name
 
 
-def _read_table(path: str) -> Any:
+def _read_table(path: str, *, without: str | None) -> Any:
+    """All columns but one, as they are or as texts."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     if ending_of(path) == ".parquet":
         file = _check.input_file(path)
         with reading_parquet(str(file)), pq.ParquetFile(file, memory_map=True) as table:
-            return pa.Table.from_batches(bounded_batches(str(file), file, table, None), table.schema_arrow)
+            schema = table.schema_arrow
+            if without in schema.names:
+                schema = schema.remove(schema.get_field_index(without))
+            if not schema.names:
+                return pa.table({})
+            batches = bounded_batches(str(file), file, table, schema.names if without else None)
+            return pa.Table.from_batches(batches, schema)
     with open_content(path) as (name, content):
         most_cells = max(_FREE_CELLS, content.seek(0, os.SEEK_END))
         content.seek(0)
         table = table_in(name, ending_of(path), content, header=True)
         table.require_distinct()
+        names = [name for name in table.columns if name != without]
         rows = []
-        for _, values in table.rows(optional=table.columns):
+        for _, values in table.rows(optional=names):
             rows.append(values)
             if len(rows) * len(values) > most_cells:
                 raise FileFormatError(
-                    f"{path}: rows of {len(table.columns):,} columns, as in the first, do not fit into the file. Leave "
+                    f"{path}: rows of {len(names):,} columns, as in the first, do not fit into the file. Leave "
                     "out columns that few rows have."
                 )
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(table.columns)
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
     arrays = {}
-    for name, values in zip(table.columns, columns, strict=True):
+    for name, values in zip(names, columns, strict=True):
+        if table.separator == ";":
+            points = [value and DECIMAL_COMMA.sub(r"\1.\2", value) for value in values]
+            values = tuple(points) if all(not value or is_number(value) for value in points) else values
         try:
             arrays[name] = pa.array(values, None if ending_of(path) in _TYPED else pa.string())
         except (pa.ArrowException, TypeError, OverflowError, UnicodeError) as error:

@@ -174,6 +174,8 @@ def _trainable_static(model: SentenceEncoder, encoder: StaticEncoder) -> Sentenc
             f"train: {encoder.reference} has {option}. Leave that out: a text is trained as the mean of its word "
             "vectors, and training learns which words count."
         )
+    if encoder.modules:
+        return _express(model)  # a map after them cannot be folded into the token vectors
     if model.linear_map is not None and encoder.normalize:
         raise InputError(
             f"train: {encoder.reference} scales vectors to length 1 before the linear map, which cannot be folded into "

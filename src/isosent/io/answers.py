@@ -1,0 +1,123 @@
+"""Answers of embedding APIs, saved as they came: each vector becomes a row with the column embedding.
+
+`rows_of_answer` knows the answers of OpenAI (and of what follows it: Voyage, Mistral, Jina, vLLM), Cohere, Gemini,
+Vertex AI and Ollama, and the lines of OpenAI's batch files, whose custom_id becomes the column id.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from isosent._check import brief
+from isosent.errors import FileFormatError
+
+EMBEDDING: Final = "embedding"
+_VALUES: Final = "values"  # of Gemini
+_SUCCESS: Final = range(200, 300)
+_KEYS: Final = frozenset(
+    (
+        *("object", "data", "model", "usage", "id", "created"),
+        *("embeddings", "texts", "images", "response_type", "meta"),
+        *("total_duration", "load_duration", "prompt_eval_count"),
+        *("predictions", "metadata", "deployedModelId"),
+    )
+)
+
+_BESIDE: Final = {"documents": "text", "texts": "text", "ids": "id"}  # of Cohere, and of collections of Chroma
+
+Row = dict[str, Any]
+
+
+def rows_of_answer(place: str, answer: Mapping[str, Any], *, is_row: bool = False) -> list[Row] | None:
+    """The vectors of an answer, in the order of the texts; None for an object that is no answer.
+
+    What may be a row of a table, `is_row`, is no answer if it has other columns.
+    """
+    if "custom_id" in answer and ("response" in answer or "error" in answer):
+        return _batch_rows(place, answer)
+    response = answer.get("response")
+    if is_row and not set(answer) <= _KEYS | {"key", "response"}:
+        return None
+    if "key" in answer and isinstance(response, Mapping) and isinstance(response.get(EMBEDDING), Mapping):
+        return [{"id": answer["key"], EMBEDDING: response[EMBEDDING].get(_VALUES)}]  # a batch file of Gemini
+    if (vectors := _vectors(place, answer)) is None:
+        return None
+    rows = [{EMBEDDING: vector} for vector in vectors]
+    for name, column in _BESIDE.items():
+        values = answer.get(name)
+        if isinstance(values, list) and len(values) == len(rows):
+            rows = [{column: value} | row for value, row in zip(values, rows, strict=True)]
+    return rows
+
+
+def _batch_rows(place: str, line: Mapping[str, Any]) -> list[Row]:
+    """The vectors of a line of a batch file, with the custom_id of its request, which may have several texts."""
+    name, response = line["custom_id"], line.get("response")
+    where = f"{place}, custom_id {name!r:.80}"
+    response = response if isinstance(response, Mapping) else {}
+    status, body = response.get("status_code", 200), response.get("body")
+    vectors = _vectors(where, body) if isinstance(body, Mapping) else None
+    if line.get("error") or status not in _SUCCESS or not vectors:
+        error = line.get("error") or (body.get("error") if isinstance(body, Mapping) else None)
+        reason = error.get("message") or error.get("code") if isinstance(error, Mapping) else error
+        reason = brief(reason or (f"status {status}" if status not in _SUCCESS else "no embedding"))
+        raise FileFormatError(
+            f"{where}: the request has no vector: {reason.rstrip('.')}. Send it again, or remove the line and its text."
+        )
+    names = [name] if len(vectors) == 1 else [f"{name}-{number}" for number in range(len(vectors))]
+    return [{"id": each, EMBEDDING: vector} for each, vector in zip(names, vectors, strict=True)]
+
+
+def _vectors(place: str, answer: Mapping[str, Any]) -> list[Any] | None:
+    """The vectors of an answer that holds a list of them; one with a single vector is a row already."""
+    items = answer.get("data")
+    if isinstance(items, list) and items and all(isinstance(item, Mapping) and EMBEDDING in item for item in items):
+        return [_decoded(place, item[EMBEDDING]) for item in _in_order(place, items)]
+    predictions = answer.get("predictions")  # of Vertex AI
+    if isinstance(predictions, list) and predictions and all(isinstance(each, Mapping) for each in predictions):
+        nested = [each.get("embeddings") for each in predictions]
+        return _valued(nested) if all(isinstance(each, Mapping) and _VALUES in each for each in nested) else None
+    vectors = answer.get("embeddings")
+    if isinstance(vectors, Mapping):  # by their types, of Cohere
+        vectors = vectors.get("float", vectors.get("base64"))
+    if isinstance(vectors, list) and vectors:
+        if all(isinstance(vector, list) for vector in vectors):
+            return vectors
+        if all(isinstance(vector, str) for vector in vectors):
+            return [_decoded(place, vector) for vector in vectors]
+        if all(isinstance(vector, Mapping) and _VALUES in vector for vector in vectors):
+            return _valued(vectors)
+    return None
+
+
+def _valued(items: Sequence[Any]) -> list[Any]:
+    return [item[_VALUES] for item in items]
+
+
+def _in_order(place: str, items: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Items by their index, which says which text they are of."""
+    if not any("index" in item for item in items):
+        return items
+    by_index = {item.get("index"): item for item in items}
+    if set(by_index) != set(range(len(items))) or len(by_index) < len(items):
+        raise FileFormatError(
+            f"{place}: the index of its {len(items)} embeddings is not each of 0 to {len(items) - 1} once. Save the "
+            "whole answer."
+        )
+    return [by_index[number] for number in range(len(items))]
+
+
+def _decoded(place: str, vector: Any) -> Any:
+    """A vector; OpenAI packs float32 as base64 where that is asked for."""
+    if not isinstance(vector, str):
+        return vector
+    try:
+        packed = b64decode(vector, validate=True)
+        return np.frombuffer(packed, "<f4").astype(float).tolist()
+    except (binascii.Error, ValueError):
+        raise FileFormatError(f"{place}: an embedding is neither a list of numbers nor float32 in base64.") from None

@@ -1,0 +1,298 @@
+"""Which columns of a file hold vectors, seen from its content, and reading vectors from any table or lines of numbers.
+
+`contents_of` looks at the first rows, in the same way whatever the format; `number_lists` has the rule for a value.
+`open_rows` opens a column, or the lines of a file, as a `VectorSource`: each row is read once when it is opened, so
+that one without a vector is named before any work is done, and again for each pass. A column of parquet lists is opened
+by `isosent.io.parquet` instead. `isosent.io.vectors` is where all others ask.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isosent import _check
+from isosent.errors import FileFormatError
+from isosent.io.bounds import LONGEST_VECTOR_LINE, MOST_DIMENSIONS, lines_in, open_content
+from isosent.io.checksum import check_unchanged, file_state
+from isosent.io.number_lists import (
+    SAMPLED_ROWS,
+    SAVE_ADVICE,
+    is_blank,
+    is_comment,
+    is_cut,
+    kind_of,
+    kind_of_lines,
+    parse_numbers,
+)
+from isosent.io.parquet import VECTOR_COLUMN, find_seal, list_number_type, table_batches, table_schema
+from isosent.io.remote import is_remote
+from isosent.io.space import read_note, space_in
+from isosent.io.system import open_to_read
+from isosent.io.tables import ABSENT, ENDINGS, Table, ending_of, is_number, paths_of, table_in, value_at
+from isosent.io.texts import is_table
+from isosent.io.vector_source import NUMBER_TYPES, VectorSource, holds_json_lists
+
+LINES: Final = ""  # in place of a column: each line is a vector
+_FEW_ROWS: Final = 3
+_SAMPLED_BYTES: Final = 4 << 20
+
+Row = tuple[str, Any]  # where it is, for messages, and its value
+
+
+class Contents(NamedTuple):
+    """What the columns of a file hold; where there are none, its lines are the column `LINES`."""
+
+    vectors: tuple[str, ...] = ()
+    lists: tuple[str, ...] = ()  # of other numbers, which are vectors if someone says so
+    cut: tuple[str, ...] = ()  # vectors that lack numbers
+    texts: tuple[str, ...] = ()
+    is_ours: bool = False  # isosent wrote the file
+
+
+def contents_of(path: Path) -> Contents:
+    """Look at the first rows of a table, or of a file of lines."""
+    ending = ending_of(path)
+    if ending == ".parquet":
+        return _contents_of_parquet(path)
+    if ending not in ENDINGS or ending == ".txt":
+        return _contents_of_lines(path)
+    with open_content(path) as (name, file):
+        table = table_in(name, ending, file, header=True)
+        if _is_matrix(table):
+            return _contents_of_lines(path)
+        if table.objects is None:
+            rows = [values for _, values in islice(table.rows(optional=table.columns), SAMPLED_ROWS)]
+            columns = {column: [row[place] for row in rows] for place, column in enumerate(table.columns)}
+        else:
+            objects = [fields for _, fields in islice(table.objects, SAMPLED_ROWS)]
+            names = dict.fromkeys(path for fields in objects for path in paths_of(fields, name))
+            columns = {column: [_plain(fields, column) for fields in objects] for column in names}
+    return _contents(columns)
+
+
+def unused_vectors(path: str | os.PathLike[str], column: str | None = None) -> str | None:
+    """A column of vectors next to texts, for a command that encodes texts; None if there is none."""
+    file = Path(path)
+    if is_remote(path) or not file.is_file() or not is_table(file) or not file.stat().st_size or is_list_file(file):
+        return None
+    contents = contents_of(file)
+    return next((name for name in contents.vectors if name not in (column, LINES) and contents.texts), None)
+
+
+def is_list_file(file: Path) -> bool:
+    """Whether a file of JSON holds lists alone, one of them a vector, rather than objects."""
+    return ending_of(file) in (".json", ".jsonl") and holds_json_lists(file)
+
+
+def _contents(columns: dict[str, list[Any]], typed: frozenset[str] = frozenset()) -> Contents:
+    kinds: dict[str, Any] = {
+        name: kind_of(values, name, is_typed=name in typed) or ("vectors" if name in typed and _none(values) else None)
+        for name, values in columns.items()
+    }
+    texts = tuple(name for name, values in columns.items() if kinds[name] is None and _is_text(name, values))
+    found = {kind: tuple(name for name in columns if kinds[name] == kind) for kind in ("vectors", "lists", "cut")}
+    only = [name for name in found["lists"] if all(isinstance(value, list | None) for value in columns[name])]
+    if not found["vectors"] and not texts and len(only) == 1:  # what else could it be for
+        found = {**found, "vectors": (only[0],), "lists": tuple(name for name in found["lists"] if name != only[0])}
+    return Contents(found["vectors"], found["lists"], found["cut"], texts)
+
+
+def _none(values: Sequence[Any]) -> bool:
+    return all(map(is_blank, values))
+
+
+def _is_text(name: str, values: Sequence[Any]) -> bool:
+    """Whether a column holds texts, other than ids and numbers."""
+    present = [value for value in values if not is_blank(value)]
+    is_id = name.lower().rpartition("_")[2] == "id"
+    return not is_id and any(isinstance(value, str) and not is_number(value) for value in present)
+
+
+def _plain(fields: dict[str, Any], column: str) -> Any:
+    value = value_at(fields, column)
+    return None if value is ABSENT else value
+
+
+def _contents_of_parquet(path: Path) -> Contents:
+    schema, _ = table_schema(path)
+    fields = [field for field in schema if _may_hold(field.type)]
+    typed = frozenset(field.name for field in fields if list_number_type(field.type))
+    with open_to_read(path) as file:
+        is_ours = space_in(schema.metadata or {}) is not None or find_seal(file)[0] is not None
+    if is_ours and VECTOR_COLUMN in typed:  # others stood beside the texts that were encoded
+        return Contents((VECTOR_COLUMN,), tuple(sorted(typed - {VECTOR_COLUMN})), is_ours=True)
+    rows: list[dict[str, Any]] = []
+    for batch in table_batches(path, [field.name for field in fields], n_rows=SAMPLED_ROWS) if fields else ():
+        rows = batch.to_pylist()
+        break
+    names = dict.fromkeys(name for row in rows for name in paths_of(row, str(path))) | dict.fromkeys(typed)
+    columns = {name: [_plain(row, name) for row in rows] for name in sorted(names, key=_order(schema.names))}
+    return _contents(columns, typed)._replace(is_ours=is_ours)
+
+
+def _order(names: Sequence[str]) -> Any:
+    places = {name: place for place, name in enumerate(names)}
+    return lambda path: places.get(path, places.get(path.partition(".")[0], len(places)))
+
+
+def _may_hold(kind: Any) -> bool:
+    """Whether a type of pyarrow can hold texts or vectors."""
+    from pyarrow import types
+
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(
+        types.is_nested(kind) or types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+    )
+
+
+# -- lines of numbers ------------------------------------------------------------------------------------------------
+
+
+def _is_matrix(table: Table) -> bool:
+    """Whether the first line is no header but numbers, or the numbers by which pandas calls the columns of an array."""
+    names = [name for name in table.columns if name]
+    if len(names) == 1:
+        return len(table.columns) == 1 and parse_numbers(names[0]) is not None
+    return len(names) >= len(table.columns) - 1 and all(map(is_number, names))
+
+
+def _contents_of_lines(path: Path) -> Contents:
+    with open_to_read(path) as file:
+        content = file.read(_SAMPLED_BYTES)
+    lines = content.split(b"\n")
+    if b"\0" in content or (len(lines) == 1 and len(content) == _SAMPLED_BYTES):
+        return Contents()
+    if len(content) == _SAMPLED_BYTES:
+        lines.pop()
+    decoded = [line.decode("utf-8-sig", "replace") for line in lines if line.strip()][: SAMPLED_ROWS + 1]
+    is_header, separator = _pandas_header(decoded[0] if decoded else "")
+    rows = [_without_number(line, separator) for line in decoded[is_header:]]
+    kind = kind_of_lines(rows)
+    if kind == "vectors" and _are_counted(rows):
+        raise FileFormatError(
+            f"{path}: each line begins with the number of its row, which is no part of a vector. Leave it out, or "
+            f"{SAVE_ADVICE[0].lower()}{SAVE_ADVICE[1:]}."
+        )
+    return Contents(vectors=(LINES,)) if kind == "vectors" else Contents(cut=(LINES,)) if kind == "cut" else Contents()
+
+
+def _are_counted(rows: Sequence[str]) -> bool:
+    """Whether the first numbers of the lines are those of the rows."""
+    first = [numbers.numbers[0] for row in rows if (numbers := parse_numbers(row)) and len(numbers.numbers)]
+    return len(first) > _FEW_ROWS and all(number == first[0] + place for place, number in enumerate(first))
+
+
+def _pandas_header(line: str) -> tuple[bool, str]:
+    """Whether a line numbers columns 0, 1, 2 and so on, and what ends the row number where the index has a column."""
+    separator = next((mark for mark in ("\t", ";", ",") if mark in line), None)
+    names = [name.strip().strip('"') for name in line.strip("\r\n").split(separator)]
+    has_index = names[:1] in ([""], ["Unnamed: 0"])
+    names = names[has_index:]
+    is_header = len(names) > 2 and names == [str(number) for number in range(len(names))]
+    return is_header, separator or "" if is_header and has_index else ""
+
+
+def _without_number(line: str, separator: str) -> str:
+    return line.partition(separator)[2] if separator else line
+
+
+def _line_rows(path: Path) -> Iterator[Row]:
+    """Each line but comments, a header of pandas, and blank lines at the end."""
+    with open_content(path) as (name, file):
+        n_blank, is_first, separator = 0, True, ""
+        for number, line in enumerate(lines_in(name, file), start=1):
+            if is_comment(line):
+                continue
+            if not line.strip():
+                n_blank += 1
+                continue
+            if is_first:
+                is_first = False
+                is_header, separator = _pandas_header(line)
+                if is_header:
+                    continue
+            for skipped in range(number - n_blank, number):
+                yield f"{name}, line {skipped}", None
+            n_blank = 0
+            yield f"{name}, line {number}", _without_number(line, separator)
+
+
+def _table_rows(path: Path, column: str) -> Iterator[Row]:
+    with open_content(path) as (name, file):
+        table = table_in(name, ending_of(path), file, header=True, is_streamed=True)
+        for number, (value,) in table.rows(optional=[column]):
+            yield table.place(number), value
+
+
+# -- vectors ---------------------------------------------------------------------------------------------------------
+
+
+def open_rows(path: Path, column: str) -> VectorSource:
+    """Open a column of lists of numbers, or lines of numbers (`LINES`), as float32."""
+    state = file_state(path)
+    rows = partial(_line_rows, path) if column == LINES else partial(_table_rows, path, column)
+    n_rows = dim = 0
+    for place, value in rows():
+        numbers = _read(place, column, value)
+        dim = dim or len(numbers)
+        if len(numbers) != dim:
+            raise FileFormatError(f"{place}: {_what(column)} has {len(numbers)} numbers, and the first has {dim}.")
+        if not all(map(math.isfinite, numbers)):
+            raise FileFormatError(f"{place}: {_what(column)} lacks a number, or holds one that is not finite.")
+        n_rows += 1
+    if dim > MOST_DIMENSIONS:
+        raise FileFormatError(f"{path}: {dim:,} dimensions; vectors may have {MOST_DIMENSIONS:,} at most.")
+    if not n_rows:
+        raise FileFormatError(f"{path} holds no vectors.")
+
+    def read(start_row: int, block_rows: int) -> Iterator[NDArray[np.float32]]:
+        check_unchanged(path, state)
+        pending = islice(rows(), start_row, None)
+        while block := list(islice(pending, block_rows)):
+            with np.errstate(over="ignore"):  # infinity is refused by whoever reads the block
+                yield np.array([_read(place, column, value) for place, value in block], np.float32)
+
+    space, checksum = read_note(path)
+    name = None if column == LINES else column
+    return VectorSource(path, n_rows, dim, NUMBER_TYPES["float32"], space, read, name, checksum=checksum, state=state)
+
+
+def _read(place: str, column: str, value: Any) -> Sequence[float]:
+    if isinstance(value, str) and len(value) > LONGEST_VECTOR_LINE:
+        raise FileFormatError(f"{place}: {_what(column)} is too long for a vector.")
+    if (numbers := parse_numbers(value)) is not None and len(numbers.numbers):
+        return numbers.numbers
+    if is_cut(value):
+        raise cut_error(place, column)
+    if numbers is not None or is_blank(value):
+        raise FileFormatError(f"{place} lacks a vector: {_what(column)} is empty. Fill it, or remove the row.")
+    raise FileFormatError(f"{place}: {_what(column)} is {_check.brief(repr(value), 60)}, not a list of numbers.")
+
+
+def first_cut(path: Path, column: str) -> FileFormatError:
+    """The error for a column in which printing has left numbers out."""
+    rows = _line_rows(path) if column == LINES else _table_rows(path, column)
+    place = next((place for place, value in rows if is_cut(value)), str(path))  # a matrix over several lines has none
+    return cut_error(place, column)
+
+
+def cut_error(place: str, column: str) -> FileFormatError:
+    """The error for a value in which printing has left numbers out."""
+    return FileFormatError(
+        f'{place}: {_what(column)} lacks numbers: printing has left some out ("..."), or the cell is cut. '
+        f"{SAVE_ADVICE}, from where they were computed."
+    )
+
+
+def _what(column: str) -> str:
+    return f"column {column}" if column else "the line"

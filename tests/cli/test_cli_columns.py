@@ -1,0 +1,239 @@
+"""Which column a command takes, and which numbers: the same whatever the format."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import isosent
+from isosent.io.vectors import open_vectors
+from isosent.search.index import Index
+
+ENDINGS = ["parquet", "jsonl", "json", "csv", "tsv"]
+ROWS = np.random.default_rng(0).normal(size=(60, 6)).astype(np.float32)
+TEXTS = [
+    f"a sentence about {word} and {other}"
+    for word in ["cats", "dogs", "taxes", "music", "ships"]
+    for other in range(12)
+]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(ending, name="emb", rows=ROWS, texts=TEXTS):
+    path = f"t.{ending}"
+    frame = pd.DataFrame({"id": [f"r{n}" for n in range(len(rows))], "text": texts, name: rows.tolist()})
+    if ending == "parquet":
+        pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), path)
+    elif ending in ("jsonl", "json"):
+        frame.to_json(path, orient="records", lines=ending == "jsonl", double_precision=15)
+    else:
+        frame.to_csv(path, index=False, sep="\t" if ending == "tsv" else ",")
+    return path
+
+
+def stored(folder):
+    batches = list(Index.open(folder).batches())
+    return {name: [value for batch in batches for value in batch.column(name).to_pylist()] for name in ("id", "text")}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_every_command_takes_the_vectors_next_to_texts(isosent_, refuses, ending):
+    table = write(ending)
+    np.save("v.npy", ROWS)
+    Path("queries.txt").write_text("a query\n")
+
+    def check(*arguments):
+        finished = isosent_(*arguments)
+        assert finished.code == 0, finished.err
+        assert finished.err.count(f"{table}: the vectors in its column emb are used; its texts in text") == 1
+        assert "--column text" in finished.err
+        return finished.out
+
+    check("index", table, "-o", "index")
+    assert stored("index") == {"id": [f"r{n}" for n in range(60)], "text": TEXTS}
+    query = json.loads(check("search", "index", table, "-k", 1, "--json"))
+    assert [result["hits"][0]["id"] for result in query["results"]] == [f"r{n}" for n in range(60)]
+    fits = [
+        (check if name == table else isosent_)("fit", name, "--dims", 2, "-o", name[:1]) for name in (table, "v.npy")
+    ]
+    assert fits
+    expected = isosent.load("v").transform(ROWS)
+    np.testing.assert_allclose(isosent.load("t").transform(ROWS), expected, rtol=1e-4, atol=1e-5)
+    assert isosent_("transform", table, "-m", "v", "-o", "o.npy").code == 0
+    np.testing.assert_allclose(np.load("o.npy"), expected, rtol=1e-4, atol=1e-5)
+    inspected = json.loads(check("inspect", table, "--json"))
+    inspected["counts"]["dtype"] = "float32"  # parquet may hold float64
+    assert inspected["counts"] == json.loads(isosent_("inspect", "v.npy", "--json").out)["counts"]
+    assert "p-value" in check("drift", "v.npy", table)
+    isosent_("moments", table, "-o", "m.safetensors")
+    assert isosent_("fit", "m.safetensors", "--dims", 2, "-o", "m").code == 0
+    check("calibrate", table, "-m", "v", "-o", "c")
+    check("quantize", table, "-m", "v", "-o", "q")
+    assert "dimensions       6" in check("info", table)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_commands_of_texts_take_the_texts_and_say_so(isosent_, refuses, ending):
+    table = write(ending)
+    for arguments in (
+        ("encode", table, "-o", "e.npy"),
+        ("index", table, "--column", "text", "-o", "index"),
+        ("duplicates", table),
+        ("cluster", table, "--clusters", "3"),
+    ):
+        finished = isosent_(*arguments)
+        assert finished.code == 0, finished.err
+        assert f"{table}: texts are encoded; the vectors in its column emb are not used" in finished.err
+    np.testing.assert_allclose(np.load("e.npy"), isosent.load("wordllama").encode(TEXTS), rtol=1e-4, atol=1e-5)
+    assert Index.open("index").dim == 256
+    for command in ("encode", "duplicates", "cluster"):
+        refuses(
+            isosent_(command, table, "--column", "emb", *(("-o", "n.npy") * (command == "encode"))), "holds vectors"
+        )
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_tasks_find_vectors_by_their_texts_in_every_table(isosent_, ending):
+    table = write(ending, rows=np.repeat(np.eye(30, dtype=np.float32) + 0.5, 2, axis=0))  # pairs of equal vectors
+    Path("pairs.tsv").write_text(
+        "first\tsecond\n" + "".join(f"{a}\t{b}\n" for a, b in zip(TEXTS[::2], TEXTS[1::2], strict=True))
+    )
+    arguments = ("--data", "pairs.tsv", "--columns", "first,second", "--json", "-m", table)
+    finished = isosent_("evaluate", "retrieval", *arguments)
+    assert finished.code == 0, finished.err
+    scores = json.loads(finished.out)["tasks"]["pairs"]["scores"]
+    assert scores["mrr"] == pytest.approx(1)
+
+
+def test_a_batch_file_becomes_an_index_with_its_ids(isosent_, refuses):
+    lines = [
+        {"custom_id": f"doc-{n}", "response": {"body": {"data": [{"index": 0, "embedding": row.tolist()}]}}}
+        for n, row in enumerate(ROWS)
+    ]
+    Path("b.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    assert isosent_("index", "b.jsonl", "-o", "index").code == 0
+    np.save("q.npy", ROWS[[7, 3]])
+    found = json.loads(isosent_("search", "index", "q.npy", "-k", 1, "--json").out)["results"]
+    assert [result["hits"][0]["id"] for result in found] == ["doc-7", "doc-3"]
+    assert isosent_("fit", "b.jsonl", "--dims", 2, "-o", "m").code == 0
+    lines[5] = {"custom_id": "doc-5", "response": None, "error": {"message": "expired"}}
+    Path("b.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    refuses(isosent_("index", "b.jsonl", "-o", "new"), "line 6", "doc-5", "expired")
+    refuses(isosent_("encode", "b.jsonl", "-o", "new.npy"), "embedding holds vectors, not texts")
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_columns_of_vectors_and_of_texts_are_chosen_by_name(isosent_, refuses, ending):
+    frame = {"title": TEXTS, "a": ROWS.tolist(), "b": (2 * ROWS[::-1]).tolist()}
+    path = f"t.{ending}"
+    if ending == "parquet":
+        pq.write_table(pa.table(frame), path)
+    elif ending in ("jsonl", "json"):
+        pd.DataFrame(frame).to_json(path, orient="records", lines=ending == "jsonl", double_precision=15)
+    else:
+        pd.DataFrame(frame).to_csv(path, index=False, sep="\t" if ending == "tsv" else ",")
+    for command in ("index", "fit"):
+        finished = isosent_(command, path, "-o", "new")
+        assert finished.code == 2
+        assert "2 columns of vectors (a, b). Choose one with --column" in finished.err
+        assert isosent_(command, path, "--column", "b", "-o", command).code == 0
+    [batch] = Index.open("index").batches()
+    assert batch.column("text").to_pylist() == TEXTS
+    vectors = np.array(batch.column("vector").to_pylist())
+    expected = ROWS[::-1] / np.linalg.norm(ROWS[::-1], axis=1, keepdims=True)
+    np.testing.assert_allclose(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), expected, atol=1e-6)
+    assert isosent_("index", path, "--column", "title", "-o", "of_texts").code == 0
+    assert Index.open("of_texts").dim == 256
+
+
+@pytest.mark.parametrize("form", [";", "|", "sep=;"])
+def test_other_separators_are_read_and_named(isosent_, form):
+    separator = form[-1]
+    rows = [["id", "text", "price"], ["3", "my text, with a comma", "0,12"], ["4", "another; one", "1,50"]]
+    quoted = [[f'"{cell}"' if separator in cell else cell for cell in row] for row in rows]
+    first = "sep=;\n" if form == "sep=;" else ""
+    Path("t.csv").write_text(first + "".join(separator.join(row) + "\n" for row in quoted))
+    finished = isosent_("index", "t.csv", "-o", "index")
+    assert finished.code == 0, finished.err
+    assert finished.err.count("semicolons" if separator == ";" else "bars") == 1
+    assert stored("index") == {"id": [3, 4], "text": ["my text, with a comma", "another; one"]}
+    if separator == ";":
+        found = json.loads(isosent_("search", "index", "text", "--where", "price < 1", "--json").out)
+        assert [hit["id"] for hit in found["results"][0]["hits"]] == [3]
+    assert isosent_("encode", "t.csv", "-o", "v.npy").code == 0
+    expected = isosent.load("wordllama").encode(["my text, with a comma", "another; one"])
+    np.testing.assert_allclose(np.load("v.npy"), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("content", "texts"),
+    [
+        ("text\none; two\nthree\n", ["one; two", "three"]),
+        ("text,note\na;b,c;d\ne;f,g;h\n", ["a;b", "e;f"]),
+        ("text\na|b\nc|d\n", ["a|b", "c|d"]),
+        ('text\n"a;b"\n"c;d"\n', ["a;b", "c;d"]),
+    ],
+)
+def test_semicolons_in_texts_separate_nothing(content, texts, isosent_):
+    Path("t.csv").write_text(content)
+    assert isosent.read_texts("t.csv") == texts
+
+
+def test_a_row_with_another_number_of_semicolons_is_named(isosent_, refuses):
+    Path("t.csv").write_text("id;text\n1;one\n2;two; and more\n")
+    finished = isosent_("encode", "t.csv", "-o", "v.npy")
+    assert finished.code == 2
+    assert "line 3: expected 2 fields" in finished.err
+
+
+def test_standard_input_holds_queries(isosent_, refuses):
+    Path("t.txt").write_text("\n".join(TEXTS))
+    assert isosent_("index", "t.txt", "-o", "index").code == 0
+    lines = f"{TEXTS[5]}\n{TEXTS[40]}\n".encode()
+    found = json.loads(isosent_("search", "index", "-", "-k", 1, "--json", stdin=lines).out)["results"]
+    assert [(result["query"], result["hits"][0]["id"]) for result in found] == [(TEXTS[5], 5), (TEXTS[40], 40)]
+    refuses(isosent_("search", "index", "-", "more", stdin=lines), "Name it alone")
+    refuses(isosent_("search", "index", "-", stdin=b""), "standard input is empty")
+    vectors = "\n".join(map(json.dumps, ROWS.tolist())).encode()
+    for arguments in (("search", "index", "-"), ("encode", "-", "-o", "v.npy"), ("inspect", "-")):
+        refuses(isosent_(*arguments, stdin=vectors), "standard input holds vectors, not texts")
+
+
+@pytest.mark.parametrize("command", ["fit", "inspect", "index"])
+def test_lines_of_numbers_are_vectors_for_every_command(isosent_, refuses, command):
+    np.savetxt("v.txt", ROWS)
+    output = {"fit": ("-o", "m"), "index": ("-o", "m"), "inspect": ()}[command]
+    finished = isosent_(command, "v.txt", *output)
+    assert finished.code == 0, finished.err
+    refuses(isosent_("encode", "v.txt", "-o", "n.npy"), "v.txt holds vectors, not texts")
+    np.testing.assert_allclose(next(open_vectors("v.txt").blocks()), ROWS, rtol=1e-6)
+
+
+def test_vectors_that_printing_has_cut_are_refused_by_every_command(isosent_, refuses):
+    printed = str(np.linspace(0, 1, 1500)).replace("\n", " ")
+    pd.DataFrame({"text": ["a", "b"], "embedding": [printed] * 2}).to_csv("t.csv", index=False)
+    for arguments in (("index", "t.csv", "-o", "n"), ("fit", "t.csv", "-o", "n"), ("inspect", "t.csv")):
+        refuses(isosent_(*arguments), "t.csv, line 2", "embedding lacks numbers", "numpy.save")
+    assert isosent_("index", "t.csv", "--column", "text", "-o", "n").code == 0
+
+
+def test_standard_input_is_one_of_two_texts(isosent_, refuses):
+    expected = isosent_("similarity", TEXTS[0], TEXTS[40]).out
+    assert isosent_("similarity", "-", TEXTS[40], stdin=TEXTS[0].encode() + b"\n").out == expected
+    assert isosent_("similarity", "-", "-", stdin=f"{TEXTS[0]}\n{TEXTS[40]}".encode()).out == expected
+    refuses(isosent_("similarity", "-", "a", stdin=b"one\ntwo\n"), "2 lines")
+    assert isosent_("explain", "-", "a cat", stdin=b"a cat\n").out == isosent_("explain", "a cat", "a cat").out
+
+
+def test_workers_do_not_encode_texts_that_have_vectors(isosent_, refuses):
+    table = write("jsonl")
+    refuses(isosent_("fit", table, "--workers", "2", "--dims", "2", "-o", "m"), "column emb", "--column")
