@@ -203,8 +203,9 @@ def fit(
     the model is saved unchanged. If two columns such as query_lang and document_lang name the language or other group
     of each text, a transform for each group is tried, too.
 
-    With --bytes or --loss, dimensions and dtype are chosen by measuring how many of the nearest neighbors are kept. The
-    model holds both, and "isosent index -m FOLDER" stores vectors so.
+    With --bytes or --loss, dimensions and dtype are chosen by measuring how many of the nearest neighbors of the
+    original vectors are kept; nothing is whitened, unless --strength, --transform or --for says so. The model holds
+    both, and "isosent index -m FOLDER" stores vectors so.
 
     \b
     isosent fit texts.txt -m wordllama --dims 128 -o model
@@ -358,10 +359,9 @@ def _show_size(result: FitResult, *, details: bool) -> None:
         show("Neighbors are those of the original vectors.")
     else:
         show(
-            "Two goals differ here: the transform ranks texts better than the original vectors do, and so changes who "
-            "is near. Neighbors are those of the transformed vectors; of the original neighbors, "
-            f"{size.original_recall:.3f} are kept. To keep these, leave the transform out: --transform "
-            "principal_components?center=false"
+            "Two goals differ here: the transform that was asked for changes who is near. Neighbors are those of the "
+            f"transformed vectors; of the original neighbors, {size.original_recall:.3f} are kept. To keep these, "
+            "leave the transform out."
         )
     show(measured.sentence(size))
     if size.recall < _FEW_KEPT:

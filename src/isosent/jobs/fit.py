@@ -210,30 +210,32 @@ def fit_texts(
     query_texts = None if queries is None else read_texts(queries, column=column if is_table(queries) else None)
     labels = None if erase is None else {erase: labels_of_files(paths, erase)}
     model = load_model(reference)
+    transform = _unless_asked(transform, goal)
     if transform is None and query_texts is not None:
         raise InputError("fit: --queries needs a transform, and --transform is none.")
     if transform is not None:
         transform.check_settings(model.dim)
-    fits_more = transform is not None or labels is not None
+    fits_more = transform is not None or labels is not None or goal is not None
     source, learns = named(", ".join(paths)), model.encoder.needs_corpus
     with progress_bar("encoding", "texts") as bar:
         before = after = model.fitted(texts, None, source=source, progress=bar if learns else None)
         if fits_more:
             encoder = before.encoder if query_texts is None else before.encoder.for_documents()
             encoded = encoder.encode(texts, progress=bar)
-            after = before.fitted(
-                texts,
-                transform,
-                erase=labels,
-                queries=query_texts,
-                encoded=encoded,
-                source=source,
-                report=_likelihood_to(say),
-            )
+            if transform is not None or labels is not None:
+                after = before.fitted(
+                    texts,
+                    transform,
+                    erase=labels,
+                    queries=query_texts,
+                    encoded=encoded,
+                    source=source,
+                    report=_likelihood_to(say),
+                )
     result = FitResult(after, None, "texts")
     if goal is not None:
         moments = Moments.from_rows(encoded[nonzero_rows(encoded)])
-        result = _smaller(result, encoded, moments, goal, texts=texts, codecs=codecs, before=before)
+        result = _smaller(result, encoded, moments, goal, texts=texts, codecs=codecs, before=before, source=source)
         after = result.model
     after.save(output)
     record = after.fits[-1] if len(after.fits) > len(model.fits) else None
@@ -280,13 +282,12 @@ def fit_vectors(
         raise InputError("fit: --queries needs a transform, and --transform is none.")
     if erase is not None and (merged or is_flow(transform) or (queries, checkpoint) != (None, None)):
         raise InputError("fit: --erase of vectors does not go with moments, a flow, --queries and --checkpoint.")
-    if goal is not None and (transform is None or is_flow(transform) or not sources):
-        raise InputError(
-            f"fit: {goal.option} needs vectors and a linear transform, not moments, a flow or no transform."
-        )
+    if goal is not None and (is_flow(transform) or not sources):
+        raise InputError(f"fit: {goal.option} needs vectors, not moments, and no flow.")
     if texts is not None and (merged or not isinstance(transform, Auto)):
         raise InputError("fit: --texts are for --transform auto, which compares the vectors of texts with them.")
     sampled = None if texts is None else _sampled_texts(texts, sources)
+    transform = _unless_asked(transform, goal)
     model, groups = before, None
     if transform is not None and is_flow(transform):
         if merged or (queries, checkpoint) != (None, None):
@@ -316,7 +317,10 @@ def fit_vectors(
         after = _fitted_on_files(model, measured, transform, query_moments, sampled, named, groups=groups, rows=rows)
     result = FitResult(after, None, "vectors")
     if goal is not None and sample is not None:
-        result = _smaller(result, sample, measured.moments, goal, codecs=codecs, before=before)
+        source, listed = named(", ".join(measured.sources)), None if sampled is None else sampled[0]
+        result = _smaller(
+            result, sample, measured.moments, goal, texts=listed, codecs=codecs, before=before, source=source
+        )
         after = result.model
     after.save(output)
     result = replace(result, record=after.fits[-1])
@@ -494,6 +498,11 @@ def _check_goal(
         raise InputError(f"fit: {goal.option} and --dims both set the size. Leave one out.")
 
 
+def _unless_asked(transform: Transform | Auto | None, goal: Goal | None) -> Transform | Auto | None:
+    """No transform in the place of auto, if vectors are to keep the neighbors that they have; a purpose asks for it."""
+    return None if goal is not None and isinstance(transform, Auto) and transform.purpose is None else transform
+
+
 def _smaller(
     result: FitResult,
     vectors: NDArray[np.floating],
@@ -501,6 +510,7 @@ def _smaller(
     goal: Goal,
     *,
     before: SentenceEncoder,
+    source: str,
     texts: Sequence[str] | None = None,
     codecs: bool = False,
 ) -> FitResult:
@@ -524,7 +534,7 @@ def _smaller(
             f"fit: {goal.option} needs {FEWEST_ROWS} different vectors or more, whose neighbors are measured."
         ) from None
     size = goal.choose(measured)
-    model = measured.model(size, sample, model=model, moments=moments, source=model.fits[-1].source)
+    model = measured.model(size, sample, model=model, moments=moments, source=source)
     return replace(result, model=model, sizes=measured, size=size)
 
 
@@ -584,7 +594,7 @@ def _sampled_texts(path: str, sources: Sequence[VectorSource]) -> SampledTexts:
     listed, n_rows = read_texts(path), sum(source.n_rows for source in sources)
     if len(listed) != n_rows:
         raise InputError(f"{path} holds {len(listed)} texts; there are {n_rows} vectors. Give one text per vector.")
-    rows = np.sort(np.random.default_rng(0).permutation(n_rows)[:_SAMPLED_TEXTS])
+    rows = sampled_rows(n_rows)
     vectors = picked_rows((block for source in sources for block in source.blocks()), rows)
     has_vector = nonzero_rows(vectors)
     return [listed[row] for row in rows[has_vector]], vectors[has_vector], rows[has_vector]
