@@ -1,11 +1,13 @@
 """Duplicates and clusters, measured on public data: false positives, recall of planted and labelled pairs.
 
-python bench/duplicates.py rates|labels|clusters|speed DATA NAME=REFERENCE .... DATA is the folder of the
+python bench/duplicates.py changes|rates|labels|clusters|speed DATA NAME=REFERENCE .... DATA is the folder of the
 research data sets. Each corpus is marked as "tuned" (constants were chosen on it) or "other".
 """
 
 import argparse
+import csv
 import json
+import re
 import resource
 import time
 from collections import defaultdict
@@ -131,6 +133,121 @@ def rates(data, models):
                 "recall, families of 10": float(np.mean(families[10])),
                 "recall, families of 31": float(np.mean(families[31])),
             }
+
+
+FRONT = ("Again,", "Folks,", "Oh,", "Quick one:", "Seriously,", "Dear team,", "Btw,", "Evening,")
+BEHIND = ("Any ideas?", "Many thanks!", "soon", "honestly", "Best wishes", "Help!", "pls advise", "!!")
+CHANGES = ("typo", "front", "behind", "dropped", "upper")
+N_CHANGED = 60  # copies of each change
+NEGATED = re.compile(r"\d|n't$|n\u2019t$|^(not|no|never|without|cannot|cant|dont|nor)\W*$", re.IGNORECASE)
+
+
+def pools(data):
+    """Texts and their categories; those of the first pool were used for tuning."""
+    rng = np.random.default_rng(0)
+
+    def distinct(pairs):
+        found = {}
+        for text, category in pairs:
+            if joined := " ".join(text.split()):
+                found.setdefault(joined.lower(), (joined, category))
+        return list(found.values())
+
+    with (data / "tasks/banking77/train.csv").open(encoding="utf-8", newline="") as file:
+        rows = distinct((row["text"], row["category"]) for row in csv.DictReader(file))
+    places = rng.permutation(len(rows))
+    yield "Banking77, tuned", [rows[place] for place in places[:5000]]
+    yield "Banking77, held out", [rows[place] for place in places[5000:]]
+    tasks, trec = data / "tasks/stackoverflow", lines(data / "senteval/TREC/train_5500.label", "latin-1")
+    rows = distinct(zip(lines(tasks / "StackOverflow.txt"), lines(tasks / "StackOverflow_gnd.txt"), strict=True))
+    yield "StackOverflow titles", [rows[place] for place in rng.permutation(len(rows))[:5000]]
+    rows = distinct(reversed(line.split(" ", 1)) for line in trec)
+    yield "TREC questions", [rows[place] for place in rng.permutation(len(rows))[:2500]]
+    korean = [(line.split("\t")[0], None) for line in lines(data / "kornlu/KorNLI/xnli.test.ko.tsv")[1:]]
+    rows = distinct(korean)
+    yield "Korean sentences", [rows[place] for place in rng.permutation(len(rows))[:2000]]
+    questions = [text for part in read_cqa(data / "cqa") for each in part.questions for text in each.candidates]
+    yield "forum questions (CQA)", distinct((text, None) for text in questions)
+    captions = [(json.loads(line)["premise"], None) for line in lines(data / "nli/snli/dev.jsonl")]
+    rows = distinct(captions)
+    yield "captions (SNLI)", [rows[place] for place in rng.permutation(len(rows))[:2000]]
+
+
+def misspelled(word, rng):
+    kind, at = rng.integers(3), int(rng.integers(1, len(word) - 1))
+    if kind == 0:
+        return word[:at] + word[at + 1 :]
+    if kind == 1:
+        return word[:at] + word[at] + word[at:]
+    at = min(at, len(word) - 2)
+    return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
+
+
+def changed(text, kind, rng):
+    """A copy of a text with one change; None if it has no word for that."""
+    words = text.split()
+    if kind == "upper":
+        words = [word.upper() for word in words]
+    elif kind == "front":
+        words.insert(0, FRONT[rng.integers(len(FRONT))])
+    elif kind == "behind":
+        words.append(BEHIND[rng.integers(len(BEHIND))])
+    elif kind == "typo":
+        places = [place for place, word in enumerate(words) if len(word) >= 5 and word.isalpha()]
+        if not places:
+            return None
+        place = places[rng.integers(len(places))]
+        words[place] = misspelled(words[place], rng)
+    else:  # numbers and negations stay
+        places = [place for place, word in enumerate(words) if not NEGATED.search(word)]
+        if len(words) < 4 or not places:
+            return None
+        words.pop(places[rng.integers(len(places))])
+    return " ".join(words)
+
+
+def changes(data, models):
+    """Planted copies that are found, for each kind of change, and contrasts and categories that are joined."""
+    contrasts = [line.split("|")[1:] for line in lines(Path(__file__).parents[1] / "tests/unit/contrasts.txt")]
+    for name, reference in models:
+        model = isosent.load(reference)
+        for pool, rows in pools(data):
+            texts, categories = map(list, zip(*rows, strict=True))
+            rng = np.random.default_rng(7)
+            order, known = iter(rng.permutation(len(texts)).tolist()), {text.lower() for text in texts}
+            copies = defaultdict(list)
+            for kind in CHANGES:
+                for row in order:
+                    copy = changed(texts[row], kind, rng)
+                    if copy and copy != texts[row] and (kind == "upper" or copy.lower() not in known):
+                        copies[kind].append((row, len(texts)))
+                        texts.append(copy)
+                        categories.append(categories[row])
+                    if len(copies[kind]) == N_CHANGED:
+                        break
+            n_texts = len(texts)
+            texts += [text for pair in contrasts for text in pair]
+            for rate in (0.001, 0.01, 0.05):
+                found = find_duplicates(texts, model, false_positives=rate)
+                labels = in_groups(found)
+                joined = {
+                    kind: np.mean([labels[one] == labels[other] >= 0 for one, other in copies[kind]]) for kind in copies
+                }
+                own = [[row for row in group if row < n_texts] for group in found.groups]
+                false = sum(len({categories[row] for row in group}) > 1 for group in own)
+                pairs = np.arange(n_texts, len(texts)).reshape(-1, 2)
+                yield {
+                    "model": name,
+                    "pool": pool,
+                    "texts": len(texts),
+                    "rate": rate,
+                    **{f"found, {kind}": round(float(share), 3) for kind, share in joined.items()},
+                    "found": round(float(np.mean(list(joined.values()))), 3),
+                    "contrasts joined": sum(bool(labels[one] == labels[other] >= 0) for one, other in pairs.tolist()),
+                    "contrasts": len(pairs),
+                    "groups": len(found.groups),
+                    "groups of several categories per 1,000 texts": round(1000 * false / len(texts), 2),
+                }
 
 
 def labels(data, models):
@@ -299,19 +416,12 @@ def clusters(data, models):
 def speed(data, models):
     """Seconds and peak memory for clustered made-up vectors."""
 
-    class Given:
-        def __init__(self, vectors):
-            self.vectors = vectors
-
-        def encode(self, texts, progress=None):
-            return self.vectors[: len(texts)]
-
     rng = np.random.default_rng(0)
     for n_texts in (10_000, 30_000):
         centers = rng.normal(size=(200, 256)).astype(np.float32)
-        model = Given(centers[rng.integers(200, size=n_texts)] + rng.normal(size=(n_texts, 256)).astype(np.float32))
+        vectors = centers[rng.integers(200, size=n_texts)] + rng.normal(size=(n_texts, 256)).astype(np.float32)
         start = time.perf_counter()
-        find_duplicates([f"{row}" for row in range(n_texts)], model)
+        find_duplicates(None, vectors=vectors)
         seconds = time.perf_counter() - start
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         yield {"texts": n_texts, "seconds": round(seconds, 1), "peak MB": round(peak)}
@@ -319,7 +429,7 @@ def speed(data, models):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("rates", "labels", "clusters", "speed"))
+    parser.add_argument("what", choices=("changes", "rates", "labels", "clusters", "speed"))
     parser.add_argument("data", type=Path)
     parser.add_argument("models", nargs="*", help="NAME=REFERENCE")
     arguments = parser.parse_args()

@@ -252,7 +252,8 @@ def strip_lines(printed):
 def test_evaluate_sts_prints_a_table_of_hundredfold_scores(isosent_, here, write_stsb):
     write_stsb(here / "sts")
     finished = isosent_("evaluate", "sts", "--data", "sts")
-    assert (finished.code, finished.err) == (0, "")
+    assert finished.code == 0
+    assert finished.err.startswith("warning: STSB: 12 items in test instead of 1,379.")
     score = isosent.evaluate(isosent.load(), here / "sts").tasks["STSB"].scores["spearman"]
     (row,) = [line for line in finished.out.splitlines() if "spearman all" in line]
     assert f"{100 * score:.2f}" in row
@@ -343,11 +344,9 @@ def test_evaluate_sts_warns_of_missing_subsets_on_standard_error(isosent_, here,
     write_year("STS13", here / "sts", subsets=["FNWN"])
     finished = isosent_("evaluate", "sts", "--data", "sts")
     assert finished.code == 0
-    assert finished.err == (
-        f"warning: STS13: {(here / 'sts').resolve()} lacks OnWN, headlines; "
-        "its aggregates are not comparable with published ones.\n"
-    )
-    assert "lacks" not in finished.out
+    assert finished.err.startswith("warning: STS13: ")
+    assert "0 items in OnWN instead of 561; 0 items in headlines instead of 750" in finished.err
+    assert "warning:" not in finished.out
 
 
 def test_help_lists_every_command_on_one_screen(isosent_):
@@ -614,7 +613,8 @@ def test_a_warning_of_repeated_words_is_shown(isosent_, here):
 def test_no_progress_bar_is_drawn_where_standard_error_is_no_terminal(isosent_, here, write_stsb):
     write_stsb(here / "sts")
     for command in (encode(), fit("--dims", "2"), ("evaluate", "sts", "--data", "sts")):
-        assert isosent_(*command).err == ""
+        lines = isosent_(*command).err.splitlines()
+        assert [line for line in lines if not line.startswith("warning: STSB: 12 items")] == []
 
 
 def test_an_interrupted_run_says_so_and_exits_with_130(isosent_, monkeypatch):

@@ -2,7 +2,11 @@
 
 import csv
 import json
+from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import isosent
@@ -44,6 +48,52 @@ def test_a_table_gives_the_same_groups(isosent_):
     lines = isosent_("duplicates", "texts.txt", "--json")
     table = isosent_("duplicates", "texts.csv", "--column", "text", "--json")
     assert json.loads(table.out) == json.loads(lines.out)
+
+
+@pytest.fixture
+def with_vectors(here):
+    """The vectors of the texts, in a file and in a table."""
+    texts = (here / "texts.txt").read_text("utf-8").splitlines()
+    vectors = isosent.load("wordllama").encode(texts)
+    np.save(here / "vectors.npy", vectors)
+    columns = {"text": texts, "vector": pa.FixedSizeListArray.from_arrays(vectors.ravel(), vectors.shape[1])}
+    pq.write_table(pa.table(columns), here / "table.parquet")
+    columns["question"] = columns.pop("text")
+    pq.write_table(pa.table(columns), here / "questions.parquet")
+    pq.write_table(pa.table({**columns, "answer": texts}), here / "both.parquet")
+
+
+@pytest.mark.usefixtures("with_vectors")
+@pytest.mark.parametrize("command", ["duplicates", "cluster"])
+def test_vectors_give_what_their_model_gives_and_are_named_first(isosent_, command):
+    expected = json.loads(isosent_(command, "texts.txt", "--json").out)
+    assert expected.pop("model") == "wordllama"
+    for source, *options in (("vectors.npy", "--texts", "texts.txt"), ("table.parquet",), ("questions.parquet",)):
+        found = json.loads(isosent_(command, source, *options, "--json").out)
+        assert found.pop("model") == f"vectors of {source}"
+        assert {**found, "groups": 0} == {**expected, "groups": 0}
+        rows = [[each["row"] for each in group] for group in found.get("groups", [])]
+        assert rows == [[each["row"] for each in group] for group in expected.get("groups", [])]
+        finished = isosent_(command, source, *options, "-o", "page.html")
+        assert finished.out.splitlines()[0] == f"vectors of {source}"
+        assert f"vectors of {source}" in Path("page.html").read_text("utf-8")
+    assert isosent_(command, "texts.txt").out.splitlines()[0] == "model: wordllama"
+
+
+@pytest.mark.usefixtures("with_vectors")
+def test_vectors_alone_have_duplicates_but_no_words(isosent_, refuses, here):
+    finished = isosent_("duplicates", "vectors.npy", "-o", "d.csv")
+    assert finished.code == 0, finished.err
+    assert {row["text"] for row in read_csv(here / "d.csv")} == {""}
+    refuses(isosent_("cluster", "vectors.npy"), "--texts")
+    (here / "few.txt").write_text("one\ntwo\n")
+    for command in ("duplicates", "cluster"):
+        refuses(isosent_(command, "vectors.npy", "--texts", "few.txt"), "2 texts and")
+        refuses(isosent_(command, "texts.txt", "--texts", "texts.txt"), "--texts")
+        refuses(isosent_(command, "vectors.npy", "--column", "text"), "no columns")
+        finished = isosent_(command, "both.parquet")
+        assert (finished.code, "question, answer" in finished.err) == (2, True)
+        assert isosent_(command, "both.parquet", "--texts", "both.parquet", "--column", "question").code == 0
 
 
 def test_recall_is_printed_for_many_texts(isosent_, monkeypatch):

@@ -132,7 +132,11 @@ search index query --group de
 search index small.npy
 search index vectors.npy --hybrid
 search index query --rerank
-duplicates vectors.npy -m model
+cluster vectors.npy -m model
+duplicates small.npy -m model
+duplicates vectors.npy --texts two.txt
+duplicates nan.npy
+duplicates cut.npy --texts texts.txt
 duplicates texts.txt -m model --false-positives 0.9
 cluster texts.txt -m model --clusters 100000
 cluster texts.txt -m model --clusters 0

@@ -91,20 +91,6 @@ def test_a_size_that_loses_most_neighbors_warns_and_a_file_of_floats_says_how_to
     assert "--dtype" not in isosent_("transform", "v.npy", "-m", "model", "-o", "codes.npy", "--dtype", "ubinary").out
 
 
-def test_vectors_written_as_text_are_no_texts(isosent_, here):
-    rows = ["[0.1, -0.2, 3e-2, 0.4]"] * 3
-    (here / "v.csv").write_text("id,embedding\n" + "\n".join(f'{n},"{row}"' for n, row in enumerate(rows)))
-    (here / "v.jsonl").write_text("\n".join(f'{{"id": {n}, "embedding": {row}}}' for n, row in enumerate(rows)))
-    (here / "answer.json").write_text('{"data": [{"embedding": [0.1, 0.2]}]}')
-    for name, *column in (("v.csv", "--column", "embedding"), ("v.jsonl", "--column", "embedding"), ("answer.json",)):
-        for command in ("index", "fit", "inspect"):
-            output = [] if command == "inspect" else ["-o", "made"]
-            finished = isosent_(command, name, *column, *output)
-            assert finished.code == 2
-            assert "numpy.save" in finished.err
-    assert not (here / "made").exists()
-
-
 def test_a_fit_on_top_says_that_the_size_is_not_kept(isosent_, here, texts):
     (here / "t.txt").write_text("\n".join(texts))
     assert isosent_("fit", "t.txt", "--bytes", "64", "-o", "model").code == 0

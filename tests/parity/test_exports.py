@@ -402,7 +402,7 @@ def test_the_card_shows_what_was_fitted_and_measured(wordllama, texts, write_sts
     results = evaluate(model, write_stsb(tmp_path / "data"))
     export(model, "sentence-transformers", tmp_path / "out", results=results)
     card = (tmp_path / "out" / "README.md").read_text()
-    assert f"| STSB | spearman | {100 * results.tasks['STSB'].score:.2f} |" in card
+    assert f"| STSB | spearman | {100 * results.tasks['STSB'].score:.2f} † |" in card  # of a few pairs
     assert "n_components=8" in card
     assert "on 480 texts of corpus.txt" in card
     assert model.fingerprint in card

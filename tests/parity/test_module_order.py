@@ -198,6 +198,6 @@ def test_a_static_model_with_modules_in_all_its_uses(static, tmp_path, texts):
     base, facts = open_base(f"static:{tmp_path / 'folder'}")
     assert facts["kind"] == "static"
     np.testing.assert_allclose(base.encode(TEXTS), model.encode(TEXTS), atol=1e-5)
-    fitted = model.fitted(texts, transform="whitening")
+    fitted = model.fitted(texts, transform=isosent.Whitening(8))
     fitted.save(tmp_path / "saved")
     np.testing.assert_array_equal(isosent.load(tmp_path / "saved").encode(TEXTS), fitted.encode(TEXTS))

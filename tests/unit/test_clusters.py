@@ -73,7 +73,7 @@ def test_texts_without_a_vector_are_apart():
     assert found.labels[[0, -1]].tolist() == [0, 0]
     assert np.isnan(found.scores[[0, -1]]).all()
     last = found.clusters[-1]
-    assert (last.number, last.size, last.words, last.examples) == (0, 2, (), (7,))
+    assert (last.number, last.size, last.words, last.examples) == (0, 2, (), (0,))
     assert found.to_pandas().cluster.tolist()[-2:] == [0, 0]
     assert cluster(["?", "!"], Vectors(TOPICS)).labels.tolist() == [0, 0]
 
@@ -113,6 +113,6 @@ def test_bad_arguments_are_refused(wordllama):
 
 def test_a_page_escapes_texts(wordllama):
     hostile = "<img src=x onerror=alert(1)> & more"
-    page = clusters_page(cluster([hostile, "a dog"], wordllama, n_clusters=2), source="a.txt", model="wordllama")
+    page = clusters_page(cluster([hostile, "a dog"], wordllama, n_clusters=2), source="a.txt", vectors="wordllama")
     assert "<img" not in page
     assert "&lt;img src=x onerror=alert(1)&gt; &amp; more" in page

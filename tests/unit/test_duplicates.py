@@ -5,24 +5,13 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from isosent.errors import InputError
-from isosent.model import SentenceEncoder
 from isosent.report.groups_page import duplicates_page
-from isosent.search import find_duplicates
+from isosent.search import cluster, find_duplicates
 from isosent.search.duplicates import neighbours
 
 
-class Vectors(SentenceEncoder):
-    """A model that knows the vector of each text."""
-
-    def __init__(self, vectors):
-        self.vectors = vectors
-
-    def encode(self, texts, progress=None):
-        return np.stack([self.vectors[text] for text in texts])
-
-
 def planted(n_texts=600, dim=32, sizes=(2, 3, 60), seed=0):
-    """A model, texts of random vectors, and groups of texts near the first ones."""
+    """Random vectors, and groups of rows near the first ones."""
     rng = np.random.default_rng(seed)
     vectors = rng.normal(size=(n_texts, dim))
     groups = [[number] for number in range(len(sizes))]
@@ -30,18 +19,17 @@ def planted(n_texts=600, dim=32, sizes=(2, 3, 60), seed=0):
         for _ in range(size - 1):
             group.append(len(vectors))
             vectors = np.vstack([vectors, vectors[group[0]] + rng.normal(size=dim) * 0.1])
-    texts = [f"text {row}" for row in range(len(vectors))]
     rows = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-    return Vectors(dict(zip(texts, rows, strict=True))), texts, groups
+    return rows, groups
 
 
 def test_planted_groups_are_found_and_nothing_else():
-    model, texts, groups = planted()
-    found = find_duplicates(texts, model)
+    vectors, groups = planted()
+    found = find_duplicates(None, vectors=vectors)
     assert sorted(found.groups) == sorted(map(tuple, groups))
     assert [len(group) for group in found.groups] == [60, 3, 2]
     assert found.n_duplicates == 65
-    assert len(found.kept) == len(texts) - 62
+    assert len(found.kept) == len(vectors) - 62
     assert (found.scores[list(found.groups[0])] > 0.9).all()
     assert np.isnan(found.scores[500])
     assert (found.shares[list(found.groups[2])] > 0.99).all()
@@ -52,8 +40,7 @@ def test_texts_without_a_duplicate_are_rarely_in_a_group(rate):
     rng = np.random.default_rng(1)
     centers = rng.normal(size=(40, 24))
     vectors = centers[rng.integers(40, size=2000)] + 1.5 * rng.normal(size=(2000, 24))
-    model = Vectors({f"{row}": vector.astype(np.float32) for row, vector in enumerate(vectors)})
-    found = find_duplicates(list(model.vectors), model, false_positives=rate)
+    found = find_duplicates(None, vectors=vectors, false_positives=rate)
     assert found.n_duplicates / 2000 <= 1.5 * rate
 
 
@@ -61,6 +48,43 @@ def test_more_false_positives_give_more_duplicates(wordllama, texts):
     strict, lax = (find_duplicates(texts, wordllama, false_positives=rate) for rate in (0.001, 0.2))
     assert strict.n_duplicates <= lax.n_duplicates
     assert (strict.false_positives, lax.false_positives) == (0.001, 0.2)
+
+
+def test_the_rate_has_an_effect_where_all_texts_are_alike():
+    """In a pool of topics, of which some are denser than others."""
+    rng = np.random.default_rng(0)
+    centers, details = rng.normal(size=(60, 24)), rng.normal(size=(60, 10, 24))
+    topics, kinds = rng.integers(60, size=3000), rng.integers(10, size=3000)
+    noise = np.exp(0.8 * rng.normal(size=(3000, 1))) * rng.normal(size=(3000, 24))
+    vectors = centers[topics] + 0.8 * details[topics, kinds] + 0.5 * noise
+    found = [find_duplicates(None, vectors=vectors, false_positives=rate) for rate in (0.001, 0.01, 0.05, 0.2)]
+    n_grouped = [each.n_duplicates for each in found]
+    assert n_grouped == sorted(set(n_grouped))
+
+
+def test_vectors_of_texts_are_compared_as_those_of_the_model_are(wordllama, texts):
+    listed = [*texts[:200], f"Hello, {texts[3]}"]
+    by_model, by_vectors = find_duplicates(listed, wordllama), find_duplicates(listed, vectors=wordllama.encode(listed))
+    assert by_model.groups == by_vectors.groups
+    np.testing.assert_allclose(by_model.scores, by_vectors.scores, atol=1e-6)
+
+
+def test_a_model_transforms_vectors_of_its_encoder(wordllama, texts):
+    fitted = wordllama.fitted(texts, "whitening")
+    vectors = wordllama.encode(texts)
+    found = find_duplicates(texts, fitted, vectors=vectors, false_positives=0.2)
+    assert found.groups == find_duplicates(texts, fitted, false_positives=0.2).groups
+    np.testing.assert_allclose(cluster(texts, fitted, vectors=vectors).scores, cluster(texts, fitted).scores, atol=1e-4)
+
+
+def test_vectors_alone():
+    vectors = np.random.default_rng(0).normal(size=(8, 4))
+    vectors[5], vectors[6:] = 3 * vectors[2], 0
+    found = find_duplicates(None, vectors=vectors)
+    assert (found.groups, found.n_texts, found.texts, found.n_without_vector) == (((2, 5),), 8, None, 2)
+    assert found.to_json()["groups"][0][0]["text"] is None
+    assert found.kept.tolist() == [0, 1, 2, 3, 4, 6, 7]
+    assert "8 texts" in repr(found)
 
 
 def test_edited_sentences_are_found(wordllama, texts):
@@ -73,9 +97,10 @@ def test_edited_sentences_are_found(wordllama, texts):
 
 def test_equal_texts_are_in_one_group_though_the_encoder_knows_no_word(wordllama, texts):
     odd = "\u16a0\u16a2\u16a6"
-    model = Vectors(dict(zip(texts, wordllama.encode(texts), strict=True)))
-    model.vectors[odd] = np.zeros(wordllama.dim, np.float32)
-    found = find_duplicates([odd, *texts, odd, texts[0], odd], model)
+    listed = [odd, *texts, odd, texts[0], odd]
+    vectors = wordllama.encode(listed)
+    vectors[[row for row, text in enumerate(listed) if text == odd]] = 0
+    found = find_duplicates(listed, vectors=vectors)
     group = next(group for group in found.groups if 0 in group)
     assert group == (0, len(texts) + 1, len(texts) + 3)
     assert found.n_without_vector == 3
@@ -84,51 +109,50 @@ def test_equal_texts_are_in_one_group_though_the_encoder_knows_no_word(wordllama
     assert any({1, len(texts) + 2} <= set(each) for each in found.groups)
 
 
-def test_few_texts_are_compared_by_their_characters_only(wordllama):
+def test_few_texts_are_compared_by_their_words_only(wordllama):
     found = find_duplicates(["one", "One", "two", "one"], wordllama)
-    assert found.groups == ((0, 3),)
+    assert found.groups == ((0, 1, 3),)
     assert found.false_positives is None
     assert find_duplicates(["one"], wordllama).groups == ()
     assert find_duplicates(["one"] * 300, wordllama).groups == (tuple(range(300)),)
 
 
-def test_different_texts_of_one_vector_are_duplicates():
-    model, _, _ = planted(sizes=())
-    model.vectors |= {f"copy {row}": model.vectors["text 7"] for row in range(40)}
-    found = find_duplicates(list(model.vectors), model)
+def test_equal_vectors_are_duplicates():
+    vectors, _ = planted(sizes=())
+    found = find_duplicates(None, vectors=np.vstack([vectors, np.tile(vectors[7], (40, 1))]))
     assert found.groups == ((7, *range(600, 640)),)
 
 
 def test_a_third_of_the_texts_may_be_in_large_groups():
-    model, texts, groups = planted(n_texts=250, sizes=(50, 40, 30))
-    assert sorted(find_duplicates(texts, model).groups) == sorted(map(tuple, groups))
+    vectors, groups = planted(n_texts=250, sizes=(50, 40, 30))
+    assert sorted(find_duplicates(None, vectors=vectors).groups) == sorted(map(tuple, groups))
 
 
 def test_nearly_all_texts_are_duplicates():
-    model, texts, _ = planted(n_texts=3, sizes=(100, 2, 2))
-    assert len(find_duplicates(texts, model).groups) <= 3
+    vectors, _ = planted(n_texts=3, sizes=(100, 2, 2))
+    assert len(find_duplicates(None, vectors=vectors).groups) <= 3
 
 
 def test_vectors_that_are_all_equal_say_nothing():
-    model = Vectors({f"text {row}": np.ones(8, np.float32) for row in range(150)})
-    assert find_duplicates(list(model.vectors), model).groups == ()
+    texts = [f"{first} {second}" for first in "abcdefghijklm" for second in "nopqrstuvwxy"]
+    assert find_duplicates(texts, vectors=np.ones((len(texts), 8))).groups == ()
 
 
 def test_the_seed_decides():
-    model, texts, _ = planted()
-    first, second = (find_duplicates(texts, model, seed=3) for _ in range(2))
+    vectors, _ = planted()
+    first, second = (find_duplicates(None, vectors=vectors, seed=3) for _ in range(2))
     assert first.groups == second.groups
     assert (first.scores == second.scores)[~np.isnan(first.scores)].all()
 
 
 def test_a_data_frame_has_a_row_per_text_in_a_group():
-    model, texts, _ = planted()
-    found = find_duplicates(texts, model)
+    vectors, _ = planted()
+    found = find_duplicates(None, vectors=vectors)
     frame = found.to_pandas()
     assert list(frame.columns) == ["group", "row", "text", "score", "share"]
     assert len(frame) == found.n_duplicates
     assert frame.group.max() == len(found.groups)
-    assert found.to_json()["groups"][-1][0]["text"] == texts[found.groups[-1][0]]
+    assert found.to_json()["groups"][-1][0]["row"] == found.groups[-1][0]
 
 
 @pytest.mark.parametrize("n_rows", [50, 5000])  # one block, and two
@@ -157,9 +181,9 @@ def test_neighbours_of_some_rows_among_many():
 
 @pytest.fixture(scope="module")
 def many():
-    """A model, more texts than are compared with all others in `in_lists`, and groups."""
-    model, texts, groups = planted(n_texts=4000, sizes=(2, 3, 4) * 20 + (400,))
-    return model, texts, sorted(map(tuple, groups))
+    """More vectors than are compared with all others in `in_lists`, and groups."""
+    vectors, groups = planted(n_texts=4000, sizes=(2, 3, 4) * 20 + (400,))
+    return vectors, sorted(map(tuple, groups))
 
 
 @pytest.fixture
@@ -168,38 +192,38 @@ def in_lists(monkeypatch):
 
 
 def test_small_sets_are_compared_exactly(many):
-    model, texts, groups = many
-    found = find_duplicates(texts, model, false_positives=0.001)
+    vectors, groups = many
+    found = find_duplicates(None, vectors=vectors, false_positives=0.001)
     assert found.recall is None
     assert sorted(found.groups) == groups
 
 
 @pytest.mark.usefixtures("in_lists")
 def test_large_sets_are_grouped_in_lists_and_say_with_which_recall(many, monkeypatch):
-    model, texts, groups = many
-    found = find_duplicates(texts, model, false_positives=0.001)
+    vectors, groups = many
+    found = find_duplicates(None, vectors=vectors, false_positives=0.001)
     assert sorted(found.groups) == groups
     assert found.recall == found.to_json()["recall"] == 1
     monkeypatch.setattr("isosent.search.duplicates._FEWEST_PROBED", 1)
     monkeypatch.setattr("isosent.search.duplicates._MOST_PROBED", 1)
-    assert 0.3 < find_duplicates(texts, model, false_positives=0.2).recall < 0.99
+    assert 0.3 < find_duplicates(None, vectors=vectors, false_positives=0.2).recall < 0.99
 
 
 @pytest.mark.usefixtures("in_lists")
 def test_groups_do_not_depend_on_the_number_of_threads(many):
-    model, texts, _ = many
+    vectors, _ = many
     found = []
     for n_threads in (1, 3):
         with threadpool_limits(n_threads, user_api="blas"):
-            found.append(find_duplicates(texts, model, false_positives=0.2))
+            found.append(find_duplicates(None, vectors=vectors, false_positives=0.2))
     assert found[0].groups == found[1].groups
     assert found[0].recall == found[1].recall
 
 
 @pytest.mark.usefixtures("in_lists")
 def test_recall_is_unknown_without_a_pair():
-    model, texts, _ = planted(n_texts=2500, sizes=())
-    found = find_duplicates(texts, model, false_positives=0.001)
+    vectors, _ = planted(n_texts=2500, sizes=())
+    found = find_duplicates(None, vectors=vectors, false_positives=0.001)
     assert found.groups == ()
     assert np.isnan(found.recall)
     assert found.to_json()["recall"] is None
@@ -211,6 +235,10 @@ def test_bad_arguments_are_refused(wordllama):
     for rate in (0, 0.5, -1, float("nan")):
         with pytest.raises(InputError, match="false_positives"):
             find_duplicates(["one"], wordllama, false_positives=rate)
+    with pytest.raises(InputError, match=r"2 texts and 3 vectors"):
+        find_duplicates(["one", "two"], vectors=np.ones((3, 2)))
+    with pytest.raises(InputError, match="neither"):
+        find_duplicates(None)
     with pytest.raises(InputError, match="seed"):
         find_duplicates(["one"], wordllama, seed=-1)
 
@@ -218,11 +246,10 @@ def test_bad_arguments_are_refused(wordllama):
 def test_a_page_escapes_texts_and_marks_what_differs(wordllama):
     hostile = "<script>alert(1)</script> & more"
     found = find_duplicates([hostile, hostile, "two"], wordllama)
-    page = duplicates_page(found, source="<b>.txt", model="m&m")
+    page = duplicates_page(found, source="<b>.txt", vectors="m&m")
     assert hostile not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; more" in page
     assert "<b>.txt" not in page
     assert "m&amp;m" in page
-    model, texts, _ = planted(sizes=(2,))
-    marked = duplicates_page(find_duplicates(texts, model), source="", model="")
-    assert "text <mark>600</mark>" in marked
+    found = find_duplicates(["Where is my card?", "Where is my card? Thanks."], wordllama)
+    assert "<mark>Thanks.</mark>" in duplicates_page(found, source="", vectors="")

@@ -77,7 +77,8 @@ class Encoding:
     """A model that counts the texts it encodes, and can stop after some calls."""
 
     def __init__(self, model, stop_after=None):
-        self.model, self.record, self.fingerprint = model, model.record, model.fingerprint
+        self.model, self.record = model, model.record
+        self.fingerprint, self.space = model.fingerprint, model.space
         self.encoder, self.groups = model.encoder, model.groups
         self.n_encoded, self.n_calls, self.stop_after = 0, 0, stop_after
 

@@ -1,11 +1,18 @@
 """The commands ``duplicates`` and ``cluster``."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from isosent.cli.options import column_option, json_option, model_option, open_model, outputs_option
+from isosent.cli.options import (
+    column_option,
+    json_option,
+    model_option,
+    open_model,
+    outputs_option,
+    texts_option,
+)
 from isosent.cli.printing import (
     check_outputs,
     json_text,
@@ -18,13 +25,18 @@ from isosent.cli.printing import (
 )
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
-from isosent.io.texts import read_texts
+from isosent.io.columns import contents_of
+from isosent.io.texts import is_table, read_texts
+from isosent.io.vector_source import VectorSource
+from isosent.io.vectors import holds_vectors, open_vectors
+from isosent.model import SentenceEncoder
 from isosent.pages.progress import progress_bar
 from isosent.pages.tables import csv_table, make_table
 from isosent.report.groups_page import clusters_page, duplicates_page
 from isosent.search.clusters import AUTO, NO_VECTOR
 from isosent.search.clusters import cluster as cluster_texts
 from isosent.search.duplicates import FEWEST_TEXTS, LEAST_RATE, MOST_EXACT, MOST_RATE, Duplicates, find_duplicates
+from isosent.search.rows import TEXT
 from isosent.transforms.agreement import distinct_rows
 
 if TYPE_CHECKING:
@@ -36,9 +48,10 @@ _LONGEST_TEXT = 72
 
 
 @click.command()
-@click.argument("texts")
+@click.argument("rows")
 @model_option
 @column_option
+@texts_option
 @click.option(
     "--false-positives",
     type=click.FloatRange(LEAST_RATE, MOST_RATE),
@@ -49,98 +62,114 @@ _LONGEST_TEXT = 72
 @outputs_option(".csv", ".json", ".html")
 @json_option
 def duplicates(
-    texts: str,
+    rows: str,
     model: str | None,
     column: str | None,
+    texts: str | None,
     false_positives: float,
     outputs: tuple[Path, ...],
     as_json: bool,
 ) -> None:
     """Find near-duplicates: groups of texts that differ little.
 
-    TEXTS is a .txt file (one text per line), a .csv, .tsv, .jsonl or .parquet table, or - for standard input. The CSV
-    holds group, row (from 0), text, score (the cosine with the nearest text of the group) and share (of random pairs
-    with a lower score). Equal texts are always in one group.
+    ROWS is a .txt file (one text per line), a .csv, .tsv, .jsonl or .parquet table, or - for standard input; or a file
+    of vectors (.npy, .fvecs, .bvecs, .safetensors, .parquet, lists in .json or .jsonl), whose texts are in --texts FILE
+    or in another column. With -m, they are vectors of its encoder. Texts that differ in a number, a negation or a name
+    are no duplicates; vectors without texts are compared by their distance alone.
+
+    The CSV holds group, row (from 0), text, score (the cosine with the nearest text of the group) and share (of random
+    pairs with a lower score). Equal texts are always in one group.
 
     \b
     isosent duplicates texts.txt -o groups.csv
+    isosent duplicates vectors.npy --texts texts.txt -o groups.csv
     """  # noqa: D301
-    check_outputs(outputs, reads=(texts,))
-    listed = read_texts(texts, column=column)
-    say_unused_vectors(texts, column)
-    loaded = open_model(model)
-    with progress_bar("encoding") as bar:
-        found = find_duplicates(listed, loaded, false_positives=false_positives, progress=bar)
-    if found.false_positives is None and len(listed) > 1:
-        say(f"fewer than {FEWEST_TEXTS} distinct texts: only equal texts are grouped")
+    check_outputs(outputs, reads=(rows, texts))
+    source = _Source.open("duplicates", rows, model, column, texts)
+    with progress_bar("encoding" if source.vectors is None else "reading") as bar:
+        found = find_duplicates(
+            source.texts, source.model, vectors=source.vectors, false_positives=false_positives, progress=bar
+        )
+    if not as_json:
+        show(source.line)
+    if found.false_positives is None and found.n_texts > 1:
+        grouped = "equal vectors" if source.texts is None else "texts that are equal but for small changes"
+        say(f"fewer than {FEWEST_TEXTS} distinct {source.unit}: only {grouped} are grouped")
     if found.recall is not None:
         share = "unknown" if found.recall != found.recall else f"{found.recall:.1%} of pairs"
-        say(f"more than {MOST_EXACT:,} distinct texts: each was compared with those around it; recall: {share}")
-    rows = [
+        say(f"more than {MOST_EXACT:,} distinct {source.unit}: each was compared with those around it; recall: {share}")
+    table_rows = [
         (f"{group}", f"{row}", text, f"{score:.4f}", _share(share)) for group, row, text, score, share in found.rows()
     ]
     contents = {
-        ".csv": lambda: csv_table(("group", "row", "text", "score", "share"), rows),
-        ".json": lambda: json_text(found.to_json()),
-        ".html": lambda: duplicates_page(found, source=Path(texts).name, model=model or DEFAULT_REFERENCE),
+        ".csv": lambda: csv_table(("group", "row", "text", "score", "share"), table_rows),
+        ".json": lambda: json_text(source.document(found.to_json())),
+        ".html": lambda: duplicates_page(found, source=Path(rows).name, vectors=source.line),
     }
     write_outputs(outputs, contents)
     if as_json:
-        show_json(found.to_json())
+        show_json(source.document(found.to_json()))
         return
     if found.groups:
         show(_largest_groups(found))
     show(
-        f"{len(found.groups):,} groups, {found.n_duplicates:,} of {len(listed):,} texts; "
-        f"{len(found.kept):,} texts are left if one of each group is kept; without a vector: {found.n_without_vector:,}"
+        f"{len(found.groups):,} groups, {found.n_duplicates:,} of {found.n_texts:,} {source.unit}; "
+        f"{len(found.kept):,} are left if one of each group is kept; without a vector: {found.n_without_vector:,}"
     )
 
 
 @click.command()
-@click.argument("texts")
+@click.argument("rows")
 @model_option
 @column_option
+@texts_option
 @click.option("--clusters", default=AUTO, metavar="K|auto", help="Number of clusters.")
 @outputs_option(".csv", ".json", ".html")
 @json_option
 def cluster(
-    texts: str,
+    rows: str,
     model: str | None,
     column: str | None,
+    texts: str | None,
     clusters: str,
     outputs: tuple[Path, ...],
     as_json: bool,
 ) -> None:
     """Cluster texts by topic, and describe each cluster by words.
 
-    TEXTS is a file as for "isosent duplicates". The CSV holds cluster, row (from 0), text and score (the cosine with
-    the center of the cluster). Texts without a word that the model knows are in cluster 0.
+    ROWS and --texts are as for "isosent duplicates"; vectors need their texts. The CSV holds cluster, row (from 0),
+    text and score (the cosine with the center of the cluster). Texts without a word that the model knows are in
+    cluster 0.
 
     \b
     isosent cluster texts.txt --clusters 20 -o clusters.csv
+    isosent cluster vectors.npy --texts texts.txt
     """  # noqa: D301
-    check_outputs(outputs, reads=(texts,))
+    check_outputs(outputs, reads=(rows, texts))
     if clusters != AUTO and not (clusters.isdecimal() and len(clusters) < 10):
         raise InputError(f"--clusters {clusters:.80}: choose a whole number or auto.")
-    listed = read_texts(texts, column=column)
-    say_unused_vectors(texts, column)
-    loaded = open_model(model)
-    with progress_bar("encoding") as bar:
+    source = _Source.open("cluster", rows, model, column, texts)
+    if source.texts is None:
+        raise InputError(f"cluster: {rows} holds vectors alone. Name the texts that they are of: --texts FILE.")
+    with progress_bar("encoding" if source.vectors is None else "reading") as bar:
         found = cluster_texts(
-            listed,
-            loaded,
+            source.texts,
+            source.model,
+            vectors=source.vectors,
             n_clusters="auto" if clusters == AUTO else int(clusters),
             progress=bar,
         )
-    rows = [(f"{number}", f"{row}", text, _share(score)) for number, row, text, score in found.rows()]
+    if not as_json:
+        show(source.line)
+    table_rows = [(f"{number}", f"{row}", text, _share(score)) for number, row, text, score in found.rows()]
     contents = {
-        ".csv": lambda: csv_table(("cluster", "row", "text", "score"), rows),
-        ".json": lambda: json_text(found.to_json()),
-        ".html": lambda: clusters_page(found, source=Path(texts).name, model=model or DEFAULT_REFERENCE),
+        ".csv": lambda: csv_table(("cluster", "row", "text", "score"), table_rows),
+        ".json": lambda: json_text(source.document(found.to_json())),
+        ".html": lambda: clusters_page(found, source=Path(rows).name, vectors=source.line),
     }
     write_outputs(outputs, contents)
     if as_json:
-        show_json(found.to_json())
+        show_json(source.document(found.to_json()))
         return
     table = make_table("cluster", "texts", "words", "a central text", left=0)
     for column_ in table.columns[2:]:
@@ -152,16 +181,60 @@ def cluster(
     show(table)
 
 
+class _Source(NamedTuple):
+    """What a command compares: texts and the model that encodes them, or vectors with or without their texts."""
+
+    texts: list[str] | None
+    model: SentenceEncoder | None
+    vectors: VectorSource | None
+    line: str  # where the vectors come from
+
+    @classmethod
+    def open(cls, command: str, rows: str, model: str | None, column: str | None, texts: str | None) -> "_Source":
+        """Open the files and the model that the command line names."""
+        of_rows = column if texts is None else None  # --column is a column of --texts FILE, then
+        if not holds_vectors(rows, column=of_rows):
+            if texts is not None:
+                raise InputError(f"{command}: --texts are for vectors; {rows} holds texts.")
+            listed = read_texts(rows, column=column)
+            say_unused_vectors(rows, column)
+            return cls(listed, open_model(model), None, f"model: {model or DEFAULT_REFERENCE}")
+        vectors = open_vectors(rows, column=of_rows)
+        loaded = None if model is None else open_model(model)
+        line = f"vectors of {Path(rows).name}" + ("" if model is None else f", model: {model}")
+        if texts is not None:
+            return cls(read_texts(texts, column=column), loaded, vectors, line)
+        names = contents_of(Path(rows)).texts if vectors.column is not None and is_table(rows) else ()
+        name = TEXT if TEXT in names else names[0] if len(names) == 1 else None
+        if name is not None:
+            return cls(read_texts(rows, column=name), loaded, vectors, line)
+        if names:
+            raise InputError(
+                f"{rows} has the columns {', '.join(names)}. Name that of the texts: --texts {rows} --column NAME."
+            )
+        return cls(None, loaded, vectors, line)
+
+    @property
+    def unit(self) -> str:
+        return "vectors" if self.texts is None else "texts"
+
+    def document(self, found: dict[str, Any]) -> dict[str, Any]:
+        """JSON of a result, with what it is of."""
+        return {"model": self.line.removeprefix("model: ")} | found
+
+
 def _largest_groups(found: Duplicates) -> "Table":
     """The largest groups, with different texts of each."""
     caption = f"the largest {_MOST_SHOWN} groups; -o FILE.csv writes all" if len(found.groups) > _MOST_SHOWN else None
     table = make_table("group", "texts", "row", "score", "text", left=0, caption=caption)
     table.columns[-1].justify = "left"
     for number, group in enumerate(found.groups[:_MOST_SHOWN], 1):
-        distinct = [group[place] for place in distinct_rows([found.texts[row] for row in group])]
-        for place, row in enumerate(distinct[:_MOST_TEXTS]):
-            name, size = (f"{number}", f"{len(group):,}") if place == 0 else ("", "")
-            table.add_row(name, size, f"{row}", f"{found.scores[row]:.3f}", shortened(found.texts[row], _LONGEST_TEXT))
+        texts = None if found.texts is None else [found.texts[row] for row in group]
+        places = range(len(group)) if texts is None else distinct_rows(texts)
+        for count, place in enumerate(places[:_MOST_TEXTS]):
+            name, size = (f"{number}", f"{len(group):,}") if count == 0 else ("", "")
+            text = "" if texts is None else shortened(texts[place], _LONGEST_TEXT)
+            table.add_row(name, size, f"{group[place]}", f"{found.scores[group[place]]:.3f}", text)
     return table
 
 

@@ -22,6 +22,7 @@ Command = Callable[..., None]
 PATH = click.Path(path_type=Path)
 column_option = click.option("--column", metavar="NAME", help="Column with the texts, if the file is a table.")
 either_column_option = click.option("--column", metavar="NAME", help="Column with the texts or the vectors.")
+texts_option = click.option("--texts", metavar="FILE", help="Texts of the rows, if the first file is vectors alone.")
 shard_size_option = click.option(
     "--shard-size", type=int, metavar="N", help=f"Folder: rows of a file.  [default: {SHARD_SIZE}]"
 )

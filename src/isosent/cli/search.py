@@ -22,7 +22,7 @@ from msgspec import to_builtins
 
 from isosent import _extras
 from isosent._check import brief
-from isosent.cli.options import PATH, Share, json_option, model_options, open_model, worker_options
+from isosent.cli.options import PATH, Share, json_option, model_options, open_model, texts_option, worker_options
 from isosent.cli.printing import (
     megabytes,
     say,
@@ -72,7 +72,6 @@ text_column_option = click.option(
 )
 id_column_option = click.option("--id-column", metavar="NAME", help="Column with the ids.  [default: id, else numbers]")
 space_option = click.option("--space", metavar="NAME", help="Vectors: what made them, such as text-embedding-3-small.")
-texts_option = click.option("--texts", metavar="FILE", help="Texts of the rows, if the first file is vectors alone.")
 
 
 class _IndexCommands(click.Group):

@@ -18,7 +18,7 @@ import re
 import shutil
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain, islice
@@ -28,7 +28,7 @@ from typing import IO, Any, BinaryIO, Final, cast
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputFileError, OutputError
-from isosent.io.signatures import START_BYTES, refuse_other_formats
+from isosent.io.signatures import GZIP, START_BYTES, refuse_other_formats
 from isosent.io.system import open_to_read, system_code
 
 LONGEST_LINE = 16 << 20  # bytes of a line of text, or of a row of a table: several novels
@@ -156,29 +156,30 @@ def folders_below(root: Path) -> Iterator[tuple[Path, list[str]]]:
 
 
 @contextmanager
-def open_content(path: str | os.PathLike[str]) -> Iterator[tuple[str, BinaryIO]]:
+def open_content(path: str | os.PathLike[str], *, is_packed: bool = False) -> Iterator[tuple[str, BinaryIO]]:
     """Open a file, with its name for messages; standard input and pipes are copied, so that all can be read twice."""
+    reads = (GZIP,) if is_packed else None
     if str(path) == STANDARD_INPUT:
         with _temporary_copy(sys.stdin.buffer, "standard input") as copy:
             if not copy.tell():
                 raise InputFileError("standard input is empty; expected at least one text.")
-            _refuse_other_formats("standard input", copy)
+            _refuse_other_formats("standard input", copy, reads)
             yield "standard input", copy
         return
     name, path = str(path), _check.input_file(path)
     with open_to_read(path) as file:
         if path.is_file():
-            _refuse_other_formats(name, file)
+            _refuse_other_formats(name, file, reads)
             yield name, file
             return
         with _temporary_copy(file, name) as copy:
-            _refuse_other_formats(name, copy)
+            _refuse_other_formats(name, copy, reads)
             yield name, copy
 
 
-def _refuse_other_formats(name: str, file: BinaryIO) -> None:
+def _refuse_other_formats(name: str, file: BinaryIO, reads: Collection[str] | None) -> None:
     file.seek(0)
-    refuse_other_formats(name, file.read(START_BYTES))
+    refuse_other_formats(name, file.read(START_BYTES), reads=reads)
     file.seek(0)
 
 

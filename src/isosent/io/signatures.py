@@ -16,6 +16,7 @@ from isosent.errors import FileFormatError
 from isosent.io.system import open_to_read
 
 START_BYTES: Final = 1 << 14  # of a file, which show what it is; the names in an archive lie in them
+GZIP: Final = "gzip"
 
 _UNPACK: Final = "Unpack it first."
 _ARRAYS: Final = "Save the vectors as one array, a row each, with numpy.save."
@@ -75,7 +76,7 @@ _SIGNATURES: Final = (
     ),
     _signature("keras", rb"PK\x03\x04.*?model\.weights\.h5", "a model of Keras", _NETWORK),
     _signature("zip", rb"PK(?:\x03\x04|\x05\x06|\x07\x08)", "a zip archive", _UNPACK),
-    _signature("gzip", rb"\x1f\x8b\x08", "compressed with gzip", _UNPACK),
+    _signature(GZIP, rb"\x1f\x8b\x08", "compressed with gzip", _UNPACK),
     _signature("bzip2", rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)", "compressed with bzip2", _UNPACK),
     _signature("xz", rb"\xfd7zXZ\x00", "compressed with xz", _UNPACK),
     _signature("zstd", rb"[\x22-\x28]\xb5/\xfd", "compressed with zstd", _UNPACK),
@@ -143,7 +144,7 @@ _SIGNATURES: Final = (
     ),
     _signature("utf-16", rb"\xff\xfe|\xfe\xff", "text in UTF-16 or UTF-32", "Convert the file to UTF-8."),
 )
-READ_AS_WORDS: Final = ("fasttext", "word2vec", "zip", "gzip")  # besides text
+READ_AS_WORDS: Final = ("fasttext", "word2vec", "zip", GZIP)  # besides text
 _NAMED_BY_ENDING: Final = ("npy", "parquet", "safetensors")
 
 

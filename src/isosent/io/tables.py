@@ -151,7 +151,10 @@ def open_table(
     ending = ending_of(Path(path).stem) if is_packed else ending_of(path)
     if ending not in ENDINGS:
         raise InputFileError(f"{path} is no table. Expected a name that ends in {', '.join(ENDINGS)}.")
-    with open_content(path) as (name, file), bounds.unpacked(name, file) if is_packed else nullcontext(file) as content:
+    with (
+        open_content(path, is_packed=is_packed) as (name, file),
+        bounds.unpacked(name, file) if is_packed else nullcontext(file) as content,
+    ):
         yield table_in(name, ending, content, header=header, short_rows=short_rows)
 
 

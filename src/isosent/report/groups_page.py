@@ -17,31 +17,32 @@ _LONGEST_TEXT = 600  # characters
 _CSS = "mark { background: var(--tint); color: var(--accent); font-weight: 600; } td.text { width: 100%; }"
 
 
-def duplicates_page(found: Duplicates, *, source: str, model: str) -> str:
+def duplicates_page(found: Duplicates, *, source: str, vectors: str) -> str:
     """The page of near-duplicates: a table per group; words that the first text of a group lacks are marked."""
     n_groups, rate = len(found.groups), found.false_positives
     meaning = (
-        "There are too few texts to estimate how high unrelated texts score: only equal texts are grouped."
+        "There are too few texts to estimate how high unrelated texts score: only small changes are grouped."
         if rate is None
         else f"About {100 * rate:g}% of the texts without a duplicate may be in a group by chance."
     )
     shown = "" if n_groups <= _MOST_GROUPS else f"The largest {_MOST_GROUPS:,} groups are shown."
+    unit = "texts" if found.texts is not None else "vectors"
     parts = []
     for number, group in enumerate(found.groups[:_MOST_GROUPS], 1):
-        first = _shortened(found.texts[group[0]]).split()
+        words = ["" if found.texts is None else _shortened(found.texts[row]) for row in group[:_MOST_TEXTS]]
         rows = (
-            (f"{row}", _marked(first, _shortened(found.texts[row]).split()), f"{found.scores[row]:.3f}")
-            for row in group[:_MOST_TEXTS]
+            (f"{row}", _marked(words[0].split(), text.split()), f"{found.scores[row]:.3f}")
+            for row, text in zip(group[:_MOST_TEXTS], words, strict=True)
         )
-        rest = lead(f"{len(group) - _MOST_TEXTS:,} more texts.") if len(group) > _MOST_TEXTS else ""
-        title = f"Group {number}: {len(group):,} texts"
+        rest = lead(f"{len(group) - _MOST_TEXTS:,} more {unit}.") if len(group) > _MOST_TEXTS else ""
+        title = f"Group {number}: {len(group):,} {unit}"
         parts.append(section(f"group-{number}", title, _text_table(title, rows), rest))
     title = f"{n_groups:,} group{'s' * (n_groups != 1)} of duplicates"
-    head = lead(f"{found.n_duplicates:,} of {len(found.texts):,} texts are in a group.", meaning, shown)
-    return _page(title, source, model, head, parts)
+    head = lead(f"{found.n_duplicates:,} of {found.n_texts:,} {unit} are in a group.", meaning, shown)
+    return _page(title, source, vectors, head, parts)
 
 
-def clusters_page(found: Clusters, *, source: str, model: str) -> str:
+def clusters_page(found: Clusters, *, source: str, vectors: str) -> str:
     """The page of clusters: an overview, then the most central texts of each cluster."""
     names = [f"{each.number}" if each.number != NO_VECTOR else "no vector" for each in found.clusters]
     overview = table(
@@ -59,14 +60,12 @@ def clusters_page(found: Clusters, *, source: str, model: str) -> str:
             section(f"cluster-{each.number}", f"{title}: {each.size:,} texts", words, _text_table(title, rows))
         )
     head = lead(f"{len(found.texts):,} texts.", "The most central texts of each cluster are shown.")
-    return _page(f"{len(found.clusters):,} clusters", source, model, head, parts)
+    return _page(f"{len(found.clusters):,} clusters", source, vectors, head, parts)
 
 
-def _page(title: str, source: str, model: str, head: str, parts: Iterable[str]) -> str:
+def _page(title: str, source: str, vectors: str, head: str, parts: Iterable[str]) -> str:
     css = (files("isosent.report") / "results_page.css").read_text("utf-8") + _CSS
-    header = (
-        f'<header><p class="made">{escape(source)}: vectors of {escape(model)}</p><h1>{escape(title)}</h1></header>'
-    )
+    header = f'<header><p class="made">{escape(source)}; {escape(vectors)}</p><h1>{escape(title)}</h1></header>'
     footer = f"<footer>isosent {escape(version('isosent'))}. Rows are counted from 0; scores are cosines.</footer>"
     return html_document(f"isosent: {title}", "".join([header, head, *parts, footer]), css=css)
 

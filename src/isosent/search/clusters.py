@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -11,11 +12,12 @@ from numpy.typing import NDArray
 
 from isosent import _check, _extras
 from isosent.errors import InputError
-from isosent.loading import check_model
+from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
 from isosent.numeric.ranking import exact_products
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.pages.progress import Progress
+from isosent.search.units import compared_units
 from isosent.transforms.agreement import words_of
 
 NO_VECTOR: Final = 0  # number of the cluster of texts without a vector
@@ -117,8 +119,9 @@ class Clusters:
 
 def cluster(
     texts: Sequence[str],
-    model: SentenceEncoder,
+    model: SentenceEncoder | None = None,
     *,
+    vectors: NDArray[np.floating] | str | os.PathLike[str] | VectorSource | None = None,
     n_clusters: int | Literal["auto"] = AUTO,
     seed: int = 0,
     progress: Progress | None = None,
@@ -129,8 +132,10 @@ def cluster(
     ----------
     texts : sequence of str
         At least one text.
-    model : SentenceEncoder
-        Encodes the texts.
+    model : SentenceEncoder, optional
+        Encodes the texts. Not needed with `vectors`.
+    vectors : array of shape (n_texts, dim), or path, optional
+        Vectors of the texts, one per text; with a model, of its encoder, and its transform is applied to them.
     n_clusters : int or "auto", default "auto"
         Number of clusters. "auto" is 7, or one for 8 different vectors if these are few.
     seed : int, default 0
@@ -171,13 +176,12 @@ def cluster(
     """
     where = "cluster"
     texts = tuple(_check.some_texts(where, texts))
-    check_model(where, model)
     if isinstance(n_clusters, str):
         _check.one_of(where, "n_clusters", n_clusters, (AUTO,))
     else:
         _check.whole_number(where, "n_clusters", n_clusters, 1)
     _check.whole_number(where, "seed", seed, 0)
-    units = unit_rows(model.encode(list(texts), progress=progress)).astype(np.float32, copy=False)
+    units = compared_units(where, texts, model, vectors, progress)
     rows = np.flatnonzero(nonzero_rows(units))
     n_distinct = len(np.unique(units[rows], axis=0))
     number = min(_AUTO_CLUSTERS, max(1, n_distinct // _AUTO_TEXTS)) if isinstance(n_clusters, str) else n_clusters

@@ -1,17 +1,18 @@
-"""Duplicates: groups of texts that are much closer to each other than the other texts around them.
+"""Duplicates: groups of texts that are close to each other and differ in no fact.
 
 `find_duplicates` encodes the texts and finds the nearest ones of each: all are compared (`neighbours`), or of many
 texts those in lists around it (`_listed_neighbours`), and a sample says how many pairs that finds. Distances become
 closeness: how much nearer two texts are than the texts around them. `_least_closeness` measures in random parts of the
-corpus which closeness chance exceeds at the rate that was requested, and `_stars_above` groups a text with all that are
-closer, those with most duplicates first. `_scores` gives each text of a group its nearest one. Equal texts are always
-grouped, also without a vector.
+corpus which closeness chance exceeds at the rate that was requested. `_Rule` says which texts are close enough for what
+their words say (`wording`), and `_grouped` groups a text with its duplicates, those with most duplicates first.
+`_scores` gives each text of a group its nearest one. Equal texts are always grouped, also without a vector.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,22 +21,25 @@ from numpy.typing import NDArray
 
 from isosent import _check, _extras
 from isosent.errors import InputError
-from isosent.loading import check_model
+from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
 from isosent.numeric.ranking import best_columns, exact_products, nearest_columns
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.numeric.threads import one_thread_products, over_blocks
 from isosent.pages.progress import Progress
 from isosent.search.chance import Chance
-from isosent.transforms.agreement import distinct_rows
+from isosent.search.units import compared_units
+from isosent.search.wording import Difference, Wordings
 
-# The rule. docs/duplicates.md says how its constants were chosen and measured.
+# The rule. docs/research/duplicates.md says how its constants were chosen and measured.
 # 1. The closeness of two texts is ln(sqrt(r s) / d): d is their distance, and r and s are the distances at which the
 #    next neighbours of each lie (cf. Lowe 2004, section 7.1). It hardly depends on how dense a corpus is.
 # 2. Texts without a duplicate have a nearest neighbour too. How close it is by chance is measured in random parts of
 #    the corpus, where duplicates rarely meet.
 # 3. A curve through the median and the 90th percentile of these says which closeness chance gives at a small rate.
-# 4. A group is a text and all its duplicates that are in no larger group: texts are not chained.
+# 4. How close they must be depends on their words: small changes are duplicates at any distance, contrasts at none.
+#    Of vectors without texts, the closeness decides alone.
+# 5. A group is a text and all its duplicates that are in no larger group: texts are not chained.
 FEWEST_TEXTS: Final = 100
 LEAST_RATE: Final = 0.001
 MOST_RATE: Final = 0.2
@@ -47,8 +51,14 @@ _MARGIN: Final = 1.3  # a whole corpus has more related texts than its parts
 _CLOSE: Final = 0.35  # of pairs this close, one text is left when chance is measured
 _FEWEST_OF_PART: Final = 25
 _MOST_ABOVE: Final = 0.3  # share of the texts without a duplicate that may be left out by that
-_RANGE: Final = (0.1, 1.2)  # of the closeness that chance gives: a corpus of duplicates only says nothing about it
+# of the closeness at a rate of 0.1: a corpus of duplicates only says nothing about chance, nor does one of texts that
+# are all alike. The second is 1.2 at a rate of 0.01
+_RANGE: Final = (0.1, 0.38)
 _N_NEIGHBOURS: Final = 32
+_ADDED: Final = 0.7  # of the closeness that is needed, if one text has more words and no others
+_FEW_LETTERS: Final = 4  # that a misspelling changes, in bytes
+_N_NEXT: Final = 8  # neighbors whose letters are compared
+_MOST_COMPARED: Final = 50  # texts of a group that are compared with each other
 _SHORTEST: Final = 1e-3  # distance that float32 cosines tell from 0
 _BLOCK_ROWS: Final = 256
 _BLOCK_COLUMNS: Final = 1 << 15
@@ -73,8 +83,8 @@ class Duplicates:
 
     Parameters
     ----------
-    texts : tuple of str
-        All texts.
+    texts : tuple of str or None
+        All texts; None if there were vectors alone.
     groups : tuple of tuple of int
         Rows of the texts of each group, counted from 0 and in their order; two or more. Large groups come first.
     scores : ndarray of shape (n_texts,), float32
@@ -84,7 +94,7 @@ class Duplicates:
         there are too few texts.
     false_positives : float or None
         Share of the texts without a duplicate that may get into a group; None if there were too few texts to tell what
-        chance gives, so that only equal texts are in a group.
+        chance gives, so that only texts that are equal but for small changes are in a group.
     n_without_vector : int
         Texts without a token that the encoder knows; they are compared by their characters alone.
     recall : float or None
@@ -92,7 +102,7 @@ class Duplicates:
         NaN if none of these has a duplicate. None for up to 20,000 distinct texts, of which all pairs are compared.
     """
 
-    texts: tuple[str, ...]
+    texts: tuple[str, ...] | None
     groups: tuple[tuple[int, ...], ...]
     scores: NDArray[np.float32]
     shares: NDArray[np.float64]
@@ -101,7 +111,12 @@ class Duplicates:
     recall: float | None
 
     def __repr__(self) -> str:
-        return f"<Duplicates: {len(self.groups)} groups, {self.n_duplicates} of {len(self.texts)} texts>"
+        return f"<Duplicates: {len(self.groups)} groups, {self.n_duplicates} of {self.n_texts} texts>"
+
+    @property
+    def n_texts(self) -> int:
+        """Texts, or vectors if there were no texts."""
+        return len(self.scores)
 
     @property
     def n_duplicates(self) -> int:
@@ -111,7 +126,7 @@ class Duplicates:
     @property
     def kept(self) -> NDArray[np.intp]:
         """Rows that are left if only the first text of each group is kept."""
-        is_kept = np.ones(len(self.texts), dtype=np.bool_)
+        is_kept = np.ones(self.n_texts, dtype=np.bool_)
         for group in self.groups:
             is_kept[list(group[1:])] = False
         return np.flatnonzero(is_kept)
@@ -122,10 +137,17 @@ class Duplicates:
         Returns
         -------
         list of tuple of (int, int, str, float, float)
-            One tuple per text that is in a group, group by group. Rows are counted from 0.
+            One tuple per text that is in a group, group by group. Rows are counted from 0. The text is empty if there
+            were vectors alone.
         """
         return [
-            (number, row, self.texts[row], float(self.scores[row]), float(self.shares[row]))
+            (
+                number,
+                row,
+                "" if self.texts is None else self.texts[row],
+                float(self.scores[row]),
+                float(self.shares[row]),
+            )
             for number, group in enumerate(self.groups, 1)
             for row in group
         ]
@@ -151,10 +173,11 @@ class Duplicates:
         Returns
         -------
         dict
-            `n_texts`, `n_duplicates`, `n_without_vector`, `false_positives`, and `groups`: row, text, score and share.
+            `n_texts`, `n_duplicates`, `n_without_vector`, `false_positives`, `recall`, and `groups`: row, text, score
+            and share.
         """
         return {
-            "n_texts": len(self.texts),
+            "n_texts": self.n_texts,
             "n_duplicates": self.n_duplicates,
             "n_without_vector": self.n_without_vector,
             "false_positives": self.false_positives,
@@ -163,7 +186,7 @@ class Duplicates:
                 [
                     {
                         "row": row,
-                        "text": self.texts[row],
+                        "text": None if self.texts is None else self.texts[row],
                         "score": float(self.scores[row]),
                         "share": None if math.isnan(self.shares[row]) else float(self.shares[row]),
                     }
@@ -175,23 +198,29 @@ class Duplicates:
 
 
 def find_duplicates(
-    texts: Sequence[str],
-    model: SentenceEncoder,
+    texts: Sequence[str] | None,
+    model: SentenceEncoder | None = None,
     *,
+    vectors: NDArray[np.floating] | str | os.PathLike[str] | VectorSource | None = None,
     false_positives: float = 0.01,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Duplicates:
     r"""Find groups of texts that say the same, without labels and without a threshold for the cosine.
 
+    Texts that differ in a number, a negation, a name or one word in the place of another are no duplicates;
+    texts that differ in case, punctuation, greetings or a misspelling always are.
+
     Parameters
     ----------
-    texts : sequence of str
-        At least one text.
-    model : SentenceEncoder
-        Encodes the texts.
+    texts : sequence of str or None
+        At least one text; None for vectors alone, of which only the distances are compared.
+    model : SentenceEncoder, optional
+        Encodes the texts. Not needed with `vectors`.
+    vectors : array of shape (n_texts, dim), or path, optional
+        Vectors of the texts, one per text; with a model, of its encoder, and its transform is applied to them.
     false_positives : float, default 0.01
-        Share of the texts without a duplicate that may get into a group, 0.001 to 0.2.
+        Share of the texts without a duplicate that may get into a group by their distance, 0.001 to 0.2.
     seed : int, default 0
         Seed of the random parts in which chance is measured.
     progress : callable, optional
@@ -201,24 +230,28 @@ def find_duplicates(
     -------
     Duplicates
         The groups. Equal texts are always in one group. Below 100 distinct texts with a vector, nothing can be said
-        about chance, and the groups hold equal texts only.
+        about chance, and the groups hold texts that are equal but for small changes; of vectors alone, equal ones.
 
     Raises
     ------
     InputError
-        If there is no text, or `false_positives` or `seed` is out of its range.
+        If there is no text and no vector, texts and vectors differ in number, or `false_positives` or `seed` is out
+        of its range.
 
     Notes
     -----
     The closeness of two texts at the distance d is :math:`x = \ln(\sqrt{r s} / d)`, where r is the mean distance of the
     first text to its second and third nearest text, s that of the other, and neither less than 0.85 times the median.
-    Texts are duplicates if
+    Texts are close enough if
 
     :math:`x > x_{50} + 1.3 (x_{90} - x_{50}) \left(\frac{\ln(0.5 / R)}{\ln 5}\right)^{1.3}`
 
     for the rate of false positives R and percentiles of the closeness of nearest neighbors in random eighths of the
-    corpus. With more than 20,000 distinct texts, each is compared with the nearest lists of k-means: as many, from 8 to
-    64, as hold 90% of the three nearest others of a sample. The number of threads changes no group.
+    corpus. The right side is at most 1.2 for a rate of 0.01, and in proportion to the last factor for others. If one
+    text has more words and no others, 0.7 times that is enough; if these are one or two words at the beginning or at
+    the end that a mark sets apart, 0.35 is enough, too. With more than 20,000 distinct texts, each is compared with
+    the nearest lists of k-means: as many, from 8 to 64, as hold 90% of the three nearest others of a sample. The
+    number of threads changes no group.
 
     Examples
     --------
@@ -229,29 +262,33 @@ def find_duplicates(
     >>> found.to_pandas().head()  # doctest: +SKIP
     """
     where = "find_duplicates"
-    texts = tuple(_check.some_texts(where, texts))
-    check_model(where, model)
+    if texts is not None:
+        texts = tuple(_check.some_texts(where, texts))
     if not LEAST_RATE <= _check.fraction(where, "false_positives", false_positives) <= MOST_RATE:
         raise InputError(f"{where}: false_positives must be from {LEAST_RATE} to {MOST_RATE}; got {false_positives!r}.")
     _check.whole_number(where, "seed", seed, 0)
-    first_rows = distinct_rows(texts)
-    units = unit_rows(model.encode([texts[row] for row in first_rows], progress=progress)).astype(
-        np.float32, copy=False
-    )
+    if vectors is None and texts is not None:
+        first_rows, place_of_row = _distinct(texts)
+        units = compared_units(where, [texts[row] for row in first_rows], model, None, progress)
+    else:
+        units = compared_units(where, texts, model, vectors, progress)
+        # rows of zeros mean "no vector", so they are not equal
+        rows = [unit.tobytes() if unit.any() else row for row, unit in enumerate(units)]
+        first_rows, place_of_row = _distinct(rows if texts is None else texts)
+        units = units[first_rows]
     has_vector = nonzero_rows(units)
     places = np.flatnonzero(has_vector)  # among the distinct texts
-    stars: list[NDArray[np.intp]]
-    if len(places) < FEWEST_TEXTS:
-        stars, recall, rate = [], None, None
-    else:
+    rate = None if len(places) < FEWEST_TEXTS else false_positives
+    stars: list[NDArray[np.intp]] = []
+    recall = None
+    if len(places) > 1:
         compared = units if len(places) == len(units) else units[places]
+        wordings = None if texts is None else Wordings([texts[first_rows[place]] for place in places])
         with one_thread_products():
-            (stars, recall), rate = _stars(compared, false_positives, seed), false_positives
+            stars, recall = _stars(compared, wordings, false_positives, seed)
     label = np.arange(len(first_rows))  # of each distinct text: the place of its representative
     for star in stars:
         label[places[star]] = places[star[0]]
-    place_of = {texts[row]: place for place, row in enumerate(first_rows)}
-    place_of_row = np.array([place_of[text] for text in texts])
     scores, shares = _scores(units, label, np.bincount(place_of_row) > 1)
     members: dict[int, list[int]] = {}
     for row, place in enumerate(place_of_row):
@@ -266,6 +303,16 @@ def find_duplicates(
         int(np.count_nonzero(~has_vector[place_of_row])),
         recall,
     )
+
+
+def _distinct(values: Sequence[Hashable]) -> tuple[list[int], NDArray[np.intp]]:
+    """Rows of the first of equal values, and for each value the place of its own among them."""
+    place_of: dict[Hashable, int] = {}
+    first_rows: list[int] = []
+    for row, value in enumerate(values):
+        if place_of.setdefault(value, len(first_rows)) == len(first_rows):
+            first_rows.append(row)
+    return first_rows, np.array([place_of[value] for value in values], dtype=np.intp)
 
 
 def neighbours(
@@ -398,7 +445,7 @@ class _Nearest:
 
 
 def _stars(
-    units: NDArray[np.float32], false_positives: float, seed: int
+    units: NDArray[np.float32], wordings: Wordings | None, false_positives: float, seed: int
 ) -> tuple[list[NDArray[np.intp]], float | None]:
     """Groups of rows, each with its representative first, and the recall of the pairs; None if all were compared."""
     k = min(_N_NEIGHBOURS, len(units) - 1)
@@ -412,65 +459,122 @@ def _stars(
     distances = _distances(cosines)
     radii = _radii(distances)
     closeness = _closeness(distances, radii[:, None], radii[places])
-    # duplicates that meet in a part would look like chance: of those that are close in any case, one is left
-    is_left = np.ones(len(units), dtype=np.bool_)
-    for star in _stars_above(_CLOSE, units, radii, places, closeness):
-        is_left[star[1:]] = False
-    least = _least_closeness(units, np.flatnonzero(is_left), false_positives, seed)
-    stars = _stars_above(least, units, radii, places, closeness)
+    least = math.inf
+    if len(units) >= FEWEST_TEXTS:
+        # duplicates that meet in a part would look like chance: of those that are close in any case, one is left
+        is_left = np.ones(len(units), dtype=np.bool_)
+        for star in _grouped(_Rule(units, radii, _CLOSE, None), places, closeness):
+            is_left[star[1:]] = False
+        least = _least_closeness(units, np.flatnonzero(is_left), false_positives, seed)
+    rule = _Rule(units, radii, least, wordings)
+    stars = _grouped(rule, places, closeness)
     if is_exact:
         return stars, None
-    is_pair = np.greater(_closeness(_distances(exact[0]), radii[sample, None], radii[exact[1]]), least)
+    is_pair = rule.are_duplicates(
+        sample, exact[1], _closeness(_distances(exact[0]), radii[sample, None], radii[exact[1]])
+    )
     first, second = np.repeat(sample, is_pair.sum(axis=1)), exact[1][is_pair]
     is_found = (places[first] == second[:, None]).any(axis=1) | (places[second] == first[:, None]).any(axis=1)
     return stars, float(is_found.mean()) if len(first) else math.nan
 
 
-def _stars_above(
-    least: float,
-    units: NDArray[np.float32],
-    radii: NDArray[np.float32],
-    places: NDArray[np.intp],
-    closeness: NDArray[np.float32],
-) -> list[NDArray[np.intp]]:
-    """Groups of rows that are closer to the first of their group than `least`."""
+class _Rule:
+    """Which rows are duplicates: those that are close enough for what their words say."""
+
+    def __init__(
+        self, units: NDArray[np.float32], radii: NDArray[np.float32], least: float, wordings: Wordings | None
+    ) -> None:
+        self.units, self.radii, self.least, self.wordings = units, radii, least, wordings
+        self.loosest = least if wordings is None else min(least * _ADDED, _CLOSE)
+
+    def are_duplicates(
+        self, rows: NDArray[np.intp], places: NDArray[np.intp], closeness: NDArray[np.float32]
+    ) -> NDArray[np.bool_]:
+        """Whether each row and those at its places are, (n_rows, k)."""
+        is_close: NDArray[np.bool_] = np.greater(closeness, self.loosest)
+        if self.wordings is None:
+            return is_close
+        near = places[:, :_N_NEXT]
+        is_close[:, :_N_NEXT] |= self.wordings.letter_distances(rows, near) <= _FEW_LETTERS
+        at, columns = np.nonzero(is_close)
+        first, second = rows[at], places[at, columns]
+        pairs, back = np.unique(
+            np.stack([np.minimum(first, second), np.maximum(first, second)]), axis=1, return_inverse=True
+        )
+        is_close[at, columns] = self._are_close(closeness[at, columns], self.wordings.differences(*pairs)[back])
+        return is_close
+
+    def ring(self, center: int, edges: Any) -> NDArray[np.intp]:
+        """Duplicates of a row, of all rows; in a large set, of those that a chain of edges leads to."""
+        seen = np.array([center])
+        new, ring = seen, [edges[[center]].indices]
+        if len(self.units) <= MOST_EXACT:
+            return np.union1d(ring[0], self._duplicates_of(center, np.arange(len(self.units))))
+        while new.size:
+            others = np.setdiff1d(edges[new].indices, seen)
+            new, seen = self._duplicates_of(center, others), np.concatenate([seen, others])
+            ring.append(new)
+        return np.unique(np.concatenate(ring))
+
+    def compatible(self, center: int, ring: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Those of a ring, nearest first, that are in no contrast with each other."""
+        if self.wordings is None or len(ring) < 2:
+            return ring
+        order = ring[np.argsort(-exact_products(self.units[center], self.units[ring]), kind="stable")]
+        kept: list[int] = []
+        changed: list[int] = []
+        for row in order.tolist():
+            if not self.wordings.is_equal(center, row):
+                if any(self.wordings.difference(other, row) == Difference.CONTRAST for other in changed):
+                    continue
+                if len(changed) < _MOST_COMPARED:
+                    changed.append(row)
+            kept.append(row)
+        return np.sort(np.array(kept, dtype=np.intp))
+
+    def _duplicates_of(self, center: int, others: NDArray[np.intp]) -> NDArray[np.intp]:
+        closeness = _closeness(
+            _distances(self.units[others] @ self.units[center]), self.radii[center], self.radii[others]
+        )
+        is_close = np.greater(closeness, self.loosest) & (others != center)
+        others, closeness = others[is_close], closeness[is_close]
+        if self.wordings is None:
+            return others
+        return others[self._are_close(closeness, self.wordings.differences(np.full(len(others), center), others))]
+
+    def _are_close(self, closeness: NDArray[np.float32], differences: NDArray[np.int8]) -> NDArray[np.bool_]:
+        """Whether rows are close enough; small changes are duplicates in any case."""
+        least = np.array([-np.inf, self.loosest, self.least * _ADDED, self.least, np.inf], np.float32)
+        return np.asarray(closeness > least[differences])
+
+
+def _grouped(rule: _Rule, places: NDArray[np.intp], closeness: NDArray[np.float32]) -> list[NDArray[np.intp]]:
+    """Groups of rows: each is a row and its duplicates, those with most duplicates first."""
     from scipy.sparse import csr_array
 
-    n_rows = len(units)
-    is_close: NDArray[np.bool_] = np.greater(closeness, least)
+    n_rows = len(places)
+    is_close = rule.are_duplicates(np.arange(n_rows), places, closeness)
     rows, columns = np.nonzero(is_close)
-    edges = csr_array((np.ones(len(rows), np.int8), (rows, places[rows, columns])), shape=(n_rows, n_rows))
+    others = places[rows, columns]
+    if rule.wordings is not None:  # they may have other vectors
+        equal = rule.wordings.equal_texts()
+        rows, others = np.append(rows, equal[0]).astype(np.intp), np.append(others, equal[1]).astype(np.intp)
+    edges = csr_array((np.ones(len(rows), np.int8), (rows, others)), shape=(n_rows, n_rows))
     edges = (edges + edges.T).tocsr()  # a row may be among the nearest of another, but not the other way round
     degrees, is_full = np.diff(edges.indptr), is_close.sum(axis=1) == is_close.shape[1]
     is_free = np.ones(n_rows, dtype=np.bool_)
     stars = []
-    for center in np.argsort(-degrees, kind="stable")[: np.count_nonzero(degrees)]:
+    for center in np.argsort(-degrees, kind="stable")[: np.count_nonzero(degrees)].tolist():
         if not is_free[center]:
             continue
         ring: Any = edges.indices[edges.indptr[center] : edges.indptr[center + 1]]
         if is_full[center]:  # there may be more than its nearest ones
-            ring = _ring(center, least, units, radii, edges)
-        ring = ring[is_free[ring] & (ring != center)]
+            ring = rule.ring(center, edges)
+        ring = rule.compatible(center, ring[is_free[ring] & (ring != center)])
         if ring.size:
             stars.append(np.concatenate([[center], ring]))
             is_free[stars[-1]] = False
     return stars
-
-
-def _ring(
-    center: np.intp, least: float, units: NDArray[np.float32], radii: NDArray[np.float32], edges: Any
-) -> NDArray[np.intp]:
-    """Rows that are closer to a center than `least`; in a large set, those that a chain of edges leads to."""
-    if len(units) <= MOST_EXACT:
-        to_all = _distances(units @ units[center])
-        return np.flatnonzero(np.greater(_closeness(to_all, radii[center], radii), least))
-    ring = seen = new = np.array([center])
-    while new.size:
-        others = np.setdiff1d(edges[new].indices, seen)
-        closeness = _closeness(_distances(units[others] @ units[center]), radii[center], radii[others])
-        new = others[np.greater(closeness, least)]
-        ring, seen = np.concatenate([ring, new]), np.concatenate([seen, others])
-    return ring
 
 
 def _distances(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -480,7 +584,9 @@ def _distances(cosines: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def _radii(distances: NDArray[np.float32]) -> NDArray[np.float32]:
     """Distance at which the next neighbors of each row lie, (n_rows,), from those of its nearest ones."""
-    radii = distances[:, _NEXT].mean(axis=1)
+    radii = (
+        distances[:, _NEXT].mean(axis=1) if distances.shape[1] >= _NEXT.stop else np.ones(len(distances), np.float32)
+    )
     return np.asarray(np.maximum(radii, _LEAST_RADIUS * np.median(radii)))
 
 
@@ -495,16 +601,19 @@ def _least_closeness(units: NDArray[np.float32], rows: NDArray[np.intp], false_p
     n_asking = len(units) if len(units) <= MOST_EXACT else _SAMPLE_OF_PART
     nearest = np.concatenate([np.empty(0, np.float32), *(_nearest_closeness(units[part], n_asking) for part in parts)])
     if not np.less(nearest, _CLOSE).any():  # nearly all texts have a duplicate
-        return _RANGE[1]
+        return _RANGE[1] * _curve(false_positives)
     median, high = np.quantile(nearest[nearest < _CLOSE], [0.5, 0.9])
-    # Texts above _CLOSE are missing: the spread of the curve and their share are found in turns
+    # Texts above _CLOSE are missing: the spread of the curve and their share are found in turns. They are no more than
+    # those above it: in a dense corpus, the turns would never end
+    most = min(float(np.mean(nearest >= _CLOSE)), _MOST_ABOVE)
     share, spread = 0.0, 0.0
     for _ in range(50):
         spread = (high - median) / _curve(0.1 + 0.9 * share)
         if spread > 0:
             above = 0.5 * math.exp(-math.log(5) * ((_CLOSE - median) / spread) ** (1 / _SHAPE))
-            share = min(above, _MOST_ABOVE)
-    return float(np.clip(median + _MARGIN * spread * _curve(false_positives), *_RANGE))
+            share = min(above, most)
+    curve = _curve(false_positives)
+    return float(np.clip(median + _MARGIN * spread * curve, _RANGE[0] * curve, _RANGE[1] * curve))
 
 
 def _nearest_closeness(units: NDArray[np.float32], n_asking: int) -> NDArray[np.float32]:

@@ -309,7 +309,11 @@ class Segment:
                     found_scores, found = index.search(queries[block], n_fetched, params=parameters)
                 if n_dropped:
                     found[(found >= 0) & hidden[found]] = -1
-                scores[block], positions[block] = self._in_order(queries[block], found, k)
+                if self.finer is None and settings.store == "binary":  # bits alone are no rows to score
+                    ranked = best(np.where(found < 0, np.float32(-np.inf), found_scores), found, k)
+                else:
+                    ranked = self._in_order(queries[block], found, k)
+                scores[block], positions[block] = ranked
                 # rows that FAISS left out may be as near as the last hit: which it takes depends on the processor
                 least = scores[block, -1]
                 is_open[start : start + n_block] = (found_scores[:, -1] >= least - _LAST_DIGITS) & np.isfinite(least)

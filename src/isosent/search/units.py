@@ -15,7 +15,10 @@ from isosent.errors import InputError, IsosentWarning
 from isosent.io.space import refuse_codes
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
+from isosent.loading import check_model
+from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import unit_rows
+from isosent.pages.progress import Progress, counted
 from isosent.persistence import ModelRecord, check_encoder_space
 
 BATCH_ROWS: Final = 8192  # that are encoded, or read, at once
@@ -85,6 +88,39 @@ def checked_blocks(vectors: NDArray[np.floating] | VectorSource) -> Iterator[NDA
         vectors.check_finite(block, first_row)
         first_row += len(block)
         yield block.astype(np.result_type(block, np.float32), copy=False)
+
+
+def compared_units(
+    where: str,
+    texts: Sequence[str] | None,
+    model: SentenceEncoder | None,
+    vectors: Any,
+    progress: Progress | None,
+) -> NDArray[np.float32]:
+    """Unit vectors of texts, or of vectors of the encoder of a model, (n_texts, dim)."""
+    if vectors is None:
+        if texts is None:
+            raise InputError(f"{where}: there are neither texts nor vectors. Give one of them.")
+        check_model(where, model)
+        assert model is not None
+        return unit_rows(model.encode(list(texts), progress=progress)).astype(np.float32, copy=False)
+    if model is not None:
+        check_model(where, model)
+    source = opened_vectors(vectors)
+    assert source is not None
+    n_rows = len(source) if isinstance(source, np.ndarray) else source.n_rows
+    if texts is not None and len(texts) != n_rows:
+        raise InputError(
+            f"{where}: there are {len(texts):,} texts and {n_rows:,} vectors. One text per vector is needed."
+        )
+    if not n_rows:
+        raise InputError(f"{where}: no vectors.")
+    if model is None:
+        blocks = checked_blocks(source)
+    else:
+        post = None if is_of_model(model.record, source) else model.record.postprocessing
+        blocks = (block if post is None else post.apply(block) for block in raw_blocks(model.record, source))
+    return np.concatenate([unit_vectors(block) for block in counted(blocks, progress, n_rows)])
 
 
 def unit_vectors(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
