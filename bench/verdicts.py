@@ -1,6 +1,6 @@
 """Which of two encoders is better, judged by texts and vectors alone: how often a rule is right, wrong, or cannot tell.
 
-Step 1 measures every encoder on every set of texts: python bench/verdicts.py measure CACHE DATA FAMILY=REFERENCE ...
+Step 1 measures every encoder on every set of texts: python bench/verdicts.py measure CACHE:LIMIT DATA FAMILY=REFERENCE ...
   [--limit N] [--corpora NAME ...] >> encoders.jsonl, with the vectors that bench/judgement.py encoded.
 Step 2 compares all encoders of a set of texts in pairs: python bench/verdicts.py report encoders.jsonl ...
 The truth is the share of the ten nearest neighbors with the same label, or nDCG@10, or the agreement with gold scores.
@@ -8,20 +8,17 @@ The truth is the share of the ten nearest neighbors with the same label, or nDCG
 
 import argparse
 import json
-import sys
-from itertools import combinations
-from pathlib import Path
 
 import numpy as np
-from judgement import corpora_of, file_of, key_of
-from sklearn.feature_extraction.text import CountVectorizer
 
-from isosent.evaluation.unlabelled import overlap_agreements
+from isosent.evaluation.unlabelled import Difference, VectorComparison, explained_by_words, overlap_agreements
 from isosent.numeric.ranking import nearest_columns
-from isosent.numeric.similarity import nonzero_rows, unit_rows
+from isosent.numeric.similarity import unit_rows
 from isosent.numeric.statistics import central_interval, mean_draws
-from isosent.transforms.agreement import sample_pairs, topics_of_neighbors, words_of
+from isosent.transforms.agreement import sample_pairs, topics_of_neighbors
+from judgement import corpora_of, file_of, key_of
 
+STATIC = {"wordllama", "glove", "tokens"}
 EVEN = 0.5  # points of the truth that are no difference
 
 
@@ -37,47 +34,9 @@ def neighbors_share(labels, vectors):
     return 100 * float(np.concatenate(shares).mean())
 
 
-def counts_of(texts):
-    """Shares of the words of each text, (n_texts, n_words)."""
-    counts = CountVectorizer(analyzer=words_of, dtype=np.float64).fit_transform(texts).tocsr()
-    lengths = np.asarray(counts.sum(axis=1)).ravel()
-    return counts.multiply(1 / np.maximum(lengths, 1)[:, None]).tocsr()
-
-
-def explained_by_words(vectors, counts, penalty):
-    """R2, on texts held out, of a ridge regression of vectors on the words of texts."""
-    rows = np.random.default_rng(0).permutation(len(vectors))[:1000]
-    half = len(rows) // 2
-    left = total = 0.0
-    y = unit_rows(vectors[rows].astype(np.float64))
-    kernel = (counts[rows] @ counts[rows].T).toarray()
-    for fit, held in ((slice(None, half), slice(half, None)), (slice(half, None), slice(None, half))):
-        mean = y[fit].mean(axis=0)
-        inner = kernel[fit, fit]
-        weight = np.linalg.solve(inner + penalty * np.trace(inner) / len(inner) * np.eye(len(inner)), y[fit] - mean)
-        left += ((y[held] - mean - kernel[held, fit] @ weight) ** 2).sum()
-        total += ((y[held] - mean) ** 2).sum()
-    return 1 - left / total
-
-
-def apart_topics(rows, half_topics, overlap_rows):
-    """As `topics_of_neighbors`, among the texts that share no word but the most frequent with the query."""
-    units = unit_rows(rows.astype(np.float32))
-    n = min(1000, len(units))
-    cosines = units[:n] @ units.T
-    cosines[overlap_rows] = -np.inf
-    cosines[np.arange(n), np.arange(n)] = -np.inf
-    near = np.argpartition(-cosines, 10, axis=1)[:, :10]
-    return np.einsum("qd,qkd->qk", half_topics[:n], half_topics[near]).mean(axis=1)
-
-
 def measure(arguments):
     for corpus in corpora_of(arguments.data, arguments.limit, arguments.corpora):
         halves = sample_pairs(corpus.texts, topics=True)
-        counts = counts_of(corpus.texts)
-        document_share = np.asarray((counts > 0).mean(axis=0)).ravel()
-        rare = (counts[:, document_share < 0.02] > 0).astype(np.float32).tocsr()
-        shared = [(rare[half.rows[:1000]] @ rare[half.rows].T).toarray() > 0 for half in halves]
         for each in arguments.models:
             family, _, reference = each.partition("=")
             folder, _, limit = arguments.cache.rpartition(":")
@@ -101,10 +60,6 @@ def measure(arguments):
                     truth[kind] = score(vectors, others)
             overlap = overlap_agreements(corpus.texts, [(vectors, vectors)])
             topics = [topics_of_neighbors(vectors[half.rows], half.topics) for half in halves]
-            apart = [
-                apart_topics(vectors[half.rows], half.topics, mask) for half, mask in zip(halves, shared, strict=True)
-            ]
-            has_vector = nonzero_rows(vectors)
             record = {
                 "family": family,
                 "encoder": reference,
@@ -114,13 +69,109 @@ def measure(arguments):
                 "pairs": float(overlap[0][0]),
                 "pairs_draws": overlap[1][0][:400].round(5).tolist(),
                 "topics": np.nan_to_num(np.concatenate(topics)).round(4).tolist(),
-                "apart": np.nan_to_num(np.concatenate(apart)).round(4).tolist(),
-                "words": [
-                    explained_by_words(vectors[has_vector], counts[has_vector], penalty) for penalty in (0.1,)
-                ],
+                "words": explained_by_words(vectors, corpus.texts),
             }
             print(json.dumps(record), flush=True)
-            print(corpus.name, reference[-40:], truth, record["pairs"], record["words"], file=sys.stderr, flush=True)
+
+
+# -------------------------------------------------------------------------------------------------------- report
+
+
+class Pair:
+    """Encoder B against encoder A on one set of texts."""
+
+    def __init__(self, a, b):
+        self.corpus, self.families = a["corpus"], {each["family"].partition("-")[0] for each in (a, b)}
+        self.n_static = (a["family"] in STATIC) + (b["family"] in STATIC)
+        self.truth = float(np.mean([b["truth"][kind] - a["truth"][kind] for kind in a["truth"]]))
+        draws = np.array(b["pairs_draws"]) - np.array(a["pairs_draws"])
+        gains = np.array(b["topics"]) - np.array(a["topics"])
+        overlap = Difference(b["pairs"] - a["pairs"], *central_interval(draws))
+        topics = Difference(float(gains.mean()), *central_interval(mean_draws(gains[None])[0]))
+        self.compared = VectorComparison(overlap, topics, (a["words"], b["words"]))
+
+
+def by_overlap(pair):
+    """What `migrate` said of files of vectors before: word overlap alone."""
+    return 1 if pair.compared.overlap.low > 0 else -1 if pair.compared.overlap.high < 0 else 0
+
+
+def by_both(pair):
+    """Both signals."""
+    topics = pair.compared.topics
+    found = by_overlap(pair)
+    return found if (topics.low > 0 if found > 0 else topics.high < 0) else 0
+
+
+def by_rule(least_topics, by_words):
+    """Both signals, and the better model is explained less by words."""
+
+    def rule(pair):
+        _, topics, (a, b) = pair.compared
+        found = by_overlap(pair)
+        is_on_topic = topics.low > least_topics if found > 0 else topics.high < -least_topics
+        return found if is_on_topic and (b - a) * found <= -by_words else 0
+
+    return rule
+
+
+def shipped(pair):
+    """The rule of isosent."""
+    return {"better": 1, "worse": -1}.get(pair.compared.verdict, 0)
+
+
+RULES = {(t, w): by_rule(t, w) for t in (0, 0.005, 0.01, 0.02) for w in (0, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08)}
+
+
+def counts(pairs, rule):
+    """Right, wrong (where the truth differs by more than half a point), and cannot tell."""
+    said = [(rule(pair), pair.truth) for pair in pairs]
+    told = [verdict * truth for verdict, truth in said if verdict and abs(truth) >= EVEN]
+    return sum(each > 0 for each in told), sum(each < 0 for each in told), sum(not verdict for verdict, _ in said)
+
+
+def left_out(pairs, belongs):
+    """The counts by the rule that is best without these pairs, where a wrong verdict costs five right ones."""
+    others = [pair for pair in pairs if not belongs(pair)]
+
+    def value(key):
+        right, wrong, _ = counts(others, RULES[key])
+        return right - 5 * wrong
+
+    return counts([pair for pair in pairs if belongs(pair)], RULES[max(RULES, key=value)])
+
+
+def report(arguments):
+    cells = [json.loads(line) for path in arguments.cells for line in Path(path).read_text("utf-8").splitlines()]
+    of_corpus = {}
+    for cell in cells:
+        of_corpus.setdefault(cell["corpus"], []).append(cell)
+    pairs = [
+        Pair(a, b)
+        for group in of_corpus.values()
+        for a, b in combinations(group, 2)
+        if len(a["topics"]) == len(b["topics"])
+    ]
+    print(f"{len(pairs)} pairs of encoders: right, wrong, cannot tell")
+    for name, rule in (("word overlap", by_overlap), ("both signals", by_both), ("isosent", shipped)):
+        parts = [counts([pair for pair in pairs if pair.n_static == n], rule) for n in (0, 1, 2)]
+        print(f"| {name} | all: {counts(pairs, rule)} | 0, 1, 2 static encoders: {parts} |")
+    for key, values in (
+        ("families", sorted({family for pair in pairs for family in pair.families})),
+        ("texts", sorted(of_corpus)),
+    ):
+        total = np.zeros(3, int)
+        for value in values:
+            belongs = (
+                (lambda pair, v=value: v in pair.families)
+                if key == "families"
+                else (lambda pair, v=value: pair.corpus == v)
+            )
+            found = left_out(pairs, belongs)
+            total += found
+            part = [pair for pair in pairs if belongs(pair)]
+            print(f"| without {value} | {found} | word overlap {counts(part, by_overlap)} | {counts(part, shipped)} |")
+        print(f"| {key} held out | {total.tolist()} |")
 
 
 def main():
@@ -133,6 +184,9 @@ def main():
     command.add_argument("--limit", type=int, default=1200)
     command.add_argument("--corpora", nargs="+")
     command.set_defaults(run=measure)
+    command = commands.add_parser("report")
+    command.add_argument("cells", nargs="+")
+    command.set_defaults(run=report)
     arguments = parser.parse_args()
     arguments.run(arguments)
 

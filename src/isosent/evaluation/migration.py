@@ -4,7 +4,7 @@
 the statistic is `JointMoments` about zero, so that a map does not depend on the lengths of vectors, and the best map of
 documents is chosen by folds. `_measured` scores four ways of searching on texts that were held out, by the halves of
 each text, by queries with answers, or, where only vectors are known, by word overlap. `_advice` turns the differences
-into one sentence.
+into one sentence. Between vectors, word overlap alone decides nothing: see `VectorComparison`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,15 @@ from isosent import _check
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
 from isosent.evaluation.unlabelled import (
+    FOUND,
+    Difference,
+    VectorComparison,
     caution_of_halves,
+    compare_stored,
     halves_of,
     overlap_agreements,
     reciprocal_ranks,
+    topical_difference,
 )
 from isosent.io.space import Space, refuse_codes
 from isosent.io.vector_source import VectorSource, picked_rows
@@ -45,7 +50,6 @@ _HELD_OUT_SHARE = 0.2
 _FOLDS = 3
 _MOST_IN_FOLD = 1_000  # rows whose ranks are compared
 _KEPT_SHARE = 0.5  # of what embedding again gains, from which on a map is advised
-_FOUND = 0.1  # the least reciprocal rank among the first ten
 
 CANDIDATES: dict[str, Callable[[JointMoments], LinearMap]] = {
     **{f"ridge, {penalty:g}": partial(JointMoments.ridge, penalty=penalty) for penalty in (0.03, 0.1, 0.3, 1.0)},
@@ -57,17 +61,6 @@ Vectors = NDArray[np.floating]
 Answers = Sequence[tuple[str, str]]  # a query, and the text that answers it
 
 
-class Difference(NamedTuple):
-    """How much better a way is than another one, with its 95% interval."""
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.value:+.3f}, 95% interval {self.low:+.3f} to {self.high:+.3f}"
-
-
 class Migration(NamedTuple):
     """A map from an old model to a new one, and what to do.
 
@@ -77,10 +70,10 @@ class Migration(NamedTuple):
         The old model, or a stand-in for its vectors, followed by the map. Its vectors are searched with queries of the
         new model.
     report : dict
-        What was measured on texts that were not fitted, as JSON values. ``advice``: "stay", "map" or "embed again", and
-        ``reason``. ``rows``: of each way of searching ``score`` with its ``interval``, ``found`` (share with the right
-        text among ten, or None), and ``gain`` over the old model with ``low`` and ``high``. ``caution``: what was not
-        measured, or None. ``measure``, ``method``, ``n_fitted``, ``n_held_out`` (with answers, the number of queries),
+        What was measured on texts that were not fitted, as JSON values. ``advice``: "stay", "map", "embed again", or,
+        of vectors, "cannot tell", and ``reason``. ``rows``: of each way of searching ``score`` with its ``interval``,
+        ``found`` (share with the right text among ten, or None), and ``gain`` over the old model with ``low`` and
+        ``high``. ``caution``: what was not measured, or None. ``measure``, ``method``, ``n_fitted``, ``n_held_out`` (with answers, the number of queries),
         and ``r2``: the share of the new model that a linear map finds in the old one.
     """
 
@@ -111,7 +104,8 @@ def migrate(
     answers : sequence of (str, str), optional
         Queries, each with the text that answers it; needs two models. A query may occur with several answers, of which
         each is ranked among the texts that are none. By default the first half of each text that was held out is the
-        query, and the second half is to be found. If vectors are given, cosines are compared with word overlap.
+        query, and the second half is to be found. If vectors are given, cosines are compared with word overlap
+        and neighbors by topic, and a model that works by words cannot win.
     stored : VectorSource or ndarray of shape (n_texts, dim), optional
         Vectors that the old model, a `SentenceEncoder`, gave the texts before, as in an index: it does not encode them
         again, but only what no text is.
@@ -252,6 +246,8 @@ def _measured(
 ) -> dict[str, Any]:
     """Score the four ways of searching, and say what to do."""
     own, right, query_of = None, None, None
+    compared: VectorComparison | None = None
+    topics: Difference | None = None
     if isinstance(old, SentenceEncoder) and isinstance(new, SentenceEncoder):
         if answers is None:
             halves = halves_of([texts[row] for row in rows], where="migrate, held-out texts", seed=seed)
@@ -285,7 +281,7 @@ def _measured(
     ]
     if isinstance(old, SentenceEncoder) and isinstance(new, SentenceEncoder):
         ranks = np.stack([reciprocal_ranks(*pair, own, right) for pair in pairs])
-        is_found = (ranks >= _FOUND).astype(np.float64)
+        is_found = (ranks >= FOUND).astype(np.float64)
         if query_of is not None:  # a query with many answers counts once
             ranks, is_found = (
                 np.stack([np.bincount(query_of, each) for each in values]) / np.bincount(query_of)
@@ -299,10 +295,19 @@ def _measured(
         if agreements is None:
             raise InputError("migrate: the texts share no words by which vectors could be compared. Name models.")
         (scores, draws), found, n_held_out = agreements, [None] * len(WAYS), len(rows)
+        listed = [texts[row] for row in rows]
+        compared = compare_stored(old_documents, new_documents, listed, seed=seed)
+        topics = topical_difference(old_documents, document_map.apply(old_documents), listed, seed=seed)
     gains = [
         Difference(float(s - scores[0]), *central_interval(d - draws[0])) for s, d in zip(scores, draws, strict=True)
     ]
-    advice, reason = _advice(gains[1], gains[3])
+    if compared is None or compared.verdict == "better":
+        mapped = gains[1]
+        if topics is not None and not topics.low > 0:  # word overlap alone decides nothing
+            mapped = mapped._replace(low=min(mapped.low, 0.0))
+        advice, reason = _advice(mapped, gains[3])
+    else:
+        advice, reason = _advice_of_vectors(compared)
     ways = {
         way: {"score": float(score), "interval": central_interval(drawn), "found": share}
         | {"gain": gain.value, "low": gain.low, "high": gain.high}
@@ -348,6 +353,25 @@ def _advice(mapped: Difference, again: Difference) -> tuple[str, str]:
     else:
         why = f"mapped vectors are {'worse' if mapped.high < 0 else 'not better'} than the old model ({mapped})"
     return "embed again", f"Embed again. The new model is better than the old one ({again}), and {why}."
+
+
+def _advice_of_vectors(compared: VectorComparison) -> tuple[str, str]:
+    """What to do, and why, where vectors are all that is known and the new ones are not better for sure."""
+    if compared.verdict == "the same":
+        return "stay", "Stay with the old model. The new vectors have the same neighbors."
+    overlap, topics = compared.overlap, compared.topics
+    measured = f"Agreement with word overlap: {overlap}; neighbors on the same topic: {topics}"
+    if compared.verdict == "worse":
+        return (
+            "stay",
+            f"Stay with the old model. The new one is worse by both signals that stored vectors have. {measured}.",
+        )
+    by_words = ", ".join(f"{name} {share:.0%}" for name, share in zip(("old", "new"), compared.words, strict=True))
+    return "cannot tell", (
+        "Cannot tell which model is better from stored vectors alone. Both signals compare words, and a model that "
+        f"works by words is ahead in them. {measured}; explained by the words of a text: {by_words}. Name the models, "
+        "or give queries with their answers to two models: --queries FILE."
+    )
 
 
 def _mapped_model(

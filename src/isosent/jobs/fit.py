@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError, IsosentWarning
+from isosent.evaluation.unlabelled import FOUND, reciprocal_ranks
 from isosent.io.columns import unused_vectors
 from isosent.io.pairs import read_matches
 from isosent.io.remote import local_copies, remove
@@ -79,6 +80,15 @@ class Recall(NamedTuple):
     n_texts: int  # vectors that were searched
 
 
+class PairsFound(NamedTuple):
+    """Known pairs, such as translations, of which one text is among the ten nearest of the other, as shares."""
+
+    before: float
+    after: float
+    n_pairs: int
+    n_texts: int  # that are searched
+
+
 class Goal(NamedTuple):
     """How small vectors are to become: within so many bytes each, or at most so many neighbors lost."""
 
@@ -112,6 +122,7 @@ class FitResult:
     loses_storage: bool = False  # whether it named a dtype for an index, and no longer does
     sizes: Sizes | None = None  # if the vectors were to become smaller
     size: Size | None = None  # that was chosen
+    pairs_found: PairsFound | None = None  # before and after erasing, if pairs are known
 
 
 def fit_files(
@@ -129,12 +140,15 @@ def fit_files(
     engine: Engine | None = None,
     shard_size: int | None = None,
     goal: Goal | None = None,
+    pairs: str | None = None,
     codecs: bool = False,
     say: Say = print,
 ) -> FitResult:
     """Fit a transform on files of texts, or of vectors and moments; without a reference, vectors are of no encoder."""
     if goal is not None:
         _check_goal(goal, transform, erase=erase, queries=queries, engine=engine)
+    if pairs is not None and engine is not None:
+        raise InputError("fit: --pairs does not go with --workers. Leave one out.")
     if engine is not None:
         if (queries, texts, space, checkpoint) != (None, None, None, None):
             raise InputError("fit: --queries, --texts, --space and --checkpoint do not go with --workers.")
@@ -157,6 +171,8 @@ def fit_files(
             vectors, texts = (next(path for path in paths if kinds[path] is kind) for kind in (True, False))
             raise InputError(f"fit: {texts} holds texts, and {vectors} holds vectors. Name files of one kind.")
         if all(kinds.values()):
+            if pairs is not None:
+                raise InputError(f"fit: {pairs} is searched in texts, and {paths[0]} holds vectors. Name the texts.")
             return fit_vectors(
                 paths,
                 output,
@@ -186,6 +202,7 @@ def fit_files(
             erase=erase,
             queries=queries,
             goal=goal,
+            pairs=pairs,
             codecs=codecs,
             say=say,
         )
@@ -202,6 +219,7 @@ def fit_texts(
     erase: str | None = None,
     queries: str | None = None,
     goal: Goal | None = None,
+    pairs: str | None = None,
     codecs: bool = False,
     say: Say = print,
 ) -> FitResult:
@@ -209,6 +227,7 @@ def fit_texts(
     texts = [text for path in paths for text in read_texts(path, column=column)]
     query_texts = None if queries is None else read_texts(queries, column=column if is_table(queries) else None)
     labels = None if erase is None else {erase: labels_of_files(paths, erase)}
+    known = None if pairs is None else read_matches(pairs)[:2]
     model = load_model(reference)
     transform = _unless_asked(transform, goal)
     if transform is None and query_texts is not None:
@@ -242,6 +261,7 @@ def fit_texts(
     n_tokens, n_unknown = before.encoder.coverage(texts)
     result = replace(
         result,
+        pairs_found=None if known is None else _pairs_found(before, after, *known, texts),
         record=record,
         unit="distinct texts" if record is not None and record.choice else "texts",
         n_tokens=n_tokens,
@@ -437,6 +457,23 @@ def fit_pairs(
     record = after.fits[-1]
     follows_fit = bool(before.fits and record.transform != NO_TRANSFORM)
     return FitResult(after, record, "pairs", follows_fit=follows_fit, loses_storage=_loses_storage(before, after))
+
+
+def _pairs_found(
+    before: SentenceEncoder, after: SentenceEncoder, first: Sequence[str], second: Sequence[str], texts: Sequence[str]
+) -> PairsFound:
+    """Search each text of the pairs for the other one, among them and the texts that were fitted on."""
+    listed = list(dict.fromkeys([*first, *second, *(texts[row] for row in sampled_rows(len(texts)))]))
+    row_of = {text: row for row, text in enumerate(listed)}
+    one, other = (np.array([row_of[text] for text in side], np.intp) for side in (first, second))
+    one, other = one[one != other], other[one != other]
+    queries, own = np.concatenate([one, other]), np.concatenate([other, one])
+    encoded = before.encoder.encode(listed)
+    shares = []
+    for vectors in (before.transform(encoded), after.transform(encoded)):
+        ranks = reciprocal_ranks(vectors[queries], vectors, own, queries[:, None])  # a text is not its own result
+        shares.append(float((ranks >= FOUND).mean()))
+    return PairsFound(shares[0], shares[1], len(one), len(listed))
 
 
 def _loses_storage(before: SentenceEncoder, after: SentenceEncoder) -> bool:
