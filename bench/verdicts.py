@@ -1,13 +1,15 @@
 """Which of two encoders is better, judged by texts and vectors alone: how often a rule is right, wrong, or cannot tell.
 
-Step 1 measures every encoder on every set of texts: python bench/verdicts.py measure CACHE:LIMIT DATA FAMILY=REFERENCE ...
-  [--limit N] [--corpora NAME ...] >> encoders.jsonl, with the vectors that bench/judgement.py encoded.
+Step 1 measures every encoder on every set of texts: python bench/verdicts.py measure CACHE:LIMIT DATA
+  FAMILY=REFERENCE ... [--limit N] [--corpora NAME ...] >> encoders.jsonl, with vectors of bench/judgement.py encode.
 Step 2 compares all encoders of a set of texts in pairs: python bench/verdicts.py report encoders.jsonl ...
 The truth is the share of the ten nearest neighbors with the same label, or nDCG@10, or the agreement with gold scores.
 """
 
 import argparse
 import json
+from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 
