@@ -224,7 +224,11 @@ def fit(
     chosen = resolve_transform(transform, settings)
     if pairs is None and not inputs:
         raise click.UsageError("Missing argument 'INPUTS...'.")
-    if pairs is None and queries == "":
+    if pairs is not None and erase is not None and not inputs:
+        raise InputError(
+            f"fit: --erase has no texts. Name their table: isosent fit TABLE --erase {erase} --pairs {pairs}"
+        )
+    if (pairs is None or erase is not None) and queries == "":
         raise InputError("fit: --queries names no file. Name one; without a file it goes with --pairs.")
     if pairs is not None and erase is None:
         typed = {

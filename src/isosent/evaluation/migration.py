@@ -73,8 +73,9 @@ class Migration(NamedTuple):
         What was measured on texts that were not fitted, as JSON values. ``advice``: "stay", "map", "embed again", or,
         of vectors, "cannot tell", and ``reason``. ``rows``: of each way of searching ``score`` with its ``interval``,
         ``found`` (share with the right text among ten, or None), and ``gain`` over the old model with ``low`` and
-        ``high``. ``caution``: what was not measured, or None. ``measure``, ``method``, ``n_fitted``, ``n_held_out`` (with answers, the number of queries),
-        and ``r2``: the share of the new model that a linear map finds in the old one.
+        ``high``. ``caution``: what was not measured, or None. ``measure``, ``method``, ``n_fitted``, ``n_held_out``
+        (with answers, the number of queries), and ``r2``: the share of the new model that a linear map finds in the
+        old one.
     """
 
     model: SentenceEncoder

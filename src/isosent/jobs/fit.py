@@ -471,7 +471,7 @@ def _pairs_found(
     encoded = before.encoder.encode(listed)
     shares = []
     for vectors in (before.transform(encoded), after.transform(encoded)):
-        ranks = reciprocal_ranks(vectors[queries], vectors, own, queries[:, None])  # a text is not its own result
+        ranks = reciprocal_ranks(vectors[queries], vectors, own, list(queries[:, None]))  # a text is not its own result
         shares.append(float((ranks >= FOUND).mean()))
     return PairsFound(shares[0], shares[1], len(one), len(listed))
 
