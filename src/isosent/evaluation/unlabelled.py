@@ -300,7 +300,9 @@ def explained_by_words(vectors: NDArray[np.floating], texts: Sequence[str]) -> f
     rows = np.flatnonzero(nonzero_rows(vectors))
     rows = np.random.default_rng(0).permutation(rows)[:_MOST_EXPLAINED]
     try:
-        counts = CountVectorizer(analyzer=words_of, dtype=np.float64).fit_transform([texts[row] for row in rows.tolist()])
+        counts = CountVectorizer(analyzer=words_of, dtype=np.float64).fit_transform(
+            [texts[row] for row in rows.tolist()]
+        )
     except ValueError:  # no text has a word
         return float("nan")
     shares = counts.multiply(1 / np.maximum(np.asarray(counts.sum(axis=1)), 1)).tocsr()
