@@ -184,8 +184,8 @@ def auto(texts):
     for name in NAMES:
         source = texts.sick if name == "glove" else texts.all
         choice = choose_from_texts(texts.vectors(name, source), source, Auto())
-        first, *others = choice.candidates
-        gains[name] = [(0.0, 0.0)] + [(each.candidate.strength, each.agreement - first.agreement) for each in others]
+        whitenings = [each for each in choice.candidates if each.candidate.strength is not None]
+        gains[name] = [(0.0, 0.0)] + [(each.candidate.strength, each.gain) for each in whitenings]
     values = [gain for line in gains.values() for _, gain in line]
     panel = Panel(
         Axis("strength of whitening", 0, 1, at=[0, 0.25, 0.5, 0.75, 1]),

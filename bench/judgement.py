@@ -572,7 +572,7 @@ def summary(cells, choose):
 
 
 def left_out(cells, key, signal="topics"):
-    """The choice in each cell by the constants that harm least, then gain most, on cells with another value of a key."""
+    """The choice in each cell by the constants that harm least, then gain most, where a key has another value."""
     limits_of = {}
     for value in {cell[key] for cell in cells}:
         others = [cell for cell in cells if cell[key] != value]

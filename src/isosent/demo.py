@@ -38,7 +38,7 @@ _N_NEAREST = 10
 EXAMPLE = "Sie ist gegen Erdnüsse allergisch."
 
 ERASE = "isosent fit pool.csv --column text --erase lang -o erased"
-WHITEN = "isosent fit pool.csv --column text -o whitened"
+FIT = "isosent fit pool.csv --column text -o fitted"
 SHORTEN = "isosent quantize texts.txt -m wordllama -o int8"
 SEARCH = (
     f"isosent fit texts.txt --bytes {N_BYTES} -o small",
@@ -61,7 +61,7 @@ class Translations(NamedTuple):
     n_queries: int  # in German, Spanish and French
     n_texts: int  # that were searched
     original: float
-    whitened: float  # without a label, as auto chooses
+    fitted: float  # without a label, as auto chooses
     erased: float  # without the language, as auto chooses
     example: str
     example_original: str  # its nearest text
@@ -165,17 +165,17 @@ def _sample() -> list[dict[str, str]]:
 def _translations(model: SentenceEncoder) -> Translations:
     fitted_on = [row for row in demo_pool() if int(row.meaning) % 2]
     texts, labels = [row.text for row in fitted_on], [row.lang for row in fitted_on]
-    whitening = model.fitted(texts, source="the pool of the demo")
+    fitted = model.fitted(texts, source="the pool of the demo")
     erasure = model.fitted(texts, erase={"lang": labels}, source="the pool of the demo")
     held_out = [row for row in demo_pool() if not int(row.meaning) % 2]
-    original, whitened, erased = (_encode(each, held_out) for each in (model, whitening, erasure))
+    original, centered, erased = (_encode(each, held_out) for each in (model, fitted, erasure))
     example = next(position for position, row in enumerate(held_out) if row.text == EXAMPLE)
-    choice = whitening.fits[-1].choice or {}
+    choice = fitted.fits[-1].choice or {}
     return Translations(
         n_queries=sum(row.lang != "en" for row in held_out),
         n_texts=len(held_out),
         original=translated_share(original, held_out),
-        whitened=translated_share(whitened, held_out),
+        fitted=translated_share(centered, held_out),
         erased=translated_share(erased, held_out),
         example=EXAMPLE,
         example_original=held_out[nearest_rows(original)[example]].text,

@@ -58,7 +58,7 @@ def test_the_demo_shows_four_steps_and_writes_nothing(demo, here):
     before = set(here.iterdir())
     finished = demo()
     assert (finished.code, finished.err) == (0, "")
-    for words in ("1. One pool", "2. The same pool", "Whiten with", "3. A good model", "Keep these", "4. Search"):
+    for words in ("1. One pool", "2. The same pool", "Center these", "3. A good model", "Keep these", "4. Search"):
         assert words in finished.out
     assert len(finished.out.splitlines()) <= 40
     assert set(here.iterdir()) == before
@@ -76,7 +76,7 @@ def test_every_command_of_the_demo_runs_as_printed_on_the_texts_that_it_writes(d
         assert ran.code == 0, (command, ran.err)
         outputs.append(ran.out)
     assert "lang erased" in outputs[0]
-    assert "Whiten with strength" in outputs[1]
+    assert "For pairs of texts alone: whiten with strength" in outputs[1]
     assert "Keep these vectors unchanged" in outputs[2]
     assert "remember my password" in outputs[6]
     assert "no match" in outputs[7]
@@ -200,6 +200,19 @@ def test_fit_shows_the_space_before_and_after(isosent_):
     out = isosent_(*fit("--dims", "2")).out
     for word in ("before", "after", "mean cosine of random pairs", "effective rank", "dimensions", "bytes per vector"):
         assert word in out
+
+
+def test_a_purpose_reaches_auto(isosent_, here):
+    for purpose in ("pairs", "topics", "search"):
+        assert isosent_(*fit("--for", purpose)).code == 0
+        assert isosent.load(here / "model").fits[-1].choice["purpose"] == purpose
+    refused = isosent_(*fit("--for", "clusters"))
+    assert refused.code == 2
+    assert "'clusters'" in refused.err
+    assert "topics" in refused.err
+    refused = isosent_(*fit("--for", "topics", "--transform", "whitening"))
+    assert refused.code == 2
+    assert "purpose" in refused.err
 
 
 def test_fit_reads_standard_input(isosent_, here):

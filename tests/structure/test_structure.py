@@ -167,7 +167,7 @@ def test_the_code_can_be_read_in_an_afternoon():
         for decorator in node.decorator_list
     ]
     assert len(own_modules()) <= 220
-    assert sum("dataclass" in decorator for decorator in decorators) <= 100
+    assert sum("dataclass" in decorator for decorator in decorators) <= 101
 
 
 def test_no_modules_import_each_other_in_a_circle():
@@ -245,7 +245,7 @@ def test_a_progress_has_one_type():
 def test_commands_and_options_stay_few():
     by_command = load_bench("shape").options()
     assert len(by_command) >= 20
-    assert sum(by_command.values()) <= 243
+    assert sum(by_command.values()) <= 245
     assert {name: n_options for name, n_options in by_command.items() if n_options > 23} == {}
     assert sum(map(len, COMMANDS.values())) <= 28  # in the first help
 

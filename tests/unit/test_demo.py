@@ -30,9 +30,9 @@ def test_the_files_of_the_demo_are_read_back_as_the_texts(tmp_path):
     write_texts(tmp_path / "new" / "folder")  # the same again
 
 
-def test_whitening_and_erasing_find_translations_that_no_fit_has_seen(report, wordllama):
+def test_centering_and_erasing_find_translations_that_no_fit_has_seen(report, wordllama):
     shares = report.translations
-    assert shares.original < 0.1 < shares.whitened < shares.erased
+    assert shares.original < 0.1 < shares.fitted < shares.erased
     assert shares.erased > 5 * shares.original
     held_out = [row for row in demo_pool() if not int(row.meaning) % 2]
     vectors = wordllama.encode([row.text for row in held_out]).astype(float)

@@ -118,7 +118,7 @@ def test_auto_compared_strengths(data):
     for task in placed:
         rng = np.random.default_rng(0)
         vectors = rng.normal(size=(len(task.rows), 8))
-        assert len(choose(vectors, task.overlap_pairs, Auto()).candidates) == 1 + len(STRENGTHS)
+        assert len(choose(vectors, task.overlap_pairs, Auto()).candidates) == 2 + len(STRENGTHS)
 
 
 def sets_of(cells, transform):

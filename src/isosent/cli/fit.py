@@ -41,10 +41,10 @@ from isosent.cli.printing import (
 from isosent.demo import (
     ERASE,
     FALSE_POSITIVES,
+    FIT,
     QUERIES,
     SEARCH,
     SHORTEN,
-    WHITEN,
     DemoReport,
     run_demo,
     write_texts,
@@ -104,12 +104,12 @@ def _demo_steps(report: DemoReport) -> Iterator[list[str]]:
         f"  {ERASE}",
     ]
     yield [
-        "The same pool without a label: is whitening worth it?",
+        "The same pool without a label: is a transform worth it?",
         f"{pool.recommendation}",
-        f"With their English translation among the 10 nearest: {pool.original:.0%} before, {pool.whitened:.0%} after.",
+        f"With their English translation among the 10 nearest: {pool.original:.0%} before, {pool.fitted:.0%} after.",
         "Both numbers: fitted on half of the pool, measured on the rest. The command below fits on all of it.",
-        "Whitening evens out a space in which texts look alike for the wrong reason, such as their language.",
-        f"  {WHITEN}",
+        "Centering evens out a space in which texts look alike for the wrong reason, such as their language.",
+        f"  {FIT}",
     ]
     before, after = sample.n_bytes
     yield [

@@ -276,7 +276,8 @@ def place_tasks(tasks: Sequence[STSSet]) -> tuple[list[str], list[PlacedTask]]:
         pairs = tuple((_places(places, subset.first), _places(places, subset.second)) for subset in task.subsets)
         rows = np.array([row_of[text] for text in places], dtype=np.intp)
         count_of_each = np.array([counts[text] for text in places], dtype=np.float64)
-        placed.append(PlacedTask(task, rows, len(scored), pairs, count_of_each, sample_pairs(list(places))))
+        overlap_pairs = sample_pairs(list(places), topics=True)
+        placed.append(PlacedTask(task, rows, len(scored), pairs, count_of_each, overlap_pairs))
     return list(row_of), placed
 
 

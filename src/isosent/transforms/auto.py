@@ -1,11 +1,11 @@
-"""transform="auto": chooses a strength of whitening, or no transform, without labels.
+"""transform="auto": chooses centering, a strength of whitening, or no transform, without labels.
 
-`choose_from_texts` draws pairs of texts that share words and pairs that share none (`sample_pairs`), fits each
-`Candidate` on other rows, and compares how well cosines and word overlap agree. `choose` takes the candidate whose gain
-is beyond chance, and `AutoChoice` keeps what was compared. In a pool of languages (`separate_groups`), pairs are those
-within a group, and what keeps the groups apart is left out. Without texts, `choose_without_texts` keeps the dimensions
-as they are, or the principal components, centered or not by the neighbors that a sample of rows keeps
-(`held_out_recall`). A recommendation says in words what was chosen, and why.
+`choose_from_texts` draws pairs of texts (`agreement.sample_pairs`), fits each `Candidate` on other rows, and measures
+two signals: how well cosines agree with word overlap, and how near by topic the neighbors of a text are. `pick` is the
+rule: both must gain beyond chance, or the one that the purpose names. `AutoChoice` keeps what was compared. In a pool
+of languages (`groups.separate_groups`), pairs are those within a group, and what keeps the groups apart is left out.
+Without texts, `choose_without_texts` keeps the dimensions as they are, or the principal components, centered or not by
+the neighbors that a sample of rows keeps (`held_out_recall`). A recommendation says in words what was chosen, and why.
 """
 
 from __future__ import annotations
@@ -50,6 +50,9 @@ class Limits(NamedTuple):
 
 
 LIMITS = Limits()
+# Words tell of one language at a time. If the texts form separate groups, such as languages, only pairs and neighbors
+# within a group are compared, the gain of pairs is the mean of those of the groups, and a transform must make no group
+# clearly worse, and must bring the groups closer together: by CLOSER, or to below MIXED.
 CLOSER = 0.9
 MIXED = 0.3
 
@@ -432,17 +435,22 @@ def _recommended(scored: ScoredCandidate, wanted: Auto) -> str:
 
 def _rejected(usable: Sequence[ScoredCandidate], wanted: Auto, evenness: float) -> str:
     """Why nothing was chosen, and what would serve one purpose alone."""
-    name = "The best transform" if wanted.n_components is None else "Whitening on top"
+
+    def named(best: ScoredCandidate) -> str:
+        what = best.candidate
+        tried = "centering" if what.name == CENTERING else f"whitening with strength {what.strength:g}"
+        return f"The best transform, {tried}," if wanted.n_components is None else "Whitening on top"
+
     if wanted.purpose in ("topics", "search"):
-        found = [(each.topics.gain, each.topics) for each in usable if each.topics is not None]
+        found = [(each.topics.gain, each, each.topics) for each in usable if each.topics is not None]
         if not found:
             return "The texts share too few words to tell their topics."
-        best = max(found, key=lambda each: each[0])[1]
-        if best.high < 0:
-            return f"With every transform that was tried, neighbors are less near in topic (best {_interval(best)})."
-        if best.low > 0:
-            return f"{name} gains too little ({_interval(best)}; the limit is {LIMITS.topics:g})."
-        return f"{name} gains nothing measurable ({_interval(best)})."
+        _, best, topics = max(found, key=lambda each: each[0])
+        if topics.high < 0:
+            return f"With every transform that was tried, neighbors are less near in topic (best {_interval(topics)})."
+        if topics.low > 0:
+            return f"{named(best)} gains too little ({_interval(topics)}; the limit is {LIMITS.topics:g})."
+        return f"{named(best)} gains nothing measurable ({_interval(topics)})."
     alone = pick(usable, "pairs", evenness=evenness) if wanted.purpose is None else None
     if alone is not None:
         what = _action(replace(alone.candidate, n_components=None))
@@ -451,13 +459,13 @@ def _rejected(usable: Sequence[ScoredCandidate], wanted: Auto, evenness: float) 
             return f"{alone_first}; the texts share too few words to tell what that does to topics."
         if alone.topics.high < 0:
             return f"{alone_first}; for topics, classes and search that would cost ({_interval(alone.topics)})."
-        return f"{alone_first}; for topics, classes and search that gains too little ({_interval(alone.topics)})."
+        return f"{alone_first}; for topics, classes and search that changes little ({_interval(alone.topics)})."
     best_of_pairs = max([each for each in usable if each.low > 0] or usable, key=lambda each: each.gain)
     if best_of_pairs.high < 0:
         return f"Every transform that was tried ranks pairs of texts worse (best {_interval(best_of_pairs)})."
     if best_of_pairs.low > 0:
-        return f"{name} gains too little ({_interval(best_of_pairs)}; the limit is {LIMITS.pairs:g})."
-    return f"{name} gains nothing measurable ({_interval(best_of_pairs)})."
+        return f"{named(best_of_pairs)} gains too little ({_interval(best_of_pairs)}; the limit is {LIMITS.pairs:g})."
+    return f"{named(best_of_pairs)} gains nothing measurable ({_interval(best_of_pairs)})."
 
 
 def _score(
