@@ -20,14 +20,11 @@ from isosent import _check
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
 from isosent.evaluation.unlabelled import (
-    FOUND,
     Difference,
-    VectorComparison,
     caution_of_halves,
     compare_stored,
     halves_of,
     overlap_agreements,
-    reciprocal_ranks,
     topical_difference,
 )
 from isosent.io.space import Space, refuse_codes
@@ -35,6 +32,7 @@ from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.model import Role, SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import JointFolds, JointMoments
+from isosent.numeric.ranking import FOUND, reciprocal_ranks
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.numeric.statistics import central_interval, mean_draws
 from isosent.numeric.threads import one_thread_products
@@ -247,8 +245,6 @@ def _measured(
 ) -> dict[str, Any]:
     """Score the four ways of searching, and say what to do."""
     own, right, query_of = None, None, None
-    compared: VectorComparison | None = None
-    topics: Difference | None = None
     if isinstance(old, SentenceEncoder) and isinstance(new, SentenceEncoder):
         if answers is None:
             halves = halves_of([texts[row] for row in rows], where="migrate, held-out texts", seed=seed)
@@ -264,9 +260,8 @@ def _measured(
             of_query = np.split(own[np.argsort(query_of, kind="stable")], np.cumsum(np.bincount(query_of))[:-1])
             right = [of_query[query] for query in query_of]
             measure = "mean reciprocal rank of the text that answers a query"
-        old_queries, new_queries = _vectors(
-            (old, new), queries, np.arange(len(queries)), role="query", progress=progress
-        )
+        all_rows = np.arange(len(queries))
+        old_queries, new_queries = _vectors((old, new), queries, all_rows, role="query", progress=progress)
         old_documents = _document_vectors(old, documents, texts, stored, progress)
         new_documents = _document_vectors(new, documents, texts, None, progress)
     else:
@@ -296,19 +291,12 @@ def _measured(
         if agreements is None:
             raise InputError("migrate: the texts share no words by which vectors could be compared. Name models.")
         (scores, draws), found, n_held_out = agreements, [None] * len(WAYS), len(rows)
-        listed = [texts[row] for row in rows]
-        compared = compare_stored(old_documents, new_documents, listed, seed=seed)
-        topics = topical_difference(old_documents, document_map.apply(old_documents), listed, seed=seed)
-    gains = [
-        Difference(float(s - scores[0]), *central_interval(d - draws[0])) for s, d in zip(scores, draws, strict=True)
-    ]
-    if compared is None or compared.verdict == "better":
-        mapped = gains[1]
-        if topics is not None and not topics.low > 0:  # word overlap alone decides nothing
-            mapped = mapped._replace(low=min(mapped.low, 0.0))
-        advice, reason = _advice(mapped, gains[3])
-    else:
-        advice, reason = _advice_of_vectors(compared)
+    differences = zip(scores - scores[0], draws - draws[0], strict=True)
+    gains = [Difference(float(value), *central_interval(drawn)) for value, drawn in differences]
+    advice, reason = _advice(gains[1], gains[3])
+    if found[0] is None:  # vectors alone
+        of_ways = (old_documents, pairs[1][1], new_documents)
+        advice, reason = _advice_of_vectors(of_ways, gains, texts=[texts[row] for row in rows], seed=seed)
     ways = {
         way: {"score": float(score), "interval": central_interval(drawn), "found": share}
         | {"gain": gain.value, "low": gain.low, "high": gain.high}
@@ -356,22 +344,28 @@ def _advice(mapped: Difference, again: Difference) -> tuple[str, str]:
     return "embed again", f"Embed again. The new model is better than the old one ({again}), and {why}."
 
 
-def _advice_of_vectors(compared: VectorComparison) -> tuple[str, str]:
-    """What to do, and why, where vectors are all that is known and the new ones are not better for sure."""
+def _advice_of_vectors(
+    of_ways: tuple[Vectors, Vectors, Vectors], gains: Sequence[Difference], *, texts: Sequence[str], seed: int
+) -> tuple[str, str]:
+    """What to do, and why, where old, mapped and new vectors are all that is known; `gains` are by word overlap."""
+    old, mapped, new = of_ways
+    compared = compare_stored(old, new, texts, seed=seed)
     if compared.verdict == "the same":
         return "stay", "Stay with the old model. The new vectors have the same neighbors."
+    if compared.verdict == "better":
+        of_map = gains[1]
+        if not topical_difference(old, mapped, texts, seed=seed).low > 0:  # word overlap alone decides nothing
+            of_map = of_map._replace(low=min(of_map.low, 0.0))
+        return _advice(of_map, gains[3])
     overlap, topics = compared.overlap, compared.topics
     measured = f"Agreement with word overlap: {overlap}; neighbors on the same topic: {topics}"
     if compared.verdict == "worse":
-        return (
-            "stay",
-            f"Stay with the old model. The new one is worse by both signals that stored vectors have. {measured}.",
-        )
+        return "stay", f"Stay with the old model. The new one is worse by both signals of stored vectors. {measured}."
     by_words = ", ".join(f"{name} {share:.0%}" for name, share in zip(("old", "new"), compared.words, strict=True))
     return "cannot tell", (
         "Cannot tell which model is better from stored vectors alone. Both signals compare words, and a model that "
-        f"works by words is ahead in them. {measured}; explained by the words of a text: {by_words}. Name the models, "
-        "or give queries with their answers to two models: --queries FILE."
+        f"works by words is ahead in them. {measured}; explained by the words of a text: {by_words}. Name the models "
+        "in the place of their vectors."
     )
 
 

@@ -1,4 +1,11 @@
-"""Compare models on texts without labels: which is better, what each costs, and what it contains of the others."""
+"""Compare models on texts without labels: which is better, what each costs, and what it contains of the others.
+
+Models are compared by the halves of texts, which `halves_of` cuts, and by word overlap: `compare_vectors` judges all
+pairs of models, and `compare_models` adds what each costs. `compare_stored` compares vectors whose models are not
+known, so that no half can be encoded: by word overlap and by the topics of neighbors. Both of these rest on words. So
+`explained_by_words` measures how much a model works by words, and the verdicts of `UnlabelledComparison` and of
+`VectorComparison` do not let it win by that.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +22,7 @@ from isosent import _check
 from isosent.errors import InputError
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import JointFolds, JointMoments
+from isosent.numeric.ranking import reciprocal_ranks
 from isosent.numeric.similarity import mean_ranks, nonzero_rows, unit_rows
 from isosent.numeric.statistics import central_interval, mean_draws, resampled_counts, weighted_pearson
 from isosent.numeric.threads import one_thread_products
@@ -25,14 +33,12 @@ from isosent.transforms.groups import separate_groups
 FEWEST_TEXTS = 30
 _FEWEST_WORDS = 6
 _MOST_TEXTS = 2000
-_BLOCK = 256
 _FOLDS = 3
 _LEAST_TOPICS = 0.01  # what the interval of topical agreement must be beyond
 _BY_WORDS = 0.03  # difference in `explained_by_words` from which on one model works more by words
 _PENALTY = 0.1  # of `explained_by_words`, times the mean of the diagonal
 _MOST_EXPLAINED = 1000  # texts
 _SAME = 1e-6
-FOUND = 0.1  # the least reciprocal rank among the first ten
 
 
 class Difference(NamedTuple):
@@ -265,11 +271,11 @@ def compare_vectors(
 
 def compare_stored(
     a: NDArray[np.floating], b: NDArray[np.floating], texts: Sequence[str], *, seed: int = 0
-) -> VectorComparison | None:
-    """Compare two arrays of vectors of the same distinct texts, by words; None if the texts share no word."""
+) -> VectorComparison:
+    """Compare two arrays of vectors of the same distinct texts, which share words, by these."""
     agreements = overlap_agreements(texts, [(a, a), (b, b)], seed=seed)
     if agreements is None:
-        return None
+        raise InputError("compare: the texts share no words by which vectors could be compared. Name models.")
     scores, draws = agreements
     overlap = Difference(float(scores[1] - scores[0]), *central_interval(draws[1] - draws[0]))
     topics = topical_difference(a, b, texts, seed=seed)
@@ -316,30 +322,6 @@ def explained_by_words(vectors: NDArray[np.floating], texts: Sequence[str]) -> f
         left += ((units[held_out] - mean - kernel[np.ix_(held_out, fitted)] @ weight) ** 2).sum()
         total += ((units[held_out] - mean) ** 2).sum()
     return float(1 - left / total) if total > 0 else float("nan")
-
-
-def reciprocal_ranks(
-    queries: NDArray[Any],
-    documents: NDArray[Any],
-    own: NDArray[np.intp] | None = None,
-    also_right: Sequence[NDArray[np.intp]] | None = None,
-) -> NDArray[np.float64]:
-    """One over the rank of each query's own document among all, by cosine; ties count half.
-
-    `own`, (n_queries,), is the row of each query's document; by default, that of the query. Other rows that are right
-    for a query, `also_right`, do not count.
-    """
-    queries, documents = (unit_rows(rows.astype(np.float64)) for rows in (queries, documents))
-    own = np.arange(len(queries)) if own is None else own
-    ranks = np.empty(len(queries))
-    for start in range(0, len(queries), _BLOCK):
-        cosines = queries[start : start + _BLOCK] @ documents.T
-        reached = cosines[np.arange(len(cosines)), own[start : start + len(cosines)]][:, None]
-        for place, right in enumerate(also_right[start : start + len(cosines)] if also_right is not None else ()):
-            cosines[place, right[right != own[start + place]]] = -np.inf
-        n_ties = (cosines == reached).sum(axis=1)
-        ranks[start : start + len(cosines)] = 0.5 + (cosines > reached).sum(axis=1) + 0.5 * n_ties
-    return 1 / ranks
 
 
 def overlap_agreements(

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError, IsosentWarning
-from isosent.evaluation.unlabelled import FOUND, reciprocal_ranks
 from isosent.io.columns import unused_vectors
 from isosent.io.pairs import read_matches
 from isosent.io.remote import local_copies, remove
@@ -29,7 +28,7 @@ from isosent.io.shards import SHARD_SIZE, input_paths
 from isosent.io.texts import TEXT_ENDINGS, is_table, read_labels, read_texts
 from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors
-from isosent.jobs.inspect import Groups, find_groups
+from isosent.jobs.inspect import Groups, PairsFound, find_groups, pairs_found
 from isosent.jobs.shards import Engine, how_resumed, measure_folder, sample_rows, sample_texts
 from isosent.jobs.vectors import (
     FileMoments,
@@ -78,15 +77,6 @@ class Recall(NamedTuple):
     n_components: int
     recall: float  # mean over the queries, in [0, 1]
     n_texts: int  # vectors that were searched
-
-
-class PairsFound(NamedTuple):
-    """Known pairs, such as translations, of which one text is among the ten nearest of the other, as shares."""
-
-    before: float
-    after: float
-    n_pairs: int
-    n_texts: int  # that are searched
 
 
 class Goal(NamedTuple):
@@ -147,6 +137,8 @@ def fit_files(
     """Fit a transform on files of texts, or of vectors and moments; without a reference, vectors are of no encoder."""
     if goal is not None:
         _check_goal(goal, transform, erase=erase, queries=queries, engine=engine)
+        if isinstance(transform, Auto) and transform.purpose is None:
+            transform = None  # the neighbors to keep are those of the vectors that were given
     if pairs is not None and engine is not None:
         raise InputError("fit: --pairs does not go with --workers. Leave one out.")
     if engine is not None:
@@ -229,7 +221,6 @@ def fit_texts(
     labels = None if erase is None else {erase: labels_of_files(paths, erase)}
     known = None if pairs is None else read_matches(pairs)[:2]
     model = load_model(reference)
-    transform = _unless_asked(transform, goal)
     if transform is None and query_texts is not None:
         raise InputError("fit: --queries needs a transform, and --transform is none.")
     if transform is not None:
@@ -261,7 +252,7 @@ def fit_texts(
     n_tokens, n_unknown = before.encoder.coverage(texts)
     result = replace(
         result,
-        pairs_found=None if known is None else _pairs_found(before, after, *known, texts),
+        pairs_found=None if known is None else pairs_found(before, after, *known, texts),
         record=record,
         unit="distinct texts" if record is not None and record.choice else "texts",
         n_tokens=n_tokens,
@@ -304,10 +295,10 @@ def fit_vectors(
         raise InputError("fit: --erase of vectors does not go with moments, a flow, --queries and --checkpoint.")
     if goal is not None and (is_flow(transform) or not sources):
         raise InputError(f"fit: {goal.option} needs vectors, not moments, and no flow.")
-    if texts is not None and (merged or not isinstance(transform, Auto)):
+    is_auto = isinstance(transform, Auto) or (goal is not None and transform is None)
+    if texts is not None and (merged or not is_auto):
         raise InputError("fit: --texts are for --transform auto, which compares the vectors of texts with them.")
     sampled = None if texts is None else _sampled_texts(texts, sources)
-    transform = _unless_asked(transform, goal)
     model, groups = before, None
     if transform is not None and is_flow(transform):
         if merged or (queries, checkpoint) != (None, None):
@@ -337,10 +328,9 @@ def fit_vectors(
         after = _fitted_on_files(model, measured, transform, query_moments, sampled, named, groups=groups, rows=rows)
     result = FitResult(after, None, "vectors")
     if goal is not None and sample is not None:
-        source, listed = named(", ".join(measured.sources)), None if sampled is None else sampled[0]
-        result = _smaller(
-            result, sample, measured.moments, goal, texts=listed, codecs=codecs, before=before, source=source
-        )
+        names, listed = named(", ".join(measured.sources)), None if sampled is None else sampled[0]
+        moments = measured.moments
+        result = _smaller(result, sample, moments, goal, before=before, source=names, texts=listed, codecs=codecs)
         after = result.model
     after.save(output)
     result = replace(result, record=after.fits[-1])
@@ -459,23 +449,6 @@ def fit_pairs(
     return FitResult(after, record, "pairs", follows_fit=follows_fit, loses_storage=_loses_storage(before, after))
 
 
-def _pairs_found(
-    before: SentenceEncoder, after: SentenceEncoder, first: Sequence[str], second: Sequence[str], texts: Sequence[str]
-) -> PairsFound:
-    """Search each text of the pairs for the other one, among them and the texts that were fitted on."""
-    listed = list(dict.fromkeys([*first, *second, *(texts[row] for row in sampled_rows(len(texts)))]))
-    row_of = {text: row for row, text in enumerate(listed)}
-    one, other = (np.array([row_of[text] for text in side], np.intp) for side in (first, second))
-    one, other = one[one != other], other[one != other]
-    queries, own = np.concatenate([one, other]), np.concatenate([other, one])
-    encoded = before.encoder.encode(listed)
-    shares = []
-    for vectors in (before.transform(encoded), after.transform(encoded)):
-        ranks = reciprocal_ranks(vectors[queries], vectors, own, list(queries[:, None]))  # a text is not its own result
-        shares.append(float((ranks >= FOUND).mean()))
-    return PairsFound(shares[0], shares[1], len(one), len(listed))
-
-
 def _loses_storage(before: SentenceEncoder, after: SentenceEncoder) -> bool:
     return before.record.storage is not None and after.record.storage is None
 
@@ -533,11 +506,6 @@ def _check_goal(
         raise InputError(f"fit: {goal.option} does not go with {' and '.join(others)}. Leave one out.")
     if isinstance(transform, Auto) and transform.n_components is not None:
         raise InputError(f"fit: {goal.option} and --dims both set the size. Leave one out.")
-
-
-def _unless_asked(transform: Transform | Auto | None, goal: Goal | None) -> Transform | Auto | None:
-    """No transform in the place of auto, if vectors are to keep the neighbors that they have; a purpose asks for it."""
-    return None if goal is not None and isinstance(transform, Auto) and transform.purpose is None else transform
 
 
 def _smaller(
