@@ -139,11 +139,9 @@ def fit_files(
         _check_goal(goal, transform, erase=erase, queries=queries, engine=engine)
         if isinstance(transform, Auto) and transform.purpose is None:
             transform = None  # the neighbors to keep are those of the vectors that were given
-    if pairs is not None and engine is not None:
-        raise InputError("fit: --pairs does not go with --workers. Leave one out.")
     if engine is not None:
-        if (queries, texts, space, checkpoint) != (None, None, None, None):
-            raise InputError("fit: --queries, --texts, --space and --checkpoint do not go with --workers.")
+        if any(each is not None for each in (queries, texts, space, checkpoint, pairs)):
+            raise InputError("fit: --queries, --texts, --space, --checkpoint and --pairs do not go with --workers.")
         return fit_shards(
             inputs,
             output,
@@ -328,8 +326,7 @@ def fit_vectors(
         after = _fitted_on_files(model, measured, transform, query_moments, sampled, named, groups=groups, rows=rows)
     result = FitResult(after, None, "vectors")
     if goal is not None and sample is not None:
-        names, listed = named(", ".join(measured.sources)), None if sampled is None else sampled[0]
-        moments = measured.moments
+        moments, names, listed = measured.moments, named(", ".join(measured.sources)), sampled and sampled[0]
         result = _smaller(result, sample, moments, goal, before=before, source=names, texts=listed, codecs=codecs)
         after = result.model
     after.save(output)
