@@ -51,6 +51,8 @@ def _no_sequence(texts: object) -> str:
         return "Pass one column of it."
     if isinstance(texts, os.PathLike):
         return "Read the file first: isosent.read_texts(texts)."
+    if isinstance(texts, (set, frozenset)):
+        return "Its texts have no order, and rows follow that of the texts. Pass sorted(texts)."
     if isinstance(texts, Mapping):
         return f"Pass {_texts_of_mapping(texts)}."
     if getattr(texts, "ndim", None) == 0:

@@ -237,3 +237,69 @@ def test_standard_input_is_one_of_two_texts(isosent_, refuses):
 def test_workers_do_not_encode_texts_that_have_vectors(isosent_, refuses):
     table = write("jsonl")
     refuses(isosent_("fit", table, "--workers", "2", "--dims", "2", "-o", "m"), "column emb", "--column")
+
+
+def batch(names, rows=ROWS):
+    lines = [
+        {"custom_id": name, "response": {"body": {"data": [{"index": 0, "embedding": row.tolist()}]}}}
+        for name, row in zip(names, rows, strict=True)
+    ]
+    Path("b.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+
+
+@pytest.mark.parametrize("id_name", ["id", "custom_id"])
+def test_texts_join_the_vectors_of_a_batch_by_their_ids(isosent_, refuses, id_name):
+    order = np.random.default_rng(1).permutation(60)
+    batch([f"request-{n}" for n in order], ROWS[order])
+    frame = pd.DataFrame({id_name: [f"request-{n}" for n in range(60)], "text": TEXTS, "place": range(60)})
+    frame.to_csv("texts.csv", index=False)
+    finished = isosent_("index", "b.jsonl", "--texts", "texts.csv", "-o", "index")
+    assert finished.code == 0, finished.err
+    assert finished.err.count("joined by their ids") == 1
+    [rows] = Index.open("index").batches()
+    vectors = np.array(rows.column("vector").to_pylist())
+    for text, place, vector in zip(rows["text"].to_pylist(), rows["place"].to_pylist(), vectors, strict=True):
+        assert text == TEXTS[place]
+        np.testing.assert_allclose(vector, ROWS[place] / np.linalg.norm(ROWS[place]), atol=1e-6)
+    frame[:-1].to_csv("texts.csv", index=False)
+    refuses(isosent_("index", "b.jsonl", "--texts", "texts.csv", "-o", "new"), "request-59")
+
+
+def test_ids_that_show_another_order_are_refused(isosent_, refuses):
+    Path("texts.txt").write_text("\n".join(TEXTS))
+    arguments = ("index", "b.jsonl", "--texts", "texts.txt", "-o", "index")
+    batch([f"request-{n}" for n in range(60)])
+    finished = isosent_(*arguments)
+    assert (finished.code, "order" in finished.err) == (0, False)
+    assert stored("index")["text"] == TEXTS
+    batch([f"request-{n}" for n in reversed(range(60))])
+    refuses(isosent_(*arguments), "another order")
+    batch([f"row-{n:x}-{TEXTS[n][20:24]}" for n in range(60)])
+    finished = isosent_(*arguments)
+    assert finished.code == 0
+    assert finished.err.count("in the order of their rows") == 1
+
+
+@pytest.mark.parametrize("command", ["fit", "evaluate"])
+def test_pairs_of_numbers_are_refused(isosent_, refuses, command):
+    lists = [str(row) for row in ROWS.tolist()]
+    pd.DataFrame({"query": lists, "document": lists}).to_csv("p.csv", index=False)
+    if command == "fit":
+        finished = isosent_("fit", "--pairs", "p.csv", "-o", "m")
+    else:
+        finished = isosent_("evaluate", "retrieval", "--data", "p.csv", "--columns", "query,document")
+    refuses(finished, "holds vectors")
+
+
+def test_commands_say_once_that_a_column_is_not_read(isosent_):
+    pd.DataFrame({"text": TEXTS, "embedding": ["AAAAPwAAgL4AAMA/AAAAQA=="] * 60}).to_csv("t.csv", index=False)
+    for arguments in (
+        ("encode", "t.csv", "-o", "e.npy"),
+        ("fit", "t.csv", "-o", "m"),
+        ("index", "t.csv", "-o", "index"),
+        ("inspect", "t.csv"),
+        ("duplicates", "t.csv"),
+    ):
+        finished = isosent_(*arguments)
+        assert finished.code == 0, finished.err
+        assert finished.err.count("texts are used; embedding") == 1, arguments

@@ -335,6 +335,27 @@ def test_positions_of_a_prompt_that_is_not_pooled_are_not_counted_silently(folde
     check(folder)
 
 
+@pytest.mark.parametrize("name", ["tokenizer_args", "processor_kwargs"])
+def test_two_sides_to_cut_are_refused(folder, name):
+    change_json(folder / TRANSFORMER, max_seq_length=12, **{name: {"truncation_side": "right"}})
+    check(folder)
+    change_json(folder / "tokenizer_config.json", truncation_side="left")
+    with pytest.raises(FileFormatError, match=r"truncation_side is 'right'.*'left'"):
+        isosent.load(folder)
+
+
+def test_types_of_tokens_other_than_zero_are_refused(folder):
+    path = folder / "tokenizer.json"
+    content = json.loads(path.read_text())
+    for place, piece in enumerate(content["post_processor"]["single"]):
+        next(iter(piece.values()))["type_id"] = int(place == 2)
+    write_json(path, content)
+    check(folder)  # the network is told of none
+    change_json(folder / "tokenizer_config.json", model_input_names=["input_ids", "token_type_ids", "attention_mask"])
+    with pytest.raises(FileFormatError, match=r"type 1 \(token_type_ids\)"):
+        isosent.load(folder)
+
+
 # -- static models -----------------------------------------------------------------------------------------------------
 
 
@@ -371,6 +392,14 @@ def test_what_could_change_vectors_of_a_static_model_is_refused(static, name, ke
     change_json(static / name, **keys)
     with pytest.raises(FileFormatError, match=rf"{name}.*{words}"):
         isosent.load(static)
+
+
+def test_weights_of_tokens_that_only_one_library_applies_are_refused(static):
+    path = next(static.rglob("model.safetensors"))
+    tensors = load_file(path)
+    save_file(tensors | {"weights": torch.ones(len(tensors["embedding.weight"]))}, path)
+    with pytest.raises(FileFormatError, match=r"holds weights next to embedding\.weight"):
+        isosent.load(f"static:{static}")
 
 
 def test_the_settings_of_two_libraries_that_disagree_are_refused(static):

@@ -11,6 +11,7 @@ import numpy as np
 import openai
 import pytest
 
+import isosent
 from isosent import LinearMap
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import unit_rows
@@ -194,6 +195,20 @@ def test_fields_of_a_newer_client_are_ignored_and_logged_once(client, caplog):
         {"modality": "image"},
         {"extra_body": {"input_type": "query"}},
         {"messages": [{"role": "user", "content": "a"}]},
+        {"disable_normalization": True},
+        {"noTruncation": True},
+        {"unit_norm": False},
+        {"is_query": True},
+        {"input-type": "query"},
+        {"sentence_type": "query"},
+        {"mode": "query"},
+        {"engine": "wordllama"},
+        {"model_name": "wordllama"},
+        {"revision": "main"},
+        {"embedding_size": 8},
+        {"max_len": 3},
+        {"binary": True},
+        {"late_interaction": True},
     ],
     ids="-".join,
 )
@@ -232,12 +247,80 @@ def test_a_field_that_would_change_vectors_elsewhere_is_refused(client, fields):
         {"add_special_tokens": True},
         {"modality": "text"},
         {"options": {"wait_for_model": True}},
+        {"parameters": {"normalize": True, "more": {"task": None}}},
+        {"disable_normalization": False},
+        {"no_truncation": False},
+        {"is_query": False},
     ],
     ids="-".join,
 )
 def test_a_field_that_says_what_happens_anyway_is_accepted(client, small, fields):
     expected = unit_rows(small.encode(["a dog"])).astype(np.float32)
     np.testing.assert_array_equal(vectors_of(post(client, model="small", input="a dog", **fields)), expected)
+
+
+@pytest.fixture(scope="module")
+def prompted(running, tiny_model):
+    """A client of a model with prompts, and the same model without."""
+    folder = tiny_model("bert")
+    model = isosent.load(f"hf:{folder}?query_prompt=find the &document_prompt=two red ")
+    with (
+        running(create_app({"prompted": model})) as port,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as client,
+    ):
+        yield client, isosent.load(f"hf:{folder}")
+
+
+@pytest.mark.parametrize(
+    ("side", "prompt"),
+    [
+        (None, ""),
+        ("text", ""),
+        ("default", ""),
+        ("query", "find the "),
+        ("search_query", "find the "),
+        ("document", "two red "),
+        ("search_document", "two red "),
+        ("passage", "two red "),
+    ],
+)
+def test_a_request_gets_the_prompt_of_its_side(prompted, side, prompt):
+    client, plain = prompted
+    expected = unit_rows(plain.encode([prompt + text for text in ("dog", "A man rides.")]))
+    for field in ("input_type", "prompt_name"):
+        body = {"input": ["dog", "A man rides."], **({} if side is None else {field: side})}
+        np.testing.assert_allclose(vectors_of(client.post("/v1/embeddings", json=body)), expected, atol=1e-6)
+        body["inputs"] = body.pop("input")
+        for path in ("/embed", "/"):
+            response = client.post(path, json=body)
+            if field == "input_type" and side not in (None, "text", "default"):  # which these paths do not have
+                assert (response.status_code, "input_type" in response.text) == (422, True)
+            else:
+                np.testing.assert_allclose(response.json(), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "side", ["Query", "s2p_query", "query ", "classification", "", "question", ["query"], {"a": 1}]
+)
+def test_a_side_that_is_not_known_is_refused(prompted, side):
+    client, _ = prompted
+    for field in ("input_type", "prompt_name"):
+        assert client.post("/v1/embeddings", json={"input": "dog", field: side}).status_code == 400
+    assert client.post("/embed", json={"inputs": "dog", "prompt_name": side}).status_code == 422
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"parameters": {"normalize": False}}, "parameters.normalize"),
+        ({"encode_kwargs": {"truncate_dim": 8}}, "encode_kwargs.truncate_dim"),
+        ({"options": {"num_ctx": 5}}, "options.num_ctx"),
+        ({"extra": {"more": {"task": "retrieval.query"}}}, "extra.more.task"),
+    ],
+)
+def test_a_field_in_another_is_refused_as_well(client, fields, name):
+    response = post(client, model="small", input="a dog", **fields)
+    assert (response.status_code, response.json()["error"]["param"]) == (400, name)
 
 
 def test_sides_that_contradict_each_other_are_refused(client):

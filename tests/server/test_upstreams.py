@@ -491,6 +491,30 @@ def test_a_field_that_changes_vectors_is_sent_and_parts_the_cache(make, api, fie
         np.testing.assert_array_equal(vectors_of(ask(client, **other)), expected(["a", "b"], **other))
 
 
+@pytest.mark.parametrize("has_map", [False, True])
+def test_the_space_of_an_answer_is_that_of_its_fields(make, api, folder, has_map):
+    api.counted = ("task", "instruction", "input_type", "truncate")
+    client = make(maps=Maps({"small": folder}) if has_map else None)
+
+    def space_of(wanted=None, **fields):
+        headers = {} if wanted is None else {"If-Space": wanted}
+        response = client.post("/v1/embeddings", json={"input": ["a"], **fields}, headers=headers)
+        assert response.status_code in (200, 409)
+        return response.status_code, response.headers.get("X-Isosent-Space")
+
+    _, plain = space_of()
+    for fields in ({"input_type": "query"}, {"task": "retrieval.passage"}, {"truncate": "NONE"}, {"user": "me"}):
+        assert space_of(plain, **fields) == (200, plain)
+    others = [{"task": "separation"}, {"task": "text-matching"}, {"instruction": "a"}, {"instruction": "b"}]
+    spaces = [space_of(**fields)[1] for fields in others]
+    assert len({plain, *spaces}) == 5
+    n_bodies = len(api.bodies)
+    for space, fields in zip(spaces, others, strict=True):
+        assert space_of(plain, text="new", **fields)[0] == 409
+        assert space_of(space, **fields) == (200, space)
+    assert len(api.bodies) == n_bodies + 4  # a refused request costs nothing
+
+
 def test_fields_in_another_order_are_the_same(make, api, tmp_path):
     client = make(cache=VectorCache(tmp_path / "cache", max_bytes=10**6))
     ask(client, task="x", options={"a": 1, "b": 2})
@@ -545,6 +569,10 @@ def test_queries_and_documents_in_flight_are_two_requests(proxy, api):
         ({"extra_body": {"input_type": "query"}}, "next to input"),
         ({"input_type": "query", "prompt_name": "document"}, "contradict"),
         ({"instruction": "x" * 20_000}, "16384"),
+        ({"parameters": {"output_dtype": "int8"}}, "output_dtype"),
+        ({"options": {"more": {"dimension": 4}}}, "dimensions"),
+        ({"embedding_size": 4}, "dimensions"),
+        ({"compression": "int8"}, "compression"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )

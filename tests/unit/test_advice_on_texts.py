@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import isosent
-from isosent.errors import IsosentError
+from isosent.errors import InputTypeError, IsosentError
 
 # a call, a comprehension or an item of the variable that was passed, at the end of the message
 ADVICE = re.compile(r"(\[.+\]|list\(texts.*\)|isosent\.read_texts\(texts\)|texts\S*)\.$")
@@ -91,3 +91,9 @@ def test_one_column_of_a_table_and_a_list_instead_of_nothing(wordllama):
         with pytest.raises(IsosentError, match=words):
             wordllama.encode(texts)
     assert wordllama.encode(table["text"]).shape == (1, 256)
+
+
+@pytest.mark.parametrize("kind", [set, frozenset])
+def test_texts_without_an_order_are_refused(wordllama, kind):
+    with pytest.raises(InputTypeError, match=r"no order.*sorted\(texts\)"):
+        wordllama.encode(kind(["a dog", "the river"]))

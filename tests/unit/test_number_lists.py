@@ -2,6 +2,8 @@
 
 import base64
 import json
+import warnings
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -408,3 +410,143 @@ def test_a_matrix_that_was_printed_is_refused(n_columns, tmp_path):
     for ask in (holds_vectors, open_vectors, read_texts):
         with pytest.raises(FileFormatError, match=r"numpy\.save"):
             ask(tmp_path / "v.txt")
+
+
+UNCLEAR = ["[1,234.5, 0.25, 0.5]", "[0,25, -0,5, 1,125]", "[0,25,-0,5,1,125]", "[0,05,1,25,1,125]"]
+
+
+@pytest.mark.parametrize("value", UNCLEAR)
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_commas_that_may_be_a_part_of_numbers_are_refused(value, ending, tmp_path):
+    path = tmp_path / f"t.{ending}"
+    frame = pd.DataFrame({"text": ["a b", "c d"], "emb": [value, value]})
+    frame.to_csv(path, index=False) if ending == "csv" else frame.to_json(path, orient="records", lines=True)
+    for column in (None, "emb"):
+        with pytest.raises(FileFormatError, match="commas in column emb"):
+            open_vectors(path, column=column)
+
+
+@pytest.mark.parametrize(
+    ("value", "numbers"),
+    [
+        ("[0.5,0.25, 1.5]", [0.5, 0.25, 1.5]),
+        ("[0,5 1 0,25]", [0.5, 1, 0.25]),
+        ("[0,5; 1; 0,25]", [0.5, 1, 0.25]),
+        ("[-0.0,1e-05,2.5,]", [-0.0, 1e-05, 2.5]),
+    ],
+)
+def test_commas_that_are_clear_are_read(value, numbers, tmp_path):
+    pd.DataFrame({"text": ["a b"] * 3, "emb": [value] * 3}).to_csv(tmp_path / "t.csv", index=False)
+    np.testing.assert_allclose(next(open_vectors(tmp_path / "t.csv").blocks()), [numbers] * 3)
+
+
+ROW = np.array([0.5, -0.25, 1.5, 2.0], "<f4")
+UNREAD = {
+    "base64": base64.b64encode(ROW.tobytes()).decode(),
+    "bytes, printed": repr(ROW.tobytes()),
+    "exponents of Fortran": "[1.0D-01, 2.5D-01, 5.0D-01]",
+    "a minus of typography": "[\u22120.5, 0.25, 0.5]",
+    "hexadecimal": "\\x3f800000bf800000",
+    "sparse": "{1:0.5,3:0.25}/5",
+}
+
+
+@pytest.mark.parametrize("form", UNREAD)
+def test_one_line_says_that_a_column_of_vectors_is_not_read(form, tmp_path):
+    path = tmp_path / "t.csv"
+    pd.DataFrame({"text": ["a text"] * 3, "embedding": [UNREAD[form]] * 3}).to_csv(path, index=False)
+    with pytest.warns(IsosentWarning, match="texts are used; embedding"):
+        assert not holds_vectors(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not holds_vectors(path, column="text")
+
+
+def test_packed_bytes_and_whole_numbers_are_mentioned(tmp_path):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"text": ["a text"] * 3, "vector": [ROW.tobytes()] * 3}), path)
+    with pytest.warns(IsosentWarning, match="texts are used; vector"):
+        assert not holds_vectors(path)
+    pd.DataFrame({"text": ["a text"] * 3, "int8": [list(range(-5, 5))] * 3}).to_csv(tmp_path / "t.csv", index=False)
+    with pytest.warns(IsosentWarning, match="texts are used; int8"):
+        assert not holds_vectors(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize(("prefix", "first"), [("d", 0), ("", 0), ("emb_", 1)])
+def test_vectors_that_are_spread_over_columns_are_mentioned(ending, prefix, first, tmp_path):
+    frame = pd.DataFrame({"text": ["a text", "b text"]} | {f"{prefix}{n + first}": [0.5, n] for n in range(16)})
+    path = tmp_path / f"t.{ending}"
+    if ending == "csv":
+        frame.to_csv(path, index=False)
+    elif ending == "jsonl":
+        frame.to_json(path, orient="records", lines=True)
+    else:
+        pq.write_table(pa.Table.from_pandas(frame), path)
+    with pytest.warns(IsosentWarning, match=f"texts are used; {prefix}{first} to {prefix}{first + 15}"):
+        assert not holds_vectors(path)
+
+
+@pytest.mark.parametrize("name", ["year", "phone", "embedding_model"])
+def test_other_columns_next_to_texts_are_not_mentioned(name, tmp_path):
+    value = {"year": "(2019)", "phone": "(030) 12 34 56", "embedding_model": "text-embedding-3-small"}[name]
+    pd.DataFrame({"text": ["a text"] * 3, name: [value] * 3, "q1": 1, "q2": 2}).to_csv(tmp_path / "t.csv", index=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not holds_vectors(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_many_first_rows_without_a_vector_hide_nothing(ending, tmp_path):
+    path = tmp_path / f"t.{ending}"
+    frame = pd.DataFrame({"text": ["a text"] * 1201, "emb": [None] * 1200 + [str(ROW.tolist())]})
+    if ending == "csv":
+        frame.to_csv(path, index=False)
+    elif ending == "jsonl":
+        frame.to_json(path, orient="records", lines=True)
+    else:
+        pq.write_table(pa.Table.from_pandas(frame), path)
+    with pytest.warns(IsosentWarning, match="vectors in its column emb are used"):
+        assert holds_vectors(path)
+    with pytest.raises(FileFormatError, match="lacks a vector"):
+        open_vectors(path)
+
+
+def test_a_column_that_is_there_twice_is_refused(tmp_path):
+    lines = ['a text,"[0.5, 0.25, 1.5]","[1.5, 2.5, 3.5]"'] * 3
+    (tmp_path / "t.csv").write_text("\n".join(["text,emb,emb", *lines]))
+    with pytest.raises(FileFormatError, match="'emb' twice"):
+        open_vectors(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("ending", ["json", "jsonl"])
+def test_columns_may_be_missing_in_the_first_row(ending, tmp_path):
+    rows = [{"other": 1, "text": "one"}, {"text": "two", "title": "x"}]
+    content = json.dumps(rows) if ending == "json" else "\n".join(map(json.dumps, rows))
+    (tmp_path / f"t.{ending}").write_text(content)
+    with open_table(tmp_path / f"t.{ending}") as table:
+        assert table.columns == ("other", "text", "title")
+    (tmp_path / f"t.{ending}").write_text(content.replace('"other": 1, "text": "one"', '"other": 1'))
+    with pytest.raises(FileFormatError, match=r"(line 1|row 0).*no column text"):
+        read_texts(tmp_path / f"t.{ending}")
+
+
+def test_a_tensor_and_decimals_of_parquet_are_vectors(tmp_path):
+    rows = [[0.5, 0.25, 1.5], [1.5, 2.5, 3.5]]
+    tensors = pa.ExtensionArray.from_storage(
+        pa.fixed_shape_tensor(pa.float32(), [3]), pa.array(rows, pa.list_(pa.float32(), 3))
+    )
+    decimals = pa.array([[Decimal(str(number)) for number in row] for row in rows])
+    for values in (tensors, decimals):
+        pq.write_table(pa.table({"text": ["a b", "c d"], "v": values}), tmp_path / "t.parquet")
+        np.testing.assert_array_equal(next(open_vectors(tmp_path / "t.parquet").blocks()), rows)
+
+
+@pytest.mark.parametrize("dtype", ["i1", "<f2", "<f8"])
+def test_base64_of_another_type_than_float32_is_refused(dtype, tmp_path):
+    rng = np.random.default_rng(0)
+    row = (rng.normal(size=256) * (40 if dtype == "i1" else 0.1)).astype(dtype)
+    answer = {"data": [{"object": "embedding", "index": 0, "embedding": base64.b64encode(row.tobytes()).decode()}]}
+    (tmp_path / "a.json").write_text(json.dumps(answer))
+    with pytest.raises(FileFormatError, match="float32"):
+        open_vectors(tmp_path / "a.json")

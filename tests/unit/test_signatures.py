@@ -145,6 +145,7 @@ TEXTS = [
     *("7z x", "x^2 + y = z", "BZh91 is", "OggS", "RIFF WAVE", "GIF89a is old", "%PDF-1.4 is old", "SQLite format 3"),
     *("IxF2 index", "IBM is", "Iron man", "cats\nand\nparrots", "(lp", "12 34\nmen", "RDX3", "<html>", "{", "\x1b[0m"),
     *("\ufeffhello", "xځ", "안녕하세요", "\tindent", "", " ", "a\0b", "version https://example.com"),
+    *("MATLAB 5.0 MAT-file is old", "x^2 \x1b[1mis", "3 4\nhello world \x1b[1mis", "a" * 257 + "ustar is old"),
 ]
 
 

@@ -154,3 +154,16 @@ def test_words_in_another_encoding_are_left_out_and_the_others_read(read, row_en
     with pytest.warns(UndecodableWordWarning, match="left out: 1"):
         read_back = read(words, vectors, row_end, lambda content: content.replace("naïve".encode(), b"na\xefve"))
     assert_holds(read_back, ["of", "dog", "cat"], vectors[[0, 2, 3]])
+
+
+@pytest.mark.parametrize("row_end", [b"\r", b"\t", b"\n\n"], ids=["CR", "tab", "two line feeds"])
+def test_what_ends_rows_does_not_become_a_part_of_words(read, row_end):
+    with pytest.raises(FileFormatError, match=r"begin with|more bytes follow"):
+        read(PLAIN_WORDS, vectors_of(len(PLAIN_WORDS), 20), row_end)
+
+
+@pytest.mark.parametrize("word", ["", "a\nb"])
+def test_a_first_word_that_hides_the_line_feeds_is_refused(read, word):
+    words = [word, *PLAIN_WORDS]
+    with pytest.raises(FileFormatError, match="begin with"):
+        read(words, vectors_of(len(words), 20), b"\n")

@@ -58,7 +58,7 @@ from isosent.search.database import push as push_index
 from isosent.search.engine import K_MEASURED, KINDS, STORES, bytes_per_vector
 from isosent.search.index import Index
 from isosent.search.result import IndexStats
-from isosent.search.rows import TEXT, read_rows
+from isosent.search.rows import CUSTOM_ID, TEXT, order_by_ids, read_rows
 from isosent.search.storage import INDEX, MODEL_FOLDER, QUERY_FOLDER, is_index
 
 _DEFAULT = "create"
@@ -562,11 +562,26 @@ def _read_inputs(
     listed, ids, metadata = None, None, None
     if texts is not None:
         listed, ids, metadata = read(texts)
+        if source.column is not None and is_table(rows):
+            _, ids_of_vectors, beside = read_rows(rows, vector_column=source.column)
+            order = order_by_ids(texts, _ids(ids, metadata), rows, _ids(ids_of_vectors, beside))
+            if order is not None:
+                say(f"note: {texts} has another order than {rows}; texts and vectors are joined by their ids.")
+                listed = None if listed is None else [listed[place] for place in order]
+                ids = None if ids is None else ids.take(order)
+                metadata = None if metadata is None else metadata.take(order)
     elif source.column is not None and is_table(rows):
         listed, ids, metadata = read(rows, column=None, vector_column=source.column)
     elif column is not None or id_column is not None:
         raise InputError(f"{rows} holds vectors alone; --column and --id-column belong to --texts FILE.")
     return {"texts": listed, "vectors": source, "ids": ids, "metadata": metadata}
+
+
+def _ids(ids: Any, metadata: Any) -> list[str] | None:
+    """Ids of rows, or the custom_id that requests of a batch have."""
+    if ids is None and metadata is not None and CUSTOM_ID in metadata.column_names:
+        ids = metadata[CUSTOM_ID]
+    return None if ids is None else [str(one) for one in ids.to_pylist()]
 
 
 def _joined(inputs: Sequence[dict[str, Any]]) -> dict[str, Any]:

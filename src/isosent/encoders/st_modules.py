@@ -151,6 +151,7 @@ class ModuleFolder:
     modules: tuple[ModuleSpec, ...] = ()  # modules after the pooling, in order
     max_length: int | None = None  # None if the folder leaves it to the tokenizer
     lowercase: bool = False  # before the tokenizer
+    cuts_end: bool = False  # whether the settings say so, whatever the tokenizer does by itself
     # of each of `ROLES`, possibly empty
     prompts: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(ROLES, ""))
     pools_prompt: bool = True  # with the tokens of the text
@@ -179,7 +180,7 @@ def read_module_folder(folder: Path, *, pooling: str | None = None) -> ModuleFol
             modules += _following(entry)
         else:
             raise _unread(path, entry)
-    config, max_length = _transformer_config(first, has_layers=layers != "-1")
+    config, of_tokenizer = _transformer_config(first, has_layers=layers != "-1")
     settings = _read_settings(folder)
     is_weighted = pooling is None and "weighted_mean" in (stored or "").split(",")
     if is_weighted and not pools_prompt and any(settings.prompts.values()):
@@ -199,8 +200,9 @@ def read_module_folder(folder: Path, *, pooling: str | None = None) -> ModuleFol
         stored,
         layers,
         (*modules, *_truncation(settings)),
-        max_length=max_length,
+        max_length=of_tokenizer.get("model_max_length") or config.get("max_seq_length"),
         lowercase=bool(config.get("do_lower_case")),
+        cuts_end="truncation_side" in of_tokenizer,
         prompts=_prompts_by_role(settings),
         pools_prompt=pools_prompt,
         named_prompts=settings.prompts,
@@ -288,8 +290,8 @@ def _bare(folder: Path, pooling: str | None) -> ModuleFolder:
     return ModuleFolder(folder)
 
 
-def _transformer_config(entry: _Entry, *, has_layers: bool) -> tuple[dict[str, Any], int | None]:
-    """Settings of the Transformer, and its maximum length."""
+def _transformer_config(entry: _Entry, *, has_layers: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Settings of the Transformer, and its arguments of the tokenizer."""
     paths = [path for name in _TRANSFORMER_CONFIGS if (path := entry.folder / name).exists()]
     config, of_tokenizer, of_config = dict[str, Any](), dict[str, Any](), dict[str, Any]()
     for path in paths:
@@ -308,7 +310,7 @@ def _transformer_config(entry: _Entry, *, has_layers: bool) -> tuple[dict[str, A
             f"{inner}: output_hidden_states is not true, so that sentence-transformers skips the WeightedLayerPooling. "
             "Set it to true if the layers are meant, or remove that module."
         )
-    return config, of_tokenizer.get("model_max_length") or config.get("max_seq_length")
+    return config, of_tokenizer
 
 
 def _pooling(folder: Path, asked: str | None) -> tuple[str, bool]:

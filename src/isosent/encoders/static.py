@@ -559,6 +559,11 @@ def _token_vectors(folder: Path, tensors: dict[str, NDArray[np.generic]]) -> NDA
     if vectors is None or vectors.ndim != 2:
         names = f"{', '.join(list(tensors)[:3])}{' and others' if len(tensors) > 3 else ''}"
         raise FileFormatError(f"{path} has no matrix 'embeddings'. It holds {names}. A transformer is hf:DIR.")
+    if "embedding.weight" in tensors and (others := sorted({"embeddings", "mapping", "weights"} & set(tensors))):
+        raise FileFormatError(
+            f"{path} holds {' and '.join(others)} next to embedding.weight: Model2Vec would apply that, and "
+            "sentence-transformers would not. Remove what the model was not made with."
+        )
     table = vectors.astype(np.float32)
     if "mapping" in tensors:
         mapping = tensors["mapping"].astype(np.int64)

@@ -30,7 +30,7 @@ from isosent.encoders.output_modules import (
 )
 from isosent.encoders.reference import PERMISSIONS, RUNTIME_OPTIONS, escape, parse_reference, write_options
 from isosent.encoders.st_modules import ModuleFolder, read_module_folder
-from isosent.errors import InputError, ModelReferenceError
+from isosent.errors import FileFormatError, InputError, ModelReferenceError
 from isosent.io.texts import text_blocks
 from isosent.networks.batching import BatchRunner
 from isosent.networks.layer_pooling import (
@@ -122,7 +122,8 @@ class TransformerEncoder(Encoder):
             return self
         other = copy.copy(self)
         other.prompt = prompt
-        other.__dict__.pop("fingerprint", None)  # depends on the prompt
+        for name in ("fingerprint", "_frame"):  # depend on the prompt
+            other.__dict__.pop(name, None)
         return other
 
     def with_runtime(self, runtime: Runtime) -> TransformerEncoder:
@@ -393,6 +394,12 @@ def load_transformer(location: str, options: Mapping[str, Any]) -> TransformerEn
             _layer_pooling({"pooling": module_folder.pooling, **options}, n_layers)
 
     network = load_network(module_folder.transformer, check, **permissions)
+    if module_folder.cuts_end and getattr(network.tokenizer, "truncation_side", "right") != "right":
+        raise FileFormatError(
+            f"hf: {module_folder.transformer}: truncation_side is 'right' in the settings of its Transformer, and "
+            f"{network.tokenizer.truncation_side!r} in the files of its tokenizer, which isosent follows. Write the "
+            "one that the model was trained with into both."
+        )
     resolved = _resolved(module_folder, network, options)
     modules = load_modules(
         modules_in_use(module_folder.modules, dense=resolved["dense"], normalize=resolved["normalize"]),

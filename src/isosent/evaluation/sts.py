@@ -28,6 +28,7 @@ from isosent.evaluation.result import Items, Measured
 from isosent.evaluation.sizes import DEV, TEST, WHOLE, deviations
 from isosent.evaluation.task import Task, TaskEncoder, task_names
 from isosent.io.bounds import folders_below, read_lines, split_fields
+from isosent.io.number_lists import SAMPLED_ROWS
 from isosent.io.pairs import (
     NO_SCORE,
     PARAPHRASES,
@@ -42,6 +43,7 @@ from isosent.io.pairs import (
     sick_paths,
 )
 from isosent.io.tables import table_name
+from isosent.io.texts import refuse_vectors
 from isosent.numeric.similarity import nonzero_rows, pairwise_cosine, pearson, spearman
 
 YEAR_SUBSETS = {
@@ -406,4 +408,6 @@ def read_paraphrases(file: str | os.PathLike[str], *, columns: str | Sequence[st
     if not pairs:
         raise FileFormatError(f"{file} holds no pairs.")
     first, second = zip(*pairs, strict=True)
+    for name, side in zip(names, (first, second), strict=True):
+        refuse_vectors(str(file), name, side[:SAMPLED_ROWS])
     return ScoredPairs(table_name(file), first, second, np.zeros(0), columns=names, part=table.part)

@@ -19,6 +19,8 @@ from isosent.errors import FileFormatError
 EMBEDDING: Final = "embedding"
 _VALUES: Final = "values"  # of Gemini
 _SUCCESS: Final = range(200, 300)
+_LARGEST: Final = 1e6  # no number of an embedding is as large
+_SMALLEST: Final = 1e-8  # and half of them are not as small
 _KEYS: Final = frozenset(
     (
         *("object", "data", "model", "usage", "id", "created"),
@@ -118,6 +120,11 @@ def _decoded(place: str, vector: Any) -> Any:
         return vector
     try:
         packed = b64decode(vector, validate=True)
-        return np.frombuffer(packed, "<f4").astype(float).tolist()
+        numbers = np.frombuffer(packed, "<f4").astype(float)
     except (binascii.Error, ValueError):
         raise FileFormatError(f"{place}: an embedding is neither a list of numbers nor float32 in base64.") from None
+    magnitudes = np.abs(numbers[numbers != 0])
+    # bytes of int8 and float64 look like very large numbers, those of float16 like very small ones
+    if not (magnitudes < _LARGEST).all() or (len(magnitudes) and np.median(magnitudes) < _SMALLEST):
+        raise FileFormatError(f"{place}: an embedding in base64 is not of float32. Ask for floats as lists of numbers.")
+    return numbers.tolist()

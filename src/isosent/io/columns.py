@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 import os
+import re
+import warnings
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -20,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import FileFormatError
+from isosent.errors import FileFormatError, IsosentWarning
 from isosent.io.bounds import LONGEST_VECTOR_LINE, MOST_DIMENSIONS, lines_in, open_content
 from isosent.io.checksum import check_unchanged, file_state
 from isosent.io.number_lists import (
@@ -29,8 +31,10 @@ from isosent.io.number_lists import (
     is_blank,
     is_comment,
     is_cut,
+    is_unclear,
     kind_of,
     kind_of_lines,
+    may_be_vectors,
     parse_numbers,
 )
 from isosent.io.parquet import VECTOR_COLUMN, find_seal, list_number_type, table_batches, table_schema
@@ -43,6 +47,8 @@ from isosent.io.vector_source import NUMBER_TYPES, VectorSource, holds_json_list
 
 LINES: Final = ""  # in place of a column: each line is a vector
 _FEW_ROWS: Final = 3
+_FEWEST_SPREAD: Final = 8  # columns of numbers that may be a vector
+_MOST_BLANK_ROWS: Final = 20_000  # in which a column is looked for a value
 _SAMPLED_BYTES: Final = 4 << 20
 
 Row = tuple[str, Any]  # where it is, for messages, and its value
@@ -56,6 +62,7 @@ class Contents(NamedTuple):
     cut: tuple[str, ...] = ()  # vectors that lack numbers
     texts: tuple[str, ...] = ()
     is_ours: bool = False  # isosent wrote the file
+    unread: tuple[str, ...] = ()  # may be vectors, but are not read as such: packed, or spread over columns
 
 
 def contents_of(path: Path) -> Contents:
@@ -70,13 +77,32 @@ def contents_of(path: Path) -> Contents:
         if _is_matrix(table):
             return _contents_of_lines(path)
         if table.objects is None:
-            rows = [values for _, values in islice(table.rows(optional=table.columns), SAMPLED_ROWS)]
-            columns = {column: [row[place] for row in rows] for place, column in enumerate(table.columns)}
+            names = tuple(dict.fromkeys(table.columns))
+            columns = _sample(names, (values for _, values in table.rows(optional=names)))
         else:
             objects = [fields for _, fields in islice(table.objects, SAMPLED_ROWS)]
-            names = dict.fromkeys(path for fields in objects for path in paths_of(fields, name))
-            columns = {column: [_plain(fields, column) for fields in objects] for column in names}
+            names = tuple(dict.fromkeys(path for fields in objects for path in paths_of(fields, name)))
+            every = (fields for part in (objects, (fields for _, fields in table.objects)) for fields in part)
+            columns = _sample(names, ([_plain(fields, column) for column in names] for fields in every))
     return _contents(columns)
+
+
+def _sample(names: Sequence[str], rows: Iterator[Sequence[Any]]) -> dict[str, list[Any]]:
+    """The first values of columns, and later ones where these are all missing."""
+    columns: dict[str, list[Any]] = {name: [] for name in names}
+    for row in islice(rows, SAMPLED_ROWS):
+        for values, value in zip(columns.values(), row, strict=True):
+            values.append(value)
+    blank = [(place, name) for place, name in enumerate(names) if _none(columns[name])]
+    if blank and len(columns[names[0]]) == SAMPLED_ROWS:
+        for row in islice(rows, _MOST_BLANK_ROWS):
+            for place, name in blank:
+                if not is_blank(row[place]):
+                    columns[name] = [row[place]]
+            blank = [(place, name) for place, name in blank if _none(columns[name])]
+            if not blank:
+                break
+    return columns
 
 
 def unused_vectors(path: str | os.PathLike[str], column: str | None = None) -> str | None:
@@ -85,7 +111,20 @@ def unused_vectors(path: str | os.PathLike[str], column: str | None = None) -> s
     if is_remote(path) or not file.is_file() or not is_table(file) or not file.stat().st_size or is_list_file(file):
         return None
     contents = contents_of(file)
+    if column is None:
+        warn_unread(path, contents)
     return next((name for name in contents.vectors if name not in (column, LINES) and contents.texts), None)
+
+
+def warn_unread(path: str | os.PathLike[str], contents: Contents) -> None:
+    """Say that texts are taken although their table may have vectors, in a form that is not read."""
+    if contents.unread and contents.texts and not contents.vectors:
+        warnings.warn(
+            f"{path}: texts are used; {_check.brief(', '.join(contents.unread), 200)}, which may hold vectors, is not. "
+            f"If it does: {SAVE_ADVICE[0].lower()}{SAVE_ADVICE[1:]} as lists of floats.",
+            IsosentWarning,
+            stacklevel=1,
+        )
 
 
 def is_list_file(file: Path) -> bool:
@@ -103,7 +142,30 @@ def _contents(columns: dict[str, list[Any]], typed: frozenset[str] = frozenset()
     only = [name for name in found["lists"] if all(isinstance(value, list | None) for value in columns[name])]
     if not found["vectors"] and not texts and len(only) == 1:  # what else could it be for
         found = {**found, "vectors": (only[0],), "lists": tuple(name for name in found["lists"] if name != only[0])}
-    return Contents(found["vectors"], found["lists"], found["cut"], texts)
+    others = [
+        name for name, values in columns.items() if kinds[name] in (None, "lists") and may_be_vectors(values, name)
+    ]
+    texts = tuple(name for name in texts if name not in others)
+    numbers = [name for name, values in columns.items() if kinds[name] is None and _are_numbers(values)]
+    return Contents(found["vectors"], found["lists"], found["cut"], texts, unread=(*others, *_spread(numbers)))
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    present = [value for value in values if not is_blank(value)]
+    return bool(present) and all(map(is_number, present))
+
+
+def _spread(names: Sequence[str]) -> list[str]:
+    """Columns of numbers that count on from 0 or 1, such as d0 to d383, which may be one vector."""
+    places: dict[str, list[int]] = {}
+    for name in names:
+        if match := re.fullmatch(r"(.*?)(\d{1,6})", name, re.DOTALL):
+            places.setdefault(match[1], []).append(int(match[2]))
+    return [
+        f"{prefix}{numbers[0]} to {prefix}{numbers[-1]}"
+        for prefix, numbers in places.items()
+        if len(numbers) >= _FEWEST_SPREAD and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    ]
 
 
 def _none(values: Sequence[Any]) -> bool:
@@ -130,13 +192,27 @@ def _contents_of_parquet(path: Path) -> Contents:
         is_ours = space_in(schema.metadata or {}) is not None or find_seal(file)[0] is not None
     if is_ours and VECTOR_COLUMN in typed:  # others stood beside the texts that were encoded
         return Contents((VECTOR_COLUMN,), tuple(sorted(typed - {VECTOR_COLUMN})), is_ours=True)
-    rows: list[dict[str, Any]] = []
-    for batch in table_batches(path, [field.name for field in fields], n_rows=SAMPLED_ROWS) if fields else ():
-        rows = batch.to_pylist()
-        break
-    names = dict.fromkeys(name for row in rows for name in paths_of(row, str(path))) | dict.fromkeys(typed)
-    columns = {name: [_plain(row, name) for row in rows] for name in sorted(names, key=_order(schema.names))}
-    return _contents(columns, typed)._replace(is_ours=is_ours)
+    spread = _spread([field.name for field in schema if _is_number_type(field.type)])
+    n_rows = SAMPLED_ROWS + _MOST_BLANK_ROWS
+    batches = table_batches(path, [field.name for field in fields], n_rows=n_rows) if fields else ()
+    every = (
+        row
+        for batch in batches
+        for start in range(0, len(batch), SAMPLED_ROWS)
+        for row in batch.slice(start, SAMPLED_ROWS).to_pylist()
+    )
+    rows = list(islice(every, SAMPLED_ROWS))
+    found = dict.fromkeys(name for row in rows for name in paths_of(row, str(path))) | dict.fromkeys(typed)
+    names = sorted(found, key=_order(schema.names))
+    columns = _sample(names, ([_plain(row, name) for name in names] for part in (rows, every) for row in part))
+    contents = _contents(columns, typed)
+    return contents._replace(is_ours=is_ours, unread=(*contents.unread, *spread))
+
+
+def _is_number_type(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_floating(kind) or types.is_integer(kind))
 
 
 def _order(names: Sequence[str]) -> Any:
@@ -148,10 +224,16 @@ def _may_hold(kind: Any) -> bool:
     """Whether a type of pyarrow can hold texts or vectors."""
     from pyarrow import types
 
+    kind = getattr(kind, "storage_type", kind)  # of an extension, such as a tensor
     if types.is_dictionary(kind):
         kind = kind.value_type
     return bool(
-        types.is_nested(kind) or types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+        types.is_nested(kind)
+        or types.is_binary(kind)
+        or types.is_fixed_size_binary(kind)
+        or types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_string_view(kind)
     )
 
 
@@ -230,6 +312,8 @@ def _line_rows(path: Path) -> Iterator[Row]:
 def _table_rows(path: Path, column: str) -> Iterator[Row]:
     with open_content(path) as (name, file):
         table = table_in(name, ending_of(path), file, header=True, is_streamed=True)
+        if table.columns.count(column) > 1:
+            table.require(column)  # which of the two
         for number, (value,) in table.rows(optional=[column]):
             yield table.place(number), value
 
@@ -272,22 +356,28 @@ def _read(place: str, column: str, value: Any) -> Sequence[float]:
         raise FileFormatError(f"{place}: {_what(column)} is too long for a vector.")
     if (numbers := parse_numbers(value)) is not None and len(numbers.numbers):
         return numbers.numbers
-    if is_cut(value):
-        raise cut_error(place, column)
+    if is_cut(value) or is_unclear(value):
+        raise cut_error(place, column, value)
     if numbers is not None or is_blank(value):
         raise FileFormatError(f"{place} lacks a vector: {_what(column)} is empty. Fill it, or remove the row.")
     raise FileFormatError(f"{place}: {_what(column)} is {_check.brief(repr(value), 60)}, not a list of numbers.")
 
 
 def first_cut(path: Path, column: str) -> FileFormatError:
-    """The error for a column in which printing has left numbers out."""
+    """The error for a column in which printing has left numbers out, or commas are unclear."""
     rows = _line_rows(path) if column == LINES else _table_rows(path, column)
-    place = next((place for place, value in rows if is_cut(value)), str(path))  # a matrix over several lines has none
-    return cut_error(place, column)
+    # a matrix over several lines has none
+    place, value = next((row for row in rows if is_cut(row[1]) or is_unclear(row[1])), (str(path), None))
+    return cut_error(place, column, value)
 
 
-def cut_error(place: str, column: str) -> FileFormatError:
-    """The error for a value in which printing has left numbers out."""
+def cut_error(place: str, column: str, value: Any) -> FileFormatError:
+    """The error for a value in which printing has left numbers out, or commas are unclear."""
+    if is_unclear(value):
+        return FileFormatError(
+            f"{place}: commas in {_what(column)} may separate its numbers, or be a part of them: "
+            f"{_check.brief(repr(value), 60)}. Write decimal points, and nothing between thousands."
+        )
     return FileFormatError(
         f'{place}: {_what(column)} lacks numbers: printing has left some out ("..."), or the cell is cut. '
         f"{SAVE_ADVICE}, from where they were computed."

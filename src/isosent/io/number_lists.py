@@ -11,6 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -43,6 +44,13 @@ _MISSING: Final = re.compile(r"\b(?:None|null|NULL|NaN)\b")
 _ALPHABET: Final = re.compile(r"[-+0-9.eE,;|\snaif'\"]*", re.ASCII)
 _LEFT_OUT: Final = re.compile(r"(?:\.\.\.|\u2026)(?:\s*\d+ more items?)?")
 _EMPTY: Final = ("[]", "{}", "()")
+_TIGHT_COMMA: Final = re.compile(r"\d,\d")
+_THOUSANDS: Final = re.compile(r"(?<![\d.])[1-9]\d{0,2},\d{3}(?!\d)")
+_NO_WHOLE: Final = re.compile(r"(?<!\d)(?:0\d|-0(?!\d))")  # beginnings of numbers that are no whole ones
+# base64, bytes as Python writes them, or in hexadecimal digits
+_PACKED: Final = re.compile(
+    r"(?:[A-Za-z0-9+/]{4}){4,}(?:[A-Za-z0-9+/]{2,3}={1,2})?|b(['\"]).*\1|(?:\\x|0x)[0-9a-fA-F]{8,}", re.DOTALL
+)
 _START: Final = 200
 _WORDS: Final = re.compile(r"[A-Za-z]{2} +[A-Za-z]{2,40},? +[A-Za-z]{2}")  # three words
 _CLOSING: Final = {"[": "]", "(": ")", "{": "}"}  # braces are arrays of PostgreSQL
@@ -74,7 +82,7 @@ def parse_numbers(value: Any) -> NumberList | None:
         return None
     if value.strip() in _EMPTY:
         return NumberList([], is_whole=True, is_bracketed=True)
-    if not _may_be_list(value):
+    if not _may_be_list(value) or is_unclear(value):
         return None
     if value.startswith("["):
         try:  # by far the fastest
@@ -108,19 +116,59 @@ def is_cut(value: Any) -> bool:
     return numbers is not None and len(numbers) >= (2 if is_bracketed and has_gap else _LEAST_DIM)
 
 
+def is_unclear(value: Any) -> bool:
+    """Whether a text is a list whose commas may separate numbers, or be decimal commas or separators of thousands."""
+    if not isinstance(value, str) or ";" in value or "|" in value or not (n_commas := value.count(",")):
+        return False
+    n_wide = value.count(", ")
+    if n_wide == n_commas or (not n_wide and "." in value) or not _may_be_list(value):
+        return False
+    body, is_bracketed, _ = _body(value)
+    if not (is_bracketed or n_commas >= _LONG) or not _ALPHABET.fullmatch(body) or _is_decimal_comma(body):
+        return False
+    if n_wide:  # 0,5, 0,25 or 1,234.5, 2.5
+        return bool((_THOUSANDS if "." in body else _TIGHT_COMMA).search(body))
+    return bool(_NO_WHOLE.search(body))  # 0,05,-0,25
+
+
+def may_be_vectors(values: Sequence[Any], name: str = "") -> bool:
+    """Whether a column that is not read as vectors may hold some: packed, written in another way, or whole numbers."""
+    present = [value for value in values if not is_blank(value)]
+    if not present or _OTHER.search(name.lower()):
+        return False
+    lists = [parse_numbers(value) for value in present]
+    if all(lists):
+        lengths = {len(each.numbers) for each in lists if each}
+        return len(lengths) == 1 and min(lengths) >= _LONG
+    is_named = _USUAL.search(name.lower()) is not None
+    return all(_may_be_vector(value, is_named=is_named) for value in present)
+
+
+def _may_be_vector(value: Any, *, is_named: bool) -> bool:
+    if not isinstance(value, str):
+        return is_named and isinstance(value, bytes | list | dict) and len(value) > 1
+    text = value.strip()
+    if is_named and _PACKED.fullmatch(text):
+        return True
+    if text[0] not in _CLOSING or not any(map(str.isdigit, text)):
+        return False
+    is_list = text.endswith(_CLOSING[text[0]]) and len(re.split(r"[,;\s]+", text)) >= _LEAST_DIM
+    return is_named or (is_list and not re.search(r"[^\W\d_]{3}", text))
+
+
 def kind_of(values: Sequence[Any], name: str = "", *, is_typed: bool = False) -> Kind | None:
     """What a sample of a column holds; None for texts, single numbers and all else, and where all are missing.
 
     Vectors are lists of one length. Whole numbers may be labels or tokens, and short lists places or shares: those are
     "lists", and so are columns that are called scores or labels; they are vectors if someone says so. Whole numbers are
     vectors where the column is called so, or `is_typed`, such as int8 of parquet.
-    "cut" are lists that lack numbers.
+    "cut" are lists that lack numbers, or whose commas are unclear.
     """
     present = [value for value in values if not is_blank(value)]
     parsed = [parse_numbers(value) for value in present]
     lists = [each for each in parsed if each is not None]
     is_named = _USUAL.search(name.lower()) is not None
-    n_cut = sum(is_cut(value) for value, each in zip(present, parsed, strict=True) if each is None)
+    n_cut = sum(is_cut(value) or is_unclear(value) for value, each in zip(present, parsed, strict=True) if each is None)
     if n_cut and 2 * (n_cut + len(lists)) > len(present) and (n_cut + len(lists) == len(present) or is_named):
         return "cut"
     if not lists:
@@ -166,9 +214,11 @@ def are_written_lists(values: Sequence[Any]) -> bool:
 def _of_items(items: Sequence[Any]) -> NumberList | None:
     if len(items) == 1 and isinstance(items[0], list | tuple):  # a matrix of one row
         return _of_items(items[0])
-    if not all(item is None or (isinstance(item, int | float) and not isinstance(item, bool)) for item in items):
+    if not all(
+        item is None or (isinstance(item, int | float | Decimal) and not isinstance(item, bool)) for item in items
+    ):
         return None
-    numbers = [math.nan if item is None else item for item in items]
+    numbers = [math.nan if item is None else float(item) for item in items]
     return NumberList(numbers, all(isinstance(item, int) for item in items), is_bracketed=True)
 
 

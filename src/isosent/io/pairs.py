@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from isosent._check import is_blank
 from isosent.errors import FileFormatError, InputError, IsosentWarning
+from isosent.io.number_lists import SAMPLED_ROWS
 from isosent.io.tables import (
     SCORE_COLUMNS,
     STSB_COLUMNS,
@@ -36,6 +37,7 @@ from isosent.io.tables import (
     open_table,
     parse_columns,
 )
+from isosent.io.texts import refuse_vectors
 
 PAIR = ("sentence1", "sentence2")
 SCORED_GROUPS = (Group(PAIR, TEXT_COLUMNS), Group(("score",), SCORE_COLUMNS))
@@ -143,6 +145,8 @@ def read_pairs(
         first.append(table.text(number, first_column, one))
         second.append(table.text(number, second_column, other))
         scores.append(score)
+    for column, texts in ((first_column, first), (second_column, second)):
+        refuse_vectors(table.name, column, texts[:SAMPLED_ROWS])
     return ScoredPairs(
         name,
         tuple(first),
@@ -281,6 +285,8 @@ def read_matches(file: str | os.PathLike[str], *, columns: str | None = None, pa
             others.append(values[2:])
     if not others:
         raise FileFormatError(f"{file} holds no pairs. Give at least 30 of them, a pair per row.")
+    for name, side in zip(names, texts, strict=True):
+        refuse_vectors(str(file), name, side[:SAMPLED_ROWS])
     columns_beside = [list(values) for values in zip(*others, strict=True)]
     groups = {group: (columns_beside[0], columns_beside[1])} if group_columns else None
     different = {f"{each}".strip() for side in columns_beside[: len(group_columns)] for each in side if each == each}

@@ -50,7 +50,7 @@ _SIGNATURES: Final = (
     _signature("fasttext", rb"\xba\x16O/", "a model of fastText", "Name it words:FILE, where a model is expected."),
     _signature(
         "word2vec",
-        rb"\d{1,18} \d{1,5}\s{0,2}\n[^\n]{0,99} [^\x00-\x08\x0e-\x1f]{0,999}[\x00-\x08\x0e-\x1f]",
+        rb"\d{1,18} \d{1,5}\s{0,2}\n[^\n]{0,99} [^\x00-\x08\x0e-\x1a\x1c-\x1f]{0,999}[\x00-\x08\x0e-\x1a\x1c-\x1f]",
         "a file of word vectors in word2vec's binary format",
         "Name it words:FILE, where a model is expected.",
     ),
@@ -82,10 +82,12 @@ _SIGNATURES: Final = (
     _signature("zstd", rb"[\x22-\x28]\xb5/\xfd", "compressed with zstd", _UNPACK),
     _signature("lz4", rb"\x04\x22M\x18", "compressed with lz4", _UNPACK),
     _signature("compress", rb"\x1f[\x9d\xa0][\x80-\x9f]", "compressed with compress", _UNPACK),
-    _signature("zlib", rb"x[\x01^\x9c\xda](?!\x00\x00).{0,200}?[\x00-\x08\x0e-\x1f]", "compressed with zlib", _UNPACK),
+    _signature(
+        "zlib", rb"x[\x01^\x9c\xda](?!\x00\x00).{0,200}?[\x00-\x08\x0e-\x1a\x1c-\x1f]", "compressed with zlib", _UNPACK
+    ),
     _signature("7z", rb"7z\xbc\xaf'\x1c", "a 7z archive", _UNPACK),
     _signature("rar", rb"Rar!\x1a\x07", "a rar archive", _UNPACK),
-    _signature("tar", rb".{257}ustar[\x00 ]", "a tar archive", _UNPACK),
+    _signature("tar", rb".{257}ustar(?:\x00|  \x00)", "a tar archive", _UNPACK),
     # data
     _signature("hdf5", rb"\x89HDF\r\n\x1a\n", "an HDF5 file", _ARRAYS),
     _signature("arrow", rb"ARROW1\x00\x00|FEA1\x00", "a table of Arrow or Feather", _TABLE),
@@ -96,7 +98,7 @@ _SIGNATURES: Final = (
     _signature("duckdb", rb".{8}DUCK.\x00{3}", "a database of DuckDB", "Export the table as .parquet or .csv."),
     _signature("access", rb"\x00\x01\x00\x00Standard (?:Jet|ACE) DB", "a database of Access", "Export it as .csv."),
     _signature("lmdb", rb".{16}\xde\xc0\xef\xbe", "a database of LMDB", _ARRAYS),
-    _signature("matlab", rb"MATLAB [57]\.\d MAT-file", "a file of MATLAB", _ARRAYS),
+    _signature("matlab", rb"MATLAB [57]\.\d MAT-file.{107}(?:IM|MI)", "a file of MATLAB", _ARRAYS),
     _signature("r", rb"RD[XAB][23]\n[XAB]\n", "a file of R", _TABLE),
     _signature("stata", rb"<stata_dta>|\$FL[23]@\(#\)", "a data file of Stata or SPSS", _TABLE),
     # indexes and networks

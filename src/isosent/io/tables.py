@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from io import StringIO
-from itertools import chain
+from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -30,7 +30,7 @@ from isosent.errors import FileFormatError, InputError, InputFileError, IsosentW
 from isosent.io import bounds
 from isosent.io.answers import EMBEDDING, rows_of_answer
 from isosent.io.bounds import DecodedBlocks, lines_in, open_content, split_lines
-from isosent.io.number_lists import VECTORS_ADVICE, parse_numbers
+from isosent.io.number_lists import SAMPLED_ROWS, VECTORS_ADVICE, parse_numbers
 from isosent.io.parquet import bounded_batches, reading_parquet, verify_parquet
 
 ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet")
@@ -426,13 +426,28 @@ def is_number(value: Any) -> bool:
 def _object_table(name: str, ending: str, file: BinaryIO) -> Table:
     objects, place = (_jsonl_objects, _LINE) if ending == ".jsonl" else (_json_objects, _ROW)
     rows = objects(name, file)
-    first = next(rows, None)
-    if first is None:
+    first: list[tuple[int, dict[str, Any]]] = []  # not all may have all columns
+    fault: FileFormatError | None = None
+    try:
+        first.extend(islice(rows, SAMPLED_ROWS))
+    except FileFormatError as error:  # whoever reads as far as there shall meet it
+        if not first:
+            raise
+        fault = error
+    if not first:
         raise FileFormatError(f"{name} holds no rows.")
-    rows = chain([first], rows)
+
+    def all_rows() -> Iterator[tuple[int, dict[str, Any]]]:
+        yield from first
+        if fault is not None:
+            raise fault
+        yield from rows
+
+    every_row = all_rows()
+    columns = dict.fromkeys(path for _, fields in first for path in paths_of(fields, name))
 
     def select(columns: Sequence[str], optional: Sequence[str]) -> Iterator[tuple[int, Values]]:
-        for number, fields in rows:
+        for number, fields in every_row:
             values = [value_at(fields, column) for column in (*columns, *optional)]
             for column, value in zip(columns, values, strict=False):
                 if value is ABSENT:
@@ -440,8 +455,8 @@ def _object_table(name: str, ending: str, file: BinaryIO) -> Table:
                     raise FileFormatError(f"{name}, {place.format(number)} has no column {column}; it has: {listed}.")
             yield number, tuple([None if value is ABSENT else value for value in values])
 
-    table = Table(name, paths_of(first[1], name), select, place)
-    table.objects = rows
+    table = Table(name, list(columns), select, place)
+    table.objects = every_row
     return table
 
 

@@ -25,7 +25,16 @@ from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io import bounds
 from isosent.io.bounds import lines_in, open_content
 from isosent.io.checksum import FileState, open_file_state
-from isosent.io.number_lists import SAMPLED_ROWS, SAVE_ADVICE, VECTORS_ADVICE, are_written_lists, kind_of, kind_of_lines
+from isosent.io.number_lists import (
+    SAMPLED_ROWS,
+    SAVE_ADVICE,
+    VECTORS_ADVICE,
+    are_written_lists,
+    is_unclear,
+    kind_of,
+    kind_of_lines,
+    parse_numbers,
+)
 from isosent.io.parquet import VECTOR_COLUMN
 from isosent.io.tables import Table, check_depth, ending_of, is_number, table_in
 
@@ -156,9 +165,14 @@ def refuse_vectors(name: str, column: str | None, values: Sequence[Any]) -> None
     kind = kind_of_lines(values) if column is None else kind_of(values)
     if kind in ("vectors", "cut") or (column is not None and are_written_lists(values)):
         what = name if column is None else f"{name}: its column {column}"
+        is_numbers = any(parse_numbers(value) for value in values) or kind == "cut"
+        if not is_numbers:
+            raise FileFormatError(f"{what} holds lists, not texts. Join the parts of each into one text.")
         advice = ""
         if kind == "cut":
-            advice = f' Numbers are missing in it: printing has left them out ("..."). {SAVE_ADVICE}.'
+            lacks = 'Numbers are missing in it: printing has left them out ("...")'
+            fault = "Its commas may be a part of its numbers" if any(map(is_unclear, values)) else lacks
+            advice = f" {fault}. {SAVE_ADVICE}."
         raise FileFormatError(f"{what} holds vectors, not texts.{advice} {VECTORS_ADVICE}")
 
 

@@ -24,7 +24,7 @@ from isosent._check import brief
 from isosent.errors import FileFormatError, InputError, IsosentWarning
 from isosent.io.atomic import check_destination, fsync, locked, replacing
 from isosent.io.checksum import HashingFile
-from isosent.io.columns import LINES, Contents, contents_of, first_cut, is_list_file, open_rows
+from isosent.io.columns import LINES, Contents, contents_of, first_cut, is_list_file, open_rows, warn_unread
 from isosent.io.parquet import (
     VECTOR_COLUMN,
     ColumnsBeside,
@@ -119,10 +119,11 @@ def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) ->
         [vectors], texts = contents.vectors, ", ".join(contents.texts)
         warnings.warn(
             f"{path}: the vectors in its column {vectors} are used; its texts in {texts} are not encoded. To encode "
-            f"them: --column {contents.texts[0]} (in Python column).",
+            f"them: --column {contents.texts[0]} (in Python column), or a file of the texts alone.",
             IsosentWarning,
             stacklevel=2,
         )
+    warn_unread(path, contents)
     return bool(contents.vectors)
 
 

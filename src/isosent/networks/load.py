@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import inspect
 import json
 import pickle
 import warnings
@@ -234,6 +235,7 @@ def load_network(
             f"hf: {folder}: its tokenizer has only {n_tokens} tokens, but its network {vocab_size}. "
             "The download may be incomplete."
         )
+    _check_token_types(folder, tokenizer, model)
     if tokenizer.pad_token_id is None:
         warnings.warn(
             f"hf: the tokenizer of {folder} has no padding token; id 0 is used, which the network does not see.",
@@ -247,6 +249,18 @@ def load_network(
         output = model(input_ids=one, attention_mask=one, output_hidden_states=True, return_dict=True)
     has_hidden_states = len(output.get("hidden_states") or ()) == n_layers + 1
     return Network(model, tokenizer, n_layers, int(output.last_hidden_state.shape[-1]), has_hidden_states)
+
+
+def _check_token_types(folder: Path, tokenizer: Any, model: Any) -> None:
+    """Refuse a network that is told types of tokens other than 0, which are never passed here."""
+    if "token_type_ids" in inspect.signature(model.forward).parameters:
+        types = sorted({int(number) for number in tokenizer("a a").get("token_type_ids", ())} - {0})
+        if types:
+            raise FileFormatError(
+                f"hf: {folder}: its tokenizer gives tokens of a single text the type {types[0]} (token_type_ids), and "
+                "isosent computes with type 0 only. Let sentence-transformers compute the vectors: "
+                "isosent.wrap(SentenceTransformer(FOLDER))."
+            )
 
 
 @contextmanager

@@ -49,7 +49,7 @@ _SMALL_SELECTION: Final = 50_000  # rows that are scored one by one rather than 
 _WIDER: Final = 2  # times as many clusters and candidates, if a filter may leave rows that are far from a query
 _BLOCK_ROWS: Final = 16_384
 _BLOCK_QUERIES: Final = 128
-_SPARE: Final = 8  # rows that are fetched beyond those that are wanted, to see whether more are as near as the last
+_SPARE: Final = 2  # rows that are fetched beyond those that are wanted, to see whether more are as near as the last
 _WIDENED: Final = 8  # times as many, if more may be
 _MOST_WIDENED: Final = 1024  # of kinds that do not compare all rows
 _MOST_FETCHED: Final = 1 << 22  # at a time
@@ -252,9 +252,19 @@ class Segment:
         return rows
 
     def search(
-        self, queries: NDArray[np.float32], k: int, settings: SearchSettings, allowed: NDArray[np.bool_] | None = None
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        settings: SearchSettings,
+        allowed: NDArray[np.bool_] | None = None,
+        *,
+        exact: bool = False,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Scores and positions of the nearest rows, best first, (n_queries, k); -inf and -1 where there are fewer."""
+        """Scores and positions of the nearest rows, best first, (n_queries, k); -inf and -1 where there are fewer.
+
+        Where hits are so near each other that their order depends on the processor, and everywhere if `exact`, scores
+        are added up in float64.
+        """
         hidden, n_hidden = self.hidden, self.n_hidden
         if allowed is not None:
             hidden = self.hidden | ~allowed
@@ -267,14 +277,16 @@ class Segment:
                 return self._score_all(queries, k, np.flatnonzero(~hidden))
             n_probe = min(settings.n_lists, math.ceil(_WIDER * settings.n_probe * self.n_rows / n_visible))
             settings = replace(settings, n_probe=n_probe, oversampling=_WIDER * settings.oversampling)
-        scores, positions = self.search_once(queries, k, settings, hidden, n_hidden)
+        scores, positions = self.search_once(queries, k, settings, hidden, n_hidden, exact=exact)
         short = np.flatnonzero(positions[:, min(k, n_visible) - 1] < 0) if settings.kind != "flat" else ()
         if len(short):  # where a query was compared, there are fewer rows: compare it with all
             if settings.kind == "hnsw":  # copies of a text link only to each other
                 scores[short], positions[short] = self._score_all(queries[short], k, np.flatnonzero(~hidden))
             else:
                 everywhere = replace(settings, n_probe=settings.n_lists)
-                scores[short], positions[short] = self.search_once(queries[short], k, everywhere, hidden, n_hidden)
+                scores[short], positions[short] = self.search_once(
+                    queries[short], k, everywhere, hidden, n_hidden, exact=exact
+                )
         return scores, positions
 
     def search_once(
@@ -284,6 +296,8 @@ class Segment:
         settings: SearchSettings,
         hidden: NDArray[np.bool_],
         n_hidden: int,
+        *,
+        exact: bool = False,
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """As `search`, but a query may find fewer rows than there are."""
         if settings.kind == "hnsw" and k >= 2 * K_MEASURED:  # chosen for ten hits
@@ -307,13 +321,20 @@ class Segment:
                 block = asking[start : start + n_block]
                 with one_thread() if len(block) == 1 and settings.kind == "flat" else nullcontext():
                     found_scores, found = index.search(queries[block], n_fetched, params=parameters)
+                if not (n_dropped or exact) and (found_scores[:, :-1] - found_scores[:, 1:] > _LAST_DIGITS).all():
+                    scores[block], positions[block] = found_scores[:, :k], found[:, :k]
+                    continue
                 if n_dropped:
                     found[(found >= 0) & hidden[found]] = -1
-                if self.finer is None and settings.store == "binary":  # bits alone are no rows to score
-                    ranked = best(np.where(found < 0, np.float32(-np.inf), found_scores), found, k)
-                else:
-                    ranked = self._in_order(queries[block], found, k)
-                scores[block], positions[block] = ranked
+                found_scores = np.where(found < 0, np.float32(-np.inf), found_scores)
+                hits = best(found_scores, found, k + 1)
+                scores[block], positions[block] = (each[:, :k] for each in hits)
+                if self.finer is not None or settings.store != "binary":  # bits alone are no rows to score
+                    with np.errstate(invalid="ignore"):  # of -inf
+                        is_near = ~(hits[0][:, :-1] - hits[0][:, 1:] > _LAST_DIGITS)
+                    near = np.flatnonzero(is_near.any(axis=1) | exact)
+                    again = self._in_order(queries[block[near]], found[near], k)
+                    scores[block[near]], positions[block[near]] = again
                 # rows that FAISS left out may be as near as the last hit: which it takes depends on the processor
                 least = scores[block, -1]
                 is_open[start : start + n_block] = (found_scores[:, -1] >= least - _LAST_DIGITS) & np.isfinite(least)
@@ -387,8 +408,8 @@ def best(
     scores: NDArray[np.float32], positions: NDArray[np.int64], k: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """The k best of each row, best first; equal scores in the order of their positions."""
-    if scores.shape[1] == k and (scores[:, :-1] > scores[:, 1:]).all():
-        return scores, positions
+    if scores.shape[1] >= k and (scores[:, :-1] > scores[:, 1:]).all():
+        return scores[:, :k], positions[:, :k]
     order = np.lexsort((positions, -scores), axis=1)[:, :k]
     return _padded(np.take_along_axis(scores, order, 1), np.take_along_axis(positions, order, 1), k)
 

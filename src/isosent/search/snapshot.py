@@ -295,11 +295,11 @@ class Snapshot:
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Cosines and positions of the nearest rows, best first, (n_queries, k); -inf and -1 where there are fewer."""
         results = []
-        settings = self.state.settings
+        settings, has_several = self.state.settings, len(self.segments) > 1
         for segment, start in zip(self.segments, self.starts, strict=False):
             if segment.n_rows:
                 part = None if allowed is None else allowed[start : start + segment.n_rows]
-                scores, positions = segment.search(units, k, settings, part)
+                scores, positions = segment.search(units, k, settings, part, exact=has_several)
                 results.append((scores, np.where(positions < 0, -1, positions + start)))
             settings = tail_settings(settings)
         if not results:

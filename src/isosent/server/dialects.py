@@ -28,9 +28,9 @@ from isosent.server.embeddings import (
     embed_texts,
     embeddings_response,
     refuse_truncated,
-    role_of,
     texts_of,
 )
+from isosent.server.fields import role_of
 from isosent.server.http import json_response, on_model, vectors_response
 from isosent.server.registry import ModelService, Served
 from isosent.server.service import Limits, RequestError

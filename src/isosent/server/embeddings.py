@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
@@ -21,13 +21,13 @@ from isosent.errors import InputError
 from isosent.model import Role, SentenceEncoder
 from isosent.numeric.similarity import unit_rows
 from isosent.persistence import FitRecord
+from isosent.server.fields import NO_FIELDS, space_fields
 from isosent.server.http import vectors_response
 from isosent.server.registry import Served
 from isosent.server.service import Limits, RequestError, reason_of
 
 Side = Literal["query", "search_query", "document", "search_document", "passage", "default", "text"]
 QUERY: Final = ("query", "search_query")  # of sentence-transformers; of Cohere
-_ROLES: Final[dict[str, Role]] = {"query": "query", "document": "document", "passage": "document"}
 _ORDERED = "text-embedding-3"  # models of OpenAI that were trained to be cut
 
 
@@ -48,14 +48,6 @@ class EmbeddingsBody(EmbeddingsFields):
     prompt_name: Side | None = None  # which side of a model whose queries and documents differ
     input_type: Side | None = None  # the same
     truncate: bool | Literal["NONE", "END"] | None = None  # false and, of NIM, NONE refuse long texts
-
-
-def role_of(*sides: str | None) -> Role:
-    """Role of texts, as requests name it, such as `search_query`, or `retrieval.query` of Jina."""
-    roles = {role for side in sides if side and (role := _ROLES.get(re.split(r"[._]", side.lower())[-1]))}
-    if len(roles) > 1:
-        raise RequestError(400, f"{' and '.join(filter(None, sides))} contradict each other. Send one of them.")
-    return roles.pop() if roles else "text"
 
 
 async def embed_texts(
@@ -125,15 +117,23 @@ def _kind(value: object) -> str:
     return names.get(type(value), "null")
 
 
-def checked_space(request: Request, model: SentenceEncoder, name: str, dimensions: int | None = None) -> str:
+def checked_space(
+    request: Request,
+    model: SentenceEncoder,
+    name: str,
+    dimensions: int | None = None,
+    fields: Mapping[str, Any] = NO_FIELDS,
+) -> str:
     """Fingerprint of the vectors of a response; refuse a cut that is not possible, and another space than If-Space."""
     _check_dimensions(model, name, dimensions)
-    space = space_of(model, dimensions)
+    space = space_of(model, dimensions, fields)
     check_space(request, space)
     return space
 
 
-def checked_raw_space(request: Request, name: str, dimensions: int | None, dim: int | None) -> str:
+def checked_raw_space(
+    request: Request, name: str, dimensions: int | None, dim: int | None, fields: Mapping[str, Any] = NO_FIELDS
+) -> str:
     """The same for vectors of an API as they came; without `dim`, as far as it is known before there are any."""
     if dimensions is not None and not name.startswith(_ORDERED):
         message = "the dimensions of the upstream are in no known order, so none can be left out."
@@ -142,16 +142,20 @@ def checked_raw_space(request: Request, name: str, dimensions: int | None, dim: 
         return ""
     if dimensions is not None and not 1 <= dimensions <= dim:
         raise RequestError(400, f"dimensions must be from 1 to {dim}; got {dimensions}.", param="dimensions")
-    space = space_of(PrecomputedVectors.of_space(dim, None, name), dimensions)
+    space = space_of(PrecomputedVectors.of_space(dim, None, name), dimensions, fields)
     check_space(request, space)
     return space
 
 
-def space_of(model: SentenceEncoder | Encoder, dimensions: int | None) -> str:
-    """Fingerprint of a vector space; another one if its vectors are cut."""
-    if dimensions is None or dimensions == model.dim:
-        return model.fingerprint
-    return hashlib.sha256(f"{model.fingerprint} dimensions={dimensions}".encode()).hexdigest()
+def space_of(model: SentenceEncoder | Encoder, dimensions: int | None, fields: Mapping[str, Any] = NO_FIELDS) -> str:
+    """Fingerprint of a vector space; another one if its vectors are cut, or with fields that an API was sent."""
+    space = model.fingerprint
+    if dimensions is not None and dimensions != model.dim:
+        space = hashlib.sha256(f"{space} dimensions={dimensions}".encode()).hexdigest()
+    if more := space_fields(fields):
+        content = msgspec.json.encode(more, order="deterministic")
+        space = hashlib.sha256(f"{space} fields=".encode() + content).hexdigest()
+    return space
 
 
 def check_space(request: Request, space: str) -> None:

@@ -26,9 +26,10 @@ from prometheus_client import CollectorRegistry, Counter
 
 from isosent.errors import FileFormatError, OutputError
 from isosent.model import Role
+from isosent.server.fields import NO_FIELDS
 from isosent.server.maps import Learner
 from isosent.server.service import RequestError
-from isosent.server.upstream import NO_FIELDS, Answer, Item, Upstream, upstream_facts
+from isosent.server.upstream import Answer, Item, Upstream, upstream_facts
 
 _log = logging.getLogger("isosent.server")
 _MOST_FETCHES: Final = 256

@@ -12,39 +12,52 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 
+from isosent.model import Role
 from isosent.server.service import RequestError
 
 INERT: Final = frozenset(
     {"user", "metadata", "tags", "priority", "request_id", "safety_identifier", "service_tier", "store", "cache_salt"}
     | {"prompt_cache_key", "prompt_cache_retention"}
 )
+NO_FIELDS: Final[Mapping[str, Any]] = MappingProxyType({})
 SIDES: Final = ("input_type", "prompt_name")  # which side of a model the texts are on
 _OTHER_SIDES: Final = ("task", "task_type", "taskType", "text_type", "inputType")  # the same, elsewhere
 
+_ROLES: Final[dict[str, Role]] = {"query": "query", "document": "document", "passage": "document"}
+
 # what a name says, in this order: "truncate_dim" is about dimensions
 _ABOUT: Final = {
-    "dimensions": r"dimension|(^|_)dims?(_|$)",
-    "format": r"dtype|precision|quanti|endian|encoding|(embedding|output|response)_?(type|format)|multi_?vector|sparse",
+    "model": r"^(engine|deployment|checkpoint|revision|model_?(name|id|path|version|revision)|deployment_?(name|id))$",
+    "dimensions": r"dimension|(^|_)dims?(_|$)|(embedding|vector|output)_?size|n_components",
+    "format": r"dtype|precision|quanti|endian|encoding|(embedding|output|response)_?(type|format|mode)|multi_?vector|"
+    r"sparse|binar(y|ize)|compress|late_?interaction|colbert",
     "chunks": r"chunk|contextual",
-    "length": r"truncat|max_?(input_?)?(tokens|length|seq)",
-    "scale": r"normali[sz]",
-    "side": r"(task|input|text)_?type|^task|prompt|instruct|^role$",
+    "length": r"truncat|max_?(input|text|sentence|sequence)?_?(tokens|len|seq|words|char)|^num_?ctx$",
+    "scale": r"normali[sz]|(^|_)norm(ed)?(_|$)|unit_?(norm|length)",
+    "side": r"(task|inputs?|text|sentence)_?type|^task|prompt|instruct|^(role|mode|purpose|intent)$|"
+    r"^(is|for)_?(query|document|passage)",
     "other": r"prefix|suffix|template|title|special_tokens|pool|dense|layer|modal|image|language|^lang$|extra_?body|"
-    r"^messages$|adapter|lora",
+    r"^messages$|adapter|lora|hidden_?state|lower_?case|whiten|aggregat",
 }
 _PATTERNS: Final = {about: re.compile(pattern, re.IGNORECASE) for about, pattern in _ABOUT.items()}
-_ON: Final = re.compile(r"normali[sz]|special_tokens|truncat|dense", re.IGNORECASE)  # so unless it is switched off
+_ON: Final = re.compile(  # so unless it is switched off
+    rf"{_ABOUT['scale']}|special_tokens|truncat|dense", re.IGNORECASE
+)
+_OFF: Final = re.compile(r"(?:^|[_.])(?:no|not|non|skip|disabled?|without)(?:_|(?=[A-Z]))|(?:^|[_.])un_?normali")
 _AS_IT_IS: Final[dict[str, tuple[Any, ...]]] = {
     "format": ("float", "float32", "native", "little", "dense", ["float"]),
     "length": ("END", "end", "right", "Right", -1),
     "side": ("text", "default"),
     "other": ("text",),
 }
+_SAME_SPACE: Final = ("length", "scale")  # vectors of which may be compared
 _INSTEAD: Final = {
+    "model": ", or name the model by model",
     "dimensions": ", or use dimensions",
     "length": ", or use truncate: false rejects long texts",
     "side": ", or say query or document by input_type or prompt_name where the path has it",
@@ -56,7 +69,7 @@ _SHOWN: Final = 60
 
 def _about(name: str) -> str | None:
     """What a field says of the vectors, by its name; None if nothing is known."""
-    last = name.rpartition(".")[2]
+    last = name.rpartition(".")[2].replace("-", "_")
     if last in INERT:
         return None
     return next((about for about, pattern in _PATTERNS.items() if pattern.search(last)), None)
@@ -65,16 +78,24 @@ def _about(name: str) -> str | None:
 def _is_as_it_is(name: str, about: str | None, value: Any) -> bool:
     """Whether a value says what happens anyway."""
     if isinstance(value, bool):
-        return value is bool(_ON.search(name))
+        return value is (bool(_ON.search(name)) != bool(_OFF.search(name)))
     return value in (None, "", [], {}) or value in _AS_IT_IS.get(about or "", ())
 
 
 def refuse_if_ignored(name: str, value: Any, *, status: int) -> None:
-    """Reject a field that a body does not have if it would change vectors."""
+    """Reject a field that a body does not have if it would change vectors, or one in it."""
     about = _about(name)
+    for inner, more in _members(name, about, value):
+        refuse_if_ignored(inner, more, status=status)
     if about is not None and not _is_as_it_is(name, about, value):
         message = f"{_shown(name, value)} would have no effect here. Leave it out{_INSTEAD.get(about, '')}."
         raise RequestError(status, message, param=name)
+
+
+def _members(name: str, about: str | None, value: Any) -> list[tuple[str, Any]]:
+    """Fields in a field whose name says nothing, such as `parameters` or `encode_kwargs`."""
+    is_open = isinstance(value, dict) and about is None and name.rpartition(".")[2] not in INERT
+    return [(f"{name}.{inner}", more) for inner, more in value.items()] if is_open else []
 
 
 def _shown(name: str, value: Any) -> str:
@@ -116,10 +137,21 @@ def upstream_fields(fields: Mapping[str, Any], *, takes: Collection[str] | None,
             sent[name] = value
         elif not _is_as_it_is(name, about, value):
             raise RequestError(400, f"{_shown(name, value)}: {reason}.", param=name)
+        if reason is None:
+            _refuse_members(name, about, value, has_map=has_map)
     if len(msgspec.json.encode(sent)) > _MOST_BYTES:
         message = f"the fields next to input have more than {_MOST_BYTES} bytes. Send fewer: {', '.join(sent)[:200]}."
         raise RequestError(400, message)
     return sent
+
+
+def _refuse_members(name: str, about: str | None, value: Any, *, has_map: bool) -> None:
+    for inner, more in _members(name, about, value):
+        kind = _about(inner)
+        reason = _why_not(inner.rpartition(".")[2], kind, has_map=has_map)
+        if reason is not None and not _is_as_it_is(inner, kind, more):
+            raise RequestError(400, f"{_shown(inner, more)}: {reason}.", param=inner)
+        _refuse_members(inner, kind, more, has_map=has_map)
 
 
 def _why_not(name: str, about: str | None, *, has_map: bool) -> str | None:
@@ -137,6 +169,27 @@ def _why_not(name: str, about: str | None, *, has_map: bool) -> str | None:
     return None
 
 
+def space_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the fields that an API is sent with which its vectors may not be comparable with those without.
+
+    Queries and documents are compared with each other, and so are cut texts, and vectors of any length.
+    """
+
+    def is_comparable(name: str, value: Any) -> bool:
+        is_side = name in (*SIDES, *_OTHER_SIDES) and isinstance(value, str) and role_of(value) != "text"
+        return is_side or name == "keep_alive" or _about(name) in _SAME_SPACE
+
+    return {name: value for name, value in fields.items() if not is_comparable(name, value)}
+
+
 def sides_of(fields: Mapping[str, Any]) -> list[str]:
     """What fields say of the side of a model that the texts are on."""
     return [value for name in (*SIDES, *_OTHER_SIDES) if isinstance(value := fields.get(name), str)]
+
+
+def role_of(*sides: str | None) -> Role:
+    """Role of texts, as requests name it, such as `search_query`, or `retrieval.query` of Jina."""
+    roles = {role for side in sides if side and (role := _ROLES.get(re.split(r"[._]", side.lower())[-1]))}
+    if len(roles) > 1:
+        raise RequestError(400, f"{' and '.join(filter(None, sides))} contradict each other. Send one of them.")
+    return roles.pop() if roles else "text"

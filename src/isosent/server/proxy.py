@@ -31,11 +31,10 @@ from isosent.server.embeddings import (
     checked_space,
     cut,
     embeddings_response,
-    role_of,
     space_headers,
 )
 from isosent.server.fetching import Fetches, VectorCache
-from isosent.server.fields import SIDES, sides_of, upstream_fields
+from isosent.server.fields import SIDES, role_of, sides_of, upstream_fields
 from isosent.server.http import json_response
 from isosent.server.maps import CanaryWatch, Learner, Maps
 from isosent.server.service import Limits, RequestError, Service
@@ -202,11 +201,11 @@ async def _embeddings(request: Request, body: EmbeddingsFields) -> Response:
     if model is None and body.group is not None:
         raise RequestError(400, "vectors without a map have no groups. Leave it out.", param="group")
     if model is not None:
-        space = checked_space(request, model, name, body.dimensions)
+        space = checked_space(request, model, name, body.dimensions, fields)
         if body.group is not None:  # refused before the API is paid
             model.transform(np.empty((0, model.encoder.dim)), group=body.group)
     else:
-        space = checked_raw_space(request, proxy.upstream.model, body.dimensions, proxy.upstream.dim)
+        space = checked_raw_space(request, proxy.upstream.model, body.dimensions, proxy.upstream.dim, fields)
     has_static = role == "query" and body.group is None and _say_only_query(fields)
     static = proxy.maps.query_models.get(name) if has_static else None
     known = {} if static is None else await asyncio.to_thread(_vectors_of_known, static, items)
@@ -221,7 +220,7 @@ async def _embeddings(request: Request, body: EmbeddingsFields) -> Response:
         transformed = np.array([known[row] if row in known else next(rows) for row in range(len(items))])
         vectors = cut(transformed, body.dimensions, normalize=True)
     else:
-        space = checked_raw_space(request, proxy.upstream.model, body.dimensions, raw.shape[1])
+        space = checked_raw_space(request, proxy.upstream.model, body.dimensions, raw.shape[1], fields)
         vectors = raw if body.dimensions is None else cut(raw, body.dimensions, normalize=True)
     request.scope["isosent"] |= {"model": name, "texts": len(items), "tokens": n_tokens}
     headers = headers | space_headers(space, n_truncated=None)

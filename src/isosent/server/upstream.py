@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -31,6 +30,7 @@ from numpy.typing import NDArray
 
 from isosent.errors import InputError
 from isosent.model import Role
+from isosent.server.fields import NO_FIELDS
 from isosent.server.service import RequestError
 
 Item = str | tuple[int, ...]  # a text, or its token ids
@@ -50,7 +50,6 @@ _PROBE_TIMEOUT_S: Final = 3.0
 _COUNTS: Final = ("prompt_tokens", "total_tokens", "input_tokens")  # of texts, which are all tokens of an embedding
 _FORMAT: Final = "encoding_format"
 _FORMATS: Final[tuple[str | None, ...]] = ("base64", "float", None)  # in this order; without a format, APIs send floats
-NO_FIELDS: Final[Mapping[str, Any]] = MappingProxyType({})
 _FEW_BYTES: Final = 1 << 18  # of a request, that are refused for the number of its texts and not for its length
 _MOST_PROBLEMS: Final = 8
 # What the error of an API may be about. Each has its own sentences.

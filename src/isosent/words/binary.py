@@ -264,6 +264,11 @@ class _Rows:
             if b"\n" in joined:
                 row = next(row for row, word in enumerate(words) if b"\n" in word)
                 raise self._lost(words[row], self.number + row)
+        elif _begin_alike(words[self.number == 1 :]):
+            raise FileFormatError(
+                f"{self._where}: all words but the first begin with {_shown(words[-1][:1])}. Does each row end so? "
+                "Write a line feed after each vector, or nothing; a word with a line feed looks like this too."
+            )
         elif _CONTROL.search(joined) or not is_utf8(b"\n".join(words)):
             for row, word in enumerate(words):
                 if _CONTROL.search(word) or not is_utf8(word):
@@ -303,6 +308,13 @@ class _Rows:
             "before, cannot be told: this binary format is not made for words with blanks. Save the vectors as text: "
             "save_word2vec_format(FILE, binary=False) in gensim."
         )
+
+
+def _begin_alike(words: list[bytes]) -> bool:
+    """Whether several words all begin with the same white space, which rather ends the rows before."""
+    if len(words) < 2 or max(map(len, words)) > bounds.LONGEST_WORD:
+        return False
+    return words[0][:1] in (b"\n", b"\r", b"\t") and len({word[:1] for word in words}) == 1
 
 
 def _margin(floats: NDArray[np.uint32]) -> int:
