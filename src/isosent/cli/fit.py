@@ -373,7 +373,7 @@ def _show_size(result: FitResult, *, details: bool) -> None:
         show("Neighbors are those of the original vectors.")
     else:
         show(
-            "Two goals differ here: the transform that was asked for changes who is near. Neighbors are those of the "
+            "Two goals differ here: the requested transform changes who is near. Neighbors are those of the "
             f"transformed vectors; of the original neighbors, {size.original_recall:.3f} are kept. To keep these, "
             "leave the transform out."
         )
