@@ -17,10 +17,10 @@ import numpy as np
 
 import isosent
 from isosent.evaluation.migration import CANDIDATES, migrate
-from isosent.evaluation.unlabelled import mean_draws, reciprocal_ranks
 from isosent.numeric.moments import JointMoments
+from isosent.numeric.ranking import reciprocal_ranks
 from isosent.numeric.similarity import unit_rows
-from isosent.numeric.statistics import central_interval
+from isosent.numeric.statistics import central_interval, mean_draws
 
 N_FITTED, N_OTHERS, N_QUERIES = 4000, 3000, 1000
 LEAST_SIMILAR = 4.0  # human score of 5 of a pair whose texts have to find each other

@@ -2,11 +2,13 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
 
 import isosent
+from isosent.demo import demo_pool
 
 
 def write_table(path, texts, labels, name="lang"):
@@ -107,3 +109,34 @@ def test_erasing_alone_is_the_fit_and_what_cannot_be_erased_is_refused(isosent_,
         assert "--erase" in refused.err
         assert len(refused.err.strip().splitlines()) == 1
     assert not (tmp_path / "other").exists()
+
+
+def test_known_pairs_are_counted_before_and_after(isosent_, refuses, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = demo_pool()
+    write_table(tmp_path / "pool.csv", [row.text for row in rows], [row.lang for row in rows])
+    of_meaning = {(row.meaning, row.lang): row.text for row in rows}
+    pairs = [(row.text, of_meaning[row.meaning, "en"]) for row in rows if row.lang == "de"]
+    with (tmp_path / "pairs.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("sentence1", "sentence2"), *pairs])
+    fit = ("fit", "pool.csv", "--column", "text", "--erase", "lang", "-o", "m")
+    finished = isosent_(*fit, "--pairs", "pairs.csv")
+    assert finished.code == 0, finished.err
+    listed = list(dict.fromkeys(row.text for row in rows))
+    shares = []
+    for model in (isosent.load("wordllama"), isosent.load("m")):
+        vectors = model.encode(listed).astype(np.float64)
+        units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        found = []
+        for one, other in [*pairs, *((second, first) for first, second in pairs)]:
+            here = listed.index(one)
+            nearest = [row for row in np.argsort(-(units @ units[here])) if row != here][:10]
+            found.append(listed.index(other) in nearest)
+        shares.append(100 * np.mean(found))
+    said = re.search(r"([\d.]+)% before, ([\d.]+)% after \((\d+) pairs", finished.out.replace("\n", " "))
+    assert [float(said[1]), float(said[2])] == pytest.approx(shares, abs=0.06)
+    assert shares[1] > shares[0]
+    assert int(said[3]) == len(pairs)
+    isosent_("encode", "pool.csv", "--column", "text", "-o", "v.parquet")
+    refuses(isosent_("fit", "v.parquet", "--erase", "lang", "--pairs", "pairs.csv", "-o", "n"), "pairs.csv", "vectors")
+    refuses(isosent_(*fit[:-2], "--workers", 2, "--pairs", "pairs.csv", "-o", "n"), "--pairs", "--workers")

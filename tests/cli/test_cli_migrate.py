@@ -9,7 +9,13 @@ import pytest
 import isosent
 from isosent.errors import InputError
 from isosent.evaluation.migration import WAYS, migrate
-from isosent.evaluation.unlabelled import UnlabelledComparison, compare_models
+from isosent.evaluation.unlabelled import (
+    Difference,
+    UnlabelledComparison,
+    VectorComparison,
+    compare_models,
+    explained_by_words,
+)
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import unit_rows
@@ -291,6 +297,79 @@ def test_where_word_overlap_points_the_other_way_nobody_can_tell():
     for ends, verdict in (((0.1, 0.2), "better"), ((-0.1, 0.2), "cannot tell"), ((np.nan, np.nan), "cannot tell")):
         compared = UnlabelledComparison(**by_halves, overlap=np.mean(ends), overlap_low=ends[0], overlap_high=ends[1])
         assert compared.verdict == verdict
+
+
+def test_a_model_that_works_more_by_words_is_not_better_for_it():
+    ahead = {"n_texts": 9, "score_a": 0.1, "score_b": 0.3, "difference": 0.2, "low": 0.1, "high": 0.3}
+    ahead |= {"overlap": 0.2, "overlap_low": 0.1, "overlap_high": 0.3}
+    behind = {name: -value if name not in ("n_texts", "score_a", "score_b") else value for name, value in ahead.items()}
+    behind |= {"low": -0.3, "high": -0.1, "overlap_low": -0.3, "overlap_high": -0.1}
+    for words, verdicts in (
+        ((0.5, 0.3), ("better", "cannot tell")),
+        ((0.5, 0.51), ("better", "worse")),
+        ((0.3, 0.5), ("cannot tell", "worse")),
+        ((np.nan, np.nan), ("better", "worse")),
+    ):
+        for facts, verdict in zip((ahead, behind), verdicts, strict=True):
+            assert UnlabelledComparison(**facts, words_a=words[0], words_b=words[1]).verdict == verdict
+
+
+UP, DOWN, NOTHING = Difference(0.1, 0.05, 0.15), Difference(-0.1, -0.15, -0.05), Difference(0.0, 0.0, 0.0)
+UNKNOWN = Difference(*(float("nan"),) * 3)
+
+
+@pytest.mark.parametrize(
+    ("overlap", "topics", "words", "verdict"),
+    [
+        (UP, UP, (0.5, 0.4), "better"),
+        (UP, UP, (0.4, 0.5), "cannot tell"),  # it works by words
+        (UP, UP, (0.5, 0.5), "cannot tell"),
+        (UP, Difference(0.01, 0.005, 0.015), (0.5, 0.4), "cannot tell"),
+        (UP, DOWN, (0.5, 0.4), "cannot tell"),
+        (UP, UNKNOWN, (0.5, 0.4), "cannot tell"),
+        (UP, UP, (np.nan, np.nan), "cannot tell"),
+        (DOWN, DOWN, (0.4, 0.5), "worse"),
+        (DOWN, DOWN, (0.5, 0.4), "cannot tell"),
+        (NOTHING, NOTHING, (0.5, 0.5), "the same"),
+    ],
+)
+def test_word_overlap_alone_decides_nothing_between_vectors(overlap, topics, words, verdict):
+    assert VectorComparison(overlap, topics, words).verdict == verdict
+
+
+def bag_of_words(texts, dim=256):
+    """Means of random word vectors: nothing but words."""
+    names = sorted({word for text in texts for word in text.lower().split()})
+    table = dict(zip(names, np.random.default_rng(0).normal(size=(len(names), dim)), strict=True))
+    return np.array([np.mean([table[word] for word in text.lower().split()], axis=0) for text in texts])
+
+
+def test_vectors_that_are_words_win_by_overlap_and_nobody_can_tell(texts, wordllama):
+    bag, better = bag_of_words(texts), wordllama.encode(texts)
+    report = migrate(better, bag, texts).report
+    assert report["rows"]["embedded again"]["low"] > 0  # by word overlap
+    assert report["advice"] == "cannot tell"
+    assert migrate(bag, better, texts).report["advice"] == "cannot tell"
+
+
+def test_how_much_words_explain_is_a_ridge_regression(texts, wordllama):
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.linear_model import Ridge
+
+    vectors = wordllama.encode(texts).astype(np.float64)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    counts = CountVectorizer(token_pattern=r"(?u)\b\w+\b").fit_transform(texts).toarray()
+    shares, rows = counts / counts.sum(axis=1, keepdims=True), np.random.default_rng(0).permutation(len(texts))
+    held_out = np.zeros_like(vectors)
+    means = np.zeros_like(vectors)
+    for fitted, other in ((rows[:240], rows[240:]), (rows[240:], rows[:240])):
+        mean = vectors[fitted].mean(axis=0)
+        alpha = 0.1 * (shares[fitted] ** 2).sum(axis=1).mean()
+        ridge = Ridge(alpha=alpha, fit_intercept=False, solver="cholesky").fit(shares[fitted], vectors[fitted] - mean)
+        held_out[other], means[other] = ridge.predict(shares[other]) + mean, mean
+    expected = 1 - ((vectors - held_out) ** 2).sum() / ((vectors - means) ** 2).sum()
+    assert explained_by_words(vectors, texts) == pytest.approx(expected, abs=1e-6)
+    assert explained_by_words(bag_of_words(texts), texts) > expected + 0.03 > 0.03
 
 
 @pytest.mark.parametrize(

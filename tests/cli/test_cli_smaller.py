@@ -151,3 +151,50 @@ def test_texts_show_the_agreement_with_word_overlap(isosent_, here, texts):
     rows = json.loads(finished.out)["sizes"]["rows"]
     exact, *_ = (row for row in rows if row["dtype"] == "float32" and row["transform"] == "none")
     assert 0 < exact["agreement"] < 1
+
+
+def lost_by_hand(vectors, mapped):
+    """Share of the ten nearest original vectors that are not among the ten nearest after a map, by brute force."""
+    units = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (vectors, mapped)]
+    near = []
+    for rows in units:
+        cosines = rows @ rows.T
+        np.fill_diagonal(cosines, -2)
+        near.append(np.argsort(-cosines, axis=1)[:, :10])
+    return 1 - np.mean([len(set(a) & set(b)) / 10 for a, b in zip(*near, strict=True)])
+
+
+def uneven_vectors(texts):
+    """Vectors of texts that auto whitens: those of wordllama, and along three directions a lot of noise."""
+    vectors, rng = isosent.load("wordllama").encode(texts), np.random.default_rng(0)
+    noise = rng.normal(size=(len(texts), 3)) @ rng.normal(size=(3, vectors.shape[1])) / 16
+    return (vectors + 1.5 * np.linalg.norm(vectors, axis=1).mean() * noise).astype(np.float32)
+
+
+@pytest.mark.parametrize("given", [("--loss", "0.02"), ("--bytes", "300")])
+def test_a_loss_is_one_of_the_neighbors_of_the_vectors_that_were_given(isosent_, here, texts, given):
+    vectors = uneven_vectors(texts)
+    np.save(here / "v.npy", vectors)
+    (here / "t.txt").write_text("\n".join(texts) + "\n")
+    whitened = isosent_("fit", "v.npy", "--texts", "t.txt", "--for", "pairs", *given, "-o", "asked")
+    asked = isosent.load(here / "asked")
+    assert asked.fits[0].transform == "whitening"  # on purpose: both numbers are given
+    lost = lost_by_hand(vectors, asked.transform(vectors))
+    assert lost > 0.1
+    said = float(whitened.out.split("of the original neighbors, ")[1].split(" ")[0])
+    assert 1 - said == pytest.approx(lost, abs=0.05)  # of held-out queries, among the others
+
+    assert isosent_("fit", "v.npy", "--texts", "t.txt", *given, "-o", "model").code == 0
+    model = isosent.load(here / "model")
+    assert "whitening" not in [fit.transform for fit in model.fits]
+    assert model.record.storage.neighbors_of == "the original vectors"
+    assert lost_by_hand(vectors, model.transform(vectors)) < 0.03
+
+
+def test_texts_keep_the_neighbors_of_their_vectors_too(isosent_, here, texts):
+    (here / "t.txt").write_text("\n".join(texts) + "\n")
+    assert isosent_("fit", "t.txt", "--loss", "0.02", "-o", "model").code == 0
+    vectors = isosent.load("wordllama").encode(texts)
+    model = isosent.load(here / "model")
+    assert lost_by_hand(vectors, model.encode(texts)) < 0.03
+    assert model.record.storage.neighbors_of == "the original vectors"

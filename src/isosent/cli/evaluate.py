@@ -257,7 +257,8 @@ def compare(
     P-values are corrected for the number of tasks (Holm).
 
     With -m, models are compared on TEXTS, without labels: which finds the second half of a text by the first one, and
-    whose cosines agree with word overlap. A model is better only if it is better at both.
+    whose cosines agree with word overlap. A model is better only if it is better at both, and does
+    not work more by words than the other.
 
     \b
     isosent compare first.json second.json
@@ -341,7 +342,8 @@ def _compare_models(
         table.add_row(number[name], name, better_than, f"{fact['score']:.3f}", *cost)
     show(table)
     caption = (
-        'B is "better" or "worse" if both intervals are on one side of zero; "cannot tell" does not mean equal.\n'
+        'B is "better" or "worse" if both intervals are on one side of zero, and the better model does not work more '
+        'by words, as averages of word vectors do; "cannot tell" does not mean equal.\n'
         "of B in A: R2 of a linear map from A to B, on texts that it is not fitted on"
     )
     header = ("A", "B", "B is", "score, B - A", "word overlap, B - A", "of B in A", "of A in B")

@@ -141,7 +141,11 @@ def _demo_steps(report: DemoReport) -> Iterator[list[str]]:
 @click.option("--output", "-o", type=PATH, metavar="FOLDER", required=True, help="Model folder to write.")
 @either_column_option
 @click.option("--erase", metavar="COLUMN", help="Erase what this column tells, such as the language of each text.")
-@click.option("--pairs", metavar="FILE", help="Fit on pairs: two columns of matching texts; or the queries of vectors.")
+@click.option(
+    "--pairs",
+    metavar="FILE",
+    help="Fit on pairs: two columns of matching texts; or the queries of vectors. With --erase: count those found.",
+)
 @click.option(
     "--queries",
     metavar="[FILE]",
@@ -201,10 +205,12 @@ def fit(
     With --pairs, the transform is fitted on matching texts, such as questions and answers. For vectors, --pairs holds
     the query of each vector of INPUTS. A fifth of the pairs is held out; unless these are ranked better beyond chance,
     the model is saved unchanged. If two columns such as query_lang and document_lang name the language or other group
-    of each text, a transform for each group is tried, too.
+    of each text, a transform for each group is tried, too. With --erase, nothing is fitted on the pairs, such as
+    translations: how many find each other is counted before and after.
 
-    With --bytes or --loss, dimensions and dtype are chosen by measuring how many of the nearest neighbors are kept. The
-    model holds both, and "isosent index -m FOLDER" stores vectors so.
+    With --bytes or --loss, dimensions and dtype are chosen by measuring how many of the nearest neighbors of the
+    original vectors are kept; nothing is whitened, unless --strength, --transform or --for says so. The model holds
+    both, and "isosent index -m FOLDER" stores vectors so.
 
     \b
     isosent fit texts.txt -m wordllama --dims 128 -o model
@@ -218,15 +224,18 @@ def fit(
     chosen = resolve_transform(transform, settings)
     if pairs is None and not inputs:
         raise click.UsageError("Missing argument 'INPUTS...'.")
-    if pairs is None and queries == "":
+    if pairs is not None and erase is not None and not inputs:
+        raise InputError(
+            f"fit: --erase has no texts. Name their table: isosent fit TABLE --erase {erase} --pairs {pairs}"
+        )
+    if (pairs is None or erase is not None) and queries == "":
         raise InputError("fit: --queries names no file. Name one; without a file it goes with --pairs.")
-    if pairs is not None:
+    if pairs is not None and erase is None:
         typed = {
             "--transform": None if transform in (AUTO, "whitening" if "strength" in settings else AUTO) else transform,
             "--dims": settings.get("n_components"),
             "--strength": settings.get("strength"),
             "--for": settings.get("purpose"),
-            "--erase": erase,
             "a file of --queries": queries,
             "--texts": texts,
             "--checkpoint": checkpoint,
@@ -259,6 +268,7 @@ def fit(
             engine=engine,
             shard_size=shard_size,
             goal=None if n_bytes is loss is None else Goal(n_bytes, loss),
+            pairs=pairs,
             codecs=details,
             say=say,
         )
@@ -272,7 +282,7 @@ def fit(
 def _refuse_beside_pairs(options: Sequence[str]) -> None:
     """Refuse options that do not go with --pairs; some could be fitted before."""
     if options:
-        is_fit = options[0] in ("--transform", "--dims", "--strength", "--erase")
+        is_fit = options[0] in ("--transform", "--dims", "--strength")
         first = ", or fit it first, separately, and name that model: -m FOLDER" * is_fit
         raise InputError(
             f"fit: --pairs chooses the transform itself, so it does not go with {' and '.join(options)}. Leave that "
@@ -293,6 +303,11 @@ def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:
             show(GAIN)
     for erased in [fit for fit in result.model.fits[-2:] if fit.transform == "erasure"]:
         show(erasure_table(erased))
+    if (found := result.pairs_found) is not None:
+        show(
+            f"Pairs of which one text is among the ten nearest of the other: {found.before:.1%} before, "
+            f"{found.after:.1%} after ({found.n_pairs:,} pairs, searched among {found.n_texts:,} texts)."
+        )
     if result.sizes is not None and result.size is not None:
         _show_size(result, details=details)
     elif details and record is not None and record.choice and record.choice.get("candidates"):
@@ -358,10 +373,9 @@ def _show_size(result: FitResult, *, details: bool) -> None:
         show("Neighbors are those of the original vectors.")
     else:
         show(
-            "Two goals differ here: the transform ranks texts better than the original vectors do, and so changes who "
-            "is near. Neighbors are those of the transformed vectors; of the original neighbors, "
-            f"{size.original_recall:.3f} are kept. To keep these, leave the transform out: --transform "
-            "principal_components?center=false"
+            "Two goals differ here: the requested transform changes who is near. Neighbors are those of the "
+            f"transformed vectors; of the original neighbors, {size.original_recall:.3f} are kept. To keep these, "
+            "leave the transform out."
         )
     show(measured.sentence(size))
     if size.recall < _FEW_KEPT:

@@ -4,7 +4,7 @@
 the statistic is `JointMoments` about zero, so that a map does not depend on the lengths of vectors, and the best map of
 documents is chosen by folds. `_measured` scores four ways of searching on texts that were held out, by the halves of
 each text, by queries with answers, or, where only vectors are known, by word overlap. `_advice` turns the differences
-into one sentence.
+into one sentence. Between vectors, word overlap alone decides nothing: see `VectorComparison`.
 """
 
 from __future__ import annotations
@@ -20,16 +20,19 @@ from isosent import _check
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
 from isosent.evaluation.unlabelled import (
+    Difference,
     caution_of_halves,
+    compare_stored,
     halves_of,
     overlap_agreements,
-    reciprocal_ranks,
+    topical_difference,
 )
 from isosent.io.space import Space, refuse_codes
 from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.model import Role, SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import JointFolds, JointMoments
+from isosent.numeric.ranking import FOUND, reciprocal_ranks
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.numeric.statistics import central_interval, mean_draws
 from isosent.numeric.threads import one_thread_products
@@ -45,7 +48,6 @@ _HELD_OUT_SHARE = 0.2
 _FOLDS = 3
 _MOST_IN_FOLD = 1_000  # rows whose ranks are compared
 _KEPT_SHARE = 0.5  # of what embedding again gains, from which on a map is advised
-_FOUND = 0.1  # the least reciprocal rank among the first ten
 
 CANDIDATES: dict[str, Callable[[JointMoments], LinearMap]] = {
     **{f"ridge, {penalty:g}": partial(JointMoments.ridge, penalty=penalty) for penalty in (0.03, 0.1, 0.3, 1.0)},
@@ -57,17 +59,6 @@ Vectors = NDArray[np.floating]
 Answers = Sequence[tuple[str, str]]  # a query, and the text that answers it
 
 
-class Difference(NamedTuple):
-    """How much better a way is than another one, with its 95% interval."""
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{self.value:+.3f}, 95% interval {self.low:+.3f} to {self.high:+.3f}"
-
-
 class Migration(NamedTuple):
     """A map from an old model to a new one, and what to do.
 
@@ -77,11 +68,12 @@ class Migration(NamedTuple):
         The old model, or a stand-in for its vectors, followed by the map. Its vectors are searched with queries of the
         new model.
     report : dict
-        What was measured on texts that were not fitted, as JSON values. ``advice``: "stay", "map" or "embed again", and
-        ``reason``. ``rows``: of each way of searching ``score`` with its ``interval``, ``found`` (share with the right
-        text among ten, or None), and ``gain`` over the old model with ``low`` and ``high``. ``caution``: what was not
-        measured, or None. ``measure``, ``method``, ``n_fitted``, ``n_held_out`` (with answers, the number of queries),
-        and ``r2``: the share of the new model that a linear map finds in the old one.
+        What was measured on texts that were not fitted, as JSON values. ``advice``: "stay", "map", "embed again", or,
+        of vectors, "cannot tell", and ``reason``. ``rows``: of each way of searching ``score`` with its ``interval``,
+        ``found`` (share with the right text among ten, or None), and ``gain`` over the old model with ``low`` and
+        ``high``. ``caution``: what was not measured, or None. ``measure``, ``method``, ``n_fitted``, ``n_held_out``
+        (with answers, the number of queries), and ``r2``: the share of the new model that a linear map finds in the
+        old one.
     """
 
     model: SentenceEncoder
@@ -111,7 +103,8 @@ def migrate(
     answers : sequence of (str, str), optional
         Queries, each with the text that answers it; needs two models. A query may occur with several answers, of which
         each is ranked among the texts that are none. By default the first half of each text that was held out is the
-        query, and the second half is to be found. If vectors are given, cosines are compared with word overlap.
+        query, and the second half is to be found. If vectors are given, cosines are compared with word overlap
+        and neighbors by topic, and a model that works by words cannot win.
     stored : VectorSource or ndarray of shape (n_texts, dim), optional
         Vectors that the old model, a `SentenceEncoder`, gave the texts before, as in an index: it does not encode them
         again, but only what no text is.
@@ -267,9 +260,8 @@ def _measured(
             of_query = np.split(own[np.argsort(query_of, kind="stable")], np.cumsum(np.bincount(query_of))[:-1])
             right = [of_query[query] for query in query_of]
             measure = "mean reciprocal rank of the text that answers a query"
-        old_queries, new_queries = _vectors(
-            (old, new), queries, np.arange(len(queries)), role="query", progress=progress
-        )
+        all_rows = np.arange(len(queries))
+        old_queries, new_queries = _vectors((old, new), queries, all_rows, role="query", progress=progress)
         old_documents = _document_vectors(old, documents, texts, stored, progress)
         new_documents = _document_vectors(new, documents, texts, None, progress)
     else:
@@ -285,7 +277,7 @@ def _measured(
     ]
     if isinstance(old, SentenceEncoder) and isinstance(new, SentenceEncoder):
         ranks = np.stack([reciprocal_ranks(*pair, own, right) for pair in pairs])
-        is_found = (ranks >= _FOUND).astype(np.float64)
+        is_found = (ranks >= FOUND).astype(np.float64)
         if query_of is not None:  # a query with many answers counts once
             ranks, is_found = (
                 np.stack([np.bincount(query_of, each) for each in values]) / np.bincount(query_of)
@@ -299,10 +291,12 @@ def _measured(
         if agreements is None:
             raise InputError("migrate: the texts share no words by which vectors could be compared. Name models.")
         (scores, draws), found, n_held_out = agreements, [None] * len(WAYS), len(rows)
-    gains = [
-        Difference(float(s - scores[0]), *central_interval(d - draws[0])) for s, d in zip(scores, draws, strict=True)
-    ]
+    differences = zip(scores - scores[0], draws - draws[0], strict=True)
+    gains = [Difference(float(value), *central_interval(drawn)) for value, drawn in differences]
     advice, reason = _advice(gains[1], gains[3])
+    if found[0] is None:  # vectors alone
+        of_ways = (old_documents, pairs[1][1], new_documents)
+        advice, reason = _advice_of_vectors(of_ways, gains, texts=[texts[row] for row in rows], seed=seed)
     ways = {
         way: {"score": float(score), "interval": central_interval(drawn), "found": share}
         | {"gain": gain.value, "low": gain.low, "high": gain.high}
@@ -348,6 +342,31 @@ def _advice(mapped: Difference, again: Difference) -> tuple[str, str]:
     else:
         why = f"mapped vectors are {'worse' if mapped.high < 0 else 'not better'} than the old model ({mapped})"
     return "embed again", f"Embed again. The new model is better than the old one ({again}), and {why}."
+
+
+def _advice_of_vectors(
+    of_ways: tuple[Vectors, Vectors, Vectors], gains: Sequence[Difference], *, texts: Sequence[str], seed: int
+) -> tuple[str, str]:
+    """What to do, and why, where old, mapped and new vectors are all that is known; `gains` are by word overlap."""
+    old, mapped, new = of_ways
+    compared = compare_stored(old, new, texts, seed=seed)
+    if compared.verdict == "the same":
+        return "stay", "Stay with the old model. The new vectors have the same neighbors."
+    if compared.verdict == "better":
+        of_map = gains[1]
+        if not topical_difference(old, mapped, texts, seed=seed).low > 0:  # word overlap alone decides nothing
+            of_map = of_map._replace(low=min(of_map.low, 0.0))
+        return _advice(of_map, gains[3])
+    overlap, topics = compared.overlap, compared.topics
+    measured = f"Agreement with word overlap: {overlap}; neighbors on the same topic: {topics}"
+    if compared.verdict == "worse":
+        return "stay", f"Stay with the old model. The new one is worse by both signals of stored vectors. {measured}."
+    by_words = ", ".join(f"{name} {share:.0%}" for name, share in zip(("old", "new"), compared.words, strict=True))
+    return "cannot tell", (
+        "Cannot tell which model is better from stored vectors alone. Both signals compare words, and a model that "
+        f"works by words is ahead in them. {measured}; explained by the words of a text: {by_words}. Name the models "
+        "in the place of their vectors."
+    )
 
 
 def _mapped_model(

@@ -1,4 +1,11 @@
-"""Compare models on texts without labels: which is better, what each costs, and what it contains of the others."""
+"""Compare models on texts without labels: which is better, what each costs, and what it contains of the others.
+
+Models are compared by the halves of texts, which `halves_of` cuts, and by word overlap: `compare_vectors` judges all
+pairs of models, and `compare_models` adds what each costs. `compare_stored` compares vectors whose models are not
+known, so that no half can be encoded: by word overlap and by the topics of neighbors. Both of these rest on words. So
+`explained_by_words` measures how much a model works by words, and the verdicts of `UnlabelledComparison` and of
+`VectorComparison` do not let it win by that.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +13,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,18 +22,57 @@ from isosent import _check
 from isosent.errors import InputError
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import JointFolds, JointMoments
-from isosent.numeric.similarity import mean_ranks, unit_rows
+from isosent.numeric.ranking import reciprocal_ranks
+from isosent.numeric.similarity import mean_ranks, nonzero_rows, unit_rows
 from isosent.numeric.statistics import central_interval, mean_draws, resampled_counts, weighted_pearson
 from isosent.numeric.threads import one_thread_products
 from isosent.pages.progress import Progress, part_of
-from isosent.transforms.agreement import distinct_rows, sample_pairs
+from isosent.transforms.agreement import distinct_rows, sample_pairs, topical_agreement, words_of
 from isosent.transforms.groups import separate_groups
 
 FEWEST_TEXTS = 30
 _FEWEST_WORDS = 6
 _MOST_TEXTS = 2000
-_BLOCK = 256
 _FOLDS = 3
+_LEAST_TOPICS = 0.01  # what the interval of topical agreement must be beyond
+_BY_WORDS = 0.03  # difference in `explained_by_words` from which on one model works more by words
+_PENALTY = 0.1  # of `explained_by_words`, times the mean of the diagonal
+_MOST_EXPLAINED = 1000  # texts
+_SAME = 1e-6
+
+
+class Difference(NamedTuple):
+    """How much better a way is than another one, with its 95% interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:+.3f}, 95% interval {self.low:+.3f} to {self.high:+.3f}"
+
+
+class VectorComparison(NamedTuple):
+    """Which of two files of vectors of the same texts is better, where nobody knows how they were made."""
+
+    overlap: Difference  # of B over A, in the agreement of cosines with word overlap
+    topics: Difference  # in the topical agreement of neighbors; NaN if the texts share too few words
+    words: tuple[float, float]  # how much of A and of B the words of a text explain, as R2
+
+    @property
+    def verdict(self) -> str:
+        """Whether B is "better" than A, "worse", "the same", or "cannot tell".
+
+        Both signals rest on words, so a model that works by words is ahead in both. Its lead counts for nothing: a
+        model must be ahead in both, and be explained less by the words of a text. bench/verdicts.py measures the rule.
+        """
+        if np.abs([self.overlap, self.topics]).max() < _SAME:
+            return "the same"
+        more = self.words[1] - self.words[0]
+        if self.overlap.low > 0 and self.topics.low > _LEAST_TOPICS and more <= -_BY_WORDS:
+            return "better"
+        is_worse = self.overlap.high < 0 and self.topics.high < -_LEAST_TOPICS and more >= _BY_WORDS
+        return "worse" if is_worse else "cannot tell"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +88,19 @@ class UnlabelledComparison:
     overlap: float  # difference in the agreement of cosines with word overlap; NaN if too few texts share words
     overlap_low: float
     overlap_high: float
+    words_a: float = float("nan")  # how much of the vectors the words of a text explain, as R2; NaN if unknown
+    words_b: float = float("nan")
 
     @property
     def verdict(self) -> str:
         """Whether B is "better" than A, "worse", or "cannot tell": clear only if both intervals lie on one side."""
         # Either measure alone is wrong too often: halves share what a writer repeats, and overlap sees words only.
-        if self.low > 0 and self.overlap_low > 0:
+        # A model that works by words is ahead in both for that reason alone.
+        more = self.words_b - self.words_a
+        if self.low > 0 and self.overlap_low > 0 and not more > _BY_WORDS:
             return "better"
-        return "worse" if self.high < 0 and self.overlap_high < 0 else "cannot tell"
+        is_worse = self.high < 0 and self.overlap_high < 0 and not more < -_BY_WORDS
+        return "worse" if is_worse else "cannot tell"
 
 
 def compare_on_texts(
@@ -59,7 +110,8 @@ def compare_on_texts(
 
     Each text is cut in the middle. The halves of a text are about the same: the better model ranks the second half
     higher among the second halves of all texts. The score is the mean reciprocal rank. The cosines of the better model
-    also agree better with word overlap; otherwise the verdict is "cannot tell".
+    also agree better with word overlap, and it does not work more by words than the other; otherwise the verdict is
+    "cannot tell".
 
     Parameters
     ----------
@@ -111,7 +163,8 @@ def compare_models(
         JSON values. ``models``, by name: ``score``, ``better_than`` (names; what is missing in both lists of two models
         is not known), ``dimensions``, ``bytes`` of a float32 vector, and ``ms``, the time to encode a text. ``pairs``:
         ``a``, ``b``, the ``verdict`` on B, and its ``difference`` to A with ``low`` and ``high``; ``overlap``,
-        ``overlap_low`` and ``overlap_high`` are those by word overlap. ``contains``: how much of the model ``of`` a
+        ``overlap_low`` and ``overlap_high`` are those by word overlap; ``words_a`` and ``words_b`` say how much of the
+        vectors the words of a text explain (R2). ``contains``: how much of the model ``of`` a
         linear map finds in the model ``within``, as ``r2`` on folds. ``n_texts``. ``caution``: what the texts do not
         measure, such as searches across languages, or None.
 
@@ -144,7 +197,7 @@ def compare_models(
         if compared.verdict != "cannot tell":
             better, worse = (a, b) if compared.verdict == "worse" else (b, a)
             facts[better]["better_than"].append(worse)
-        ends = ("difference", "low", "high", "overlap", "overlap_low", "overlap_high")
+        ends = ("difference", "low", "high", "overlap", "overlap_low", "overlap_high", "words_a", "words_b")
         pairs.append({"a": a, "b": b, "verdict": compared.verdict} | {end: getattr(compared, end) for end in ends})
     contains = _contained(dict(zip(names, vectors, strict=True)), seed=seed)
     texts = [f"{halves[row]} {halves[n_texts + row]}" for row in range(n_texts)]
@@ -203,6 +256,7 @@ def compare_vectors(
     distinct = distinct_rows(halves)
     equal = [(rows[distinct], rows[distinct]) for rows in vectors]
     agreements, drawn = overlap_agreements([halves[row] for row in distinct], equal, seed=seed) or (None, None)
+    words = [explained_by_words(rows, halves) for rows in vectors]
     comparisons = {}
     for a, b in combinations(range(len(vectors)), 2):
         overlap = (float("nan"),) * 3
@@ -210,33 +264,64 @@ def compare_vectors(
             overlap = (float(agreements[b] - agreements[a]), *central_interval(drawn[b] - drawn[a]))
         ends = central_interval(draws[b] - draws[a])
         comparisons[a, b] = UnlabelledComparison(
-            ranks.shape[1], scores[a], scores[b], scores[b] - scores[a], *ends, *overlap
+            ranks.shape[1], scores[a], scores[b], scores[b] - scores[a], *ends, *overlap, words[a], words[b]
         )
     return comparisons
 
 
-def reciprocal_ranks(
-    queries: NDArray[Any],
-    documents: NDArray[Any],
-    own: NDArray[np.intp] | None = None,
-    also_right: Sequence[NDArray[np.intp]] | None = None,
-) -> NDArray[np.float64]:
-    """One over the rank of each query's own document among all, by cosine; ties count half.
+def compare_stored(
+    a: NDArray[np.floating], b: NDArray[np.floating], texts: Sequence[str], *, seed: int = 0
+) -> VectorComparison:
+    """Compare two arrays of vectors of the same distinct texts, which share words, by these."""
+    agreements = overlap_agreements(texts, [(a, a), (b, b)], seed=seed)
+    if agreements is None:
+        raise InputError("compare: the texts share no words by which vectors could be compared. Name models.")
+    scores, draws = agreements
+    overlap = Difference(float(scores[1] - scores[0]), *central_interval(draws[1] - draws[0]))
+    topics = topical_difference(a, b, texts, seed=seed)
+    return VectorComparison(overlap, topics, (explained_by_words(a, texts), explained_by_words(b, texts)))
 
-    `own`, (n_queries,), is the row of each query's document; by default, that of the query. Other rows that are right
-    for a query, `also_right`, do not count.
+
+def topical_difference(
+    a: NDArray[np.floating], b: NDArray[np.floating], texts: Sequence[str], *, seed: int = 0
+) -> Difference:
+    """How much nearer by topic the neighbors in b are than those in a; NaN if the texts share too few words."""
+    found = [topical_agreement(each, texts, seed=seed) for each in (a, b)]
+    if found[0] is None or found[1] is None:
+        return Difference(*(float("nan"),) * 3)
+    gains = found[1] - found[0]
+    gains = gains[np.isfinite(gains)]  # of texts that have a vector in both
+    return Difference(float(gains.mean()), *central_interval(mean_draws(gains[None], seed=seed)[0]))
+
+
+@one_thread_products()
+def explained_by_words(vectors: NDArray[np.floating], texts: Sequence[str]) -> float:
+    """How much of vectors the words of their texts explain, as R2 on texts held out; NaN if that is not defined.
+
+    A ridge regression on the share of each word in a text. A mean of word vectors is such a sum, so models that work by
+    words, and the first layers of a network, are explained more than others on the same texts.
     """
-    queries, documents = (unit_rows(rows.astype(np.float64)) for rows in (queries, documents))
-    own = np.arange(len(queries)) if own is None else own
-    ranks = np.empty(len(queries))
-    for start in range(0, len(queries), _BLOCK):
-        cosines = queries[start : start + _BLOCK] @ documents.T
-        reached = cosines[np.arange(len(cosines)), own[start : start + len(cosines)]][:, None]
-        for place, right in enumerate(also_right[start : start + len(cosines)] if also_right is not None else ()):
-            cosines[place, right[right != own[start + place]]] = -np.inf
-        n_ties = (cosines == reached).sum(axis=1)
-        ranks[start : start + len(cosines)] = 0.5 + (cosines > reached).sum(axis=1) + 0.5 * n_ties
-    return 1 / ranks
+    from sklearn.feature_extraction.text import CountVectorizer
+
+    rows = np.flatnonzero(nonzero_rows(vectors))
+    rows = np.random.default_rng(0).permutation(rows)[:_MOST_EXPLAINED]
+    try:
+        counts = CountVectorizer(analyzer=words_of, dtype=np.float64).fit_transform(
+            [texts[row] for row in rows.tolist()]
+        )
+    except ValueError:  # no text has a word
+        return float("nan")
+    shares = counts.multiply(1 / np.maximum(np.asarray(counts.sum(axis=1)), 1)).tocsr()
+    kernel, units = (shares @ shares.T).toarray(), unit_rows(vectors[rows].astype(np.float64))
+    halves = np.array_split(np.arange(len(rows)), 2)
+    left = total = 0.0
+    for fitted, held_out in (halves, halves[::-1]):
+        mean, inner = units[fitted].mean(axis=0), kernel[np.ix_(fitted, fitted)]
+        ridge = inner + _PENALTY * max(np.diag(inner).mean(), _SAME) * np.eye(len(inner))
+        weight = np.linalg.solve(ridge, units[fitted] - mean)
+        left += ((units[held_out] - mean - kernel[np.ix_(held_out, fitted)] @ weight) ** 2).sum()
+        total += ((units[held_out] - mean) ** 2).sum()
+    return float(1 - left / total) if total > 0 else float("nan")
 
 
 def overlap_agreements(

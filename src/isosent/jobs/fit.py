@@ -28,7 +28,7 @@ from isosent.io.shards import SHARD_SIZE, input_paths
 from isosent.io.texts import TEXT_ENDINGS, is_table, read_labels, read_texts
 from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors
-from isosent.jobs.inspect import Groups, find_groups
+from isosent.jobs.inspect import Groups, PairsFound, find_groups, pairs_found
 from isosent.jobs.shards import Engine, how_resumed, measure_folder, sample_rows, sample_texts
 from isosent.jobs.vectors import (
     FileMoments,
@@ -112,6 +112,7 @@ class FitResult:
     loses_storage: bool = False  # whether it named a dtype for an index, and no longer does
     sizes: Sizes | None = None  # if the vectors were to become smaller
     size: Size | None = None  # that was chosen
+    pairs_found: PairsFound | None = None  # before and after erasing, if pairs are known
 
 
 def fit_files(
@@ -129,15 +130,18 @@ def fit_files(
     engine: Engine | None = None,
     shard_size: int | None = None,
     goal: Goal | None = None,
+    pairs: str | None = None,
     codecs: bool = False,
     say: Say = print,
 ) -> FitResult:
     """Fit a transform on files of texts, or of vectors and moments; without a reference, vectors are of no encoder."""
     if goal is not None:
         _check_goal(goal, transform, erase=erase, queries=queries, engine=engine)
+        if isinstance(transform, Auto) and transform.purpose is None:
+            transform = None  # the neighbors to keep are those of the vectors that were given
     if engine is not None:
-        if (queries, texts, space, checkpoint) != (None, None, None, None):
-            raise InputError("fit: --queries, --texts, --space and --checkpoint do not go with --workers.")
+        if any(each is not None for each in (queries, texts, space, checkpoint, pairs)):
+            raise InputError("fit: --queries, --texts, --space, --checkpoint and --pairs do not go with --workers.")
         return fit_shards(
             inputs,
             output,
@@ -157,6 +161,8 @@ def fit_files(
             vectors, texts = (next(path for path in paths if kinds[path] is kind) for kind in (True, False))
             raise InputError(f"fit: {texts} holds texts, and {vectors} holds vectors. Name files of one kind.")
         if all(kinds.values()):
+            if pairs is not None:
+                raise InputError(f"fit: {pairs} is searched in texts, and {paths[0]} holds vectors. Name the texts.")
             return fit_vectors(
                 paths,
                 output,
@@ -186,6 +192,7 @@ def fit_files(
             erase=erase,
             queries=queries,
             goal=goal,
+            pairs=pairs,
             codecs=codecs,
             say=say,
         )
@@ -202,6 +209,7 @@ def fit_texts(
     erase: str | None = None,
     queries: str | None = None,
     goal: Goal | None = None,
+    pairs: str | None = None,
     codecs: bool = False,
     say: Say = print,
 ) -> FitResult:
@@ -209,37 +217,40 @@ def fit_texts(
     texts = [text for path in paths for text in read_texts(path, column=column)]
     query_texts = None if queries is None else read_texts(queries, column=column if is_table(queries) else None)
     labels = None if erase is None else {erase: labels_of_files(paths, erase)}
+    known = None if pairs is None else read_matches(pairs)[:2]
     model = load_model(reference)
     if transform is None and query_texts is not None:
         raise InputError("fit: --queries needs a transform, and --transform is none.")
     if transform is not None:
         transform.check_settings(model.dim)
-    fits_more = transform is not None or labels is not None
+    fits_more = transform is not None or labels is not None or goal is not None
     source, learns = named(", ".join(paths)), model.encoder.needs_corpus
     with progress_bar("encoding", "texts") as bar:
         before = after = model.fitted(texts, None, source=source, progress=bar if learns else None)
         if fits_more:
             encoder = before.encoder if query_texts is None else before.encoder.for_documents()
             encoded = encoder.encode(texts, progress=bar)
-            after = before.fitted(
-                texts,
-                transform,
-                erase=labels,
-                queries=query_texts,
-                encoded=encoded,
-                source=source,
-                report=_likelihood_to(say),
-            )
+            if transform is not None or labels is not None:
+                after = before.fitted(
+                    texts,
+                    transform,
+                    erase=labels,
+                    queries=query_texts,
+                    encoded=encoded,
+                    source=source,
+                    report=_likelihood_to(say),
+                )
     result = FitResult(after, None, "texts")
     if goal is not None:
         moments = Moments.from_rows(encoded[nonzero_rows(encoded)])
-        result = _smaller(result, encoded, moments, goal, texts=texts, codecs=codecs, before=before)
+        result = _smaller(result, encoded, moments, goal, texts=texts, codecs=codecs, before=before, source=source)
         after = result.model
     after.save(output)
     record = after.fits[-1] if len(after.fits) > len(model.fits) else None
     n_tokens, n_unknown = before.encoder.coverage(texts)
     result = replace(
         result,
+        pairs_found=None if known is None else pairs_found(before, after, *known, texts),
         record=record,
         unit="distinct texts" if record is not None and record.choice else "texts",
         n_tokens=n_tokens,
@@ -280,11 +291,10 @@ def fit_vectors(
         raise InputError("fit: --queries needs a transform, and --transform is none.")
     if erase is not None and (merged or is_flow(transform) or (queries, checkpoint) != (None, None)):
         raise InputError("fit: --erase of vectors does not go with moments, a flow, --queries and --checkpoint.")
-    if goal is not None and (transform is None or is_flow(transform) or not sources):
-        raise InputError(
-            f"fit: {goal.option} needs vectors and a linear transform, not moments, a flow or no transform."
-        )
-    if texts is not None and (merged or not isinstance(transform, Auto)):
+    if goal is not None and (is_flow(transform) or not sources):
+        raise InputError(f"fit: {goal.option} needs vectors, not moments, and no flow.")
+    is_auto = isinstance(transform, Auto) or (goal is not None and transform is None)
+    if texts is not None and (merged or not is_auto):
         raise InputError("fit: --texts are for --transform auto, which compares the vectors of texts with them.")
     sampled = None if texts is None else _sampled_texts(texts, sources)
     model, groups = before, None
@@ -316,7 +326,8 @@ def fit_vectors(
         after = _fitted_on_files(model, measured, transform, query_moments, sampled, named, groups=groups, rows=rows)
     result = FitResult(after, None, "vectors")
     if goal is not None and sample is not None:
-        result = _smaller(result, sample, measured.moments, goal, codecs=codecs, before=before)
+        moments, names, listed = measured.moments, named(", ".join(measured.sources)), sampled and sampled[0]
+        result = _smaller(result, sample, moments, goal, before=before, source=names, texts=listed, codecs=codecs)
         after = result.model
     after.save(output)
     result = replace(result, record=after.fits[-1])
@@ -501,6 +512,7 @@ def _smaller(
     goal: Goal,
     *,
     before: SentenceEncoder,
+    source: str,
     texts: Sequence[str] | None = None,
     codecs: bool = False,
 ) -> FitResult:
@@ -524,7 +536,7 @@ def _smaller(
             f"fit: {goal.option} needs {FEWEST_ROWS} different vectors or more, whose neighbors are measured."
         ) from None
     size = goal.choose(measured)
-    model = measured.model(size, sample, model=model, moments=moments, source=model.fits[-1].source)
+    model = measured.model(size, sample, model=model, moments=moments, source=source)
     return replace(result, model=model, sizes=measured, size=size)
 
 
@@ -584,7 +596,7 @@ def _sampled_texts(path: str, sources: Sequence[VectorSource]) -> SampledTexts:
     listed, n_rows = read_texts(path), sum(source.n_rows for source in sources)
     if len(listed) != n_rows:
         raise InputError(f"{path} holds {len(listed)} texts; there are {n_rows} vectors. Give one text per vector.")
-    rows = np.sort(np.random.default_rng(0).permutation(n_rows)[:_SAMPLED_TEXTS])
+    rows = sampled_rows(n_rows)
     vectors = picked_rows((block for source in sources for block in source.blocks()), rows)
     has_vector = nonzero_rows(vectors)
     return [listed[row] for row in rows[has_vector]], vectors[has_vector], rows[has_vector]

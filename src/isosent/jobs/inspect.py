@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +25,7 @@ from isosent.io.space import refuse_codes
 from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
+from isosent.numeric.ranking import FOUND, reciprocal_ranks
 from isosent.numeric.similarity import random_cosines, sampled_rows, unit_rows
 from isosent.numeric.spectrum import (
     effective_rank,
@@ -54,6 +55,15 @@ _FEWEST_GROUPED, _FEWEST_IN_GROUP = 100, 10
 # Distance of two groups in standard deviations along the line between their means: none of 54 single sets of texts is
 # above; English and Korean in one file is with seven of nine encoders (docs/research/inspect.md).
 _SEPARATE_GROUPS = 8.0
+
+
+class PairsFound(NamedTuple):
+    """Known pairs, such as translations, of which one text is among the ten nearest of the other, as shares."""
+
+    before: float
+    after: float
+    n_pairs: int
+    n_texts: int  # that are searched
 
 
 @dataclass(frozen=True, slots=True)
@@ -551,3 +561,20 @@ def advise(counts: RowCounts, choice: AutoChoice | None, groups: Groups | None =
     if counts.n_duplicates == counts.n_used - 1:
         return f"Nothing can be said yet: all {counts.n_used} usable vectors are equal."
     return f"Nothing can be said yet: the {counts.n_used} usable vectors do not vary by more than rounding."
+
+
+def pairs_found(
+    before: SentenceEncoder, after: SentenceEncoder, first: Sequence[str], second: Sequence[str], texts: Sequence[str]
+) -> PairsFound:
+    """Search each text of the pairs for the other one, among them and the texts that were fitted on."""
+    listed = list(dict.fromkeys([*first, *second, *(texts[row] for row in sampled_rows(len(texts)))]))
+    row_of = {text: row for row, text in enumerate(listed)}
+    one, other = (np.array([row_of[text] for text in side], np.intp) for side in (first, second))
+    one, other = one[one != other], other[one != other]
+    queries, own = np.concatenate([one, other]), np.concatenate([other, one])
+    encoded = before.encoder.encode(listed)
+    shares = []
+    for vectors in (before.transform(encoded), after.transform(encoded)):
+        ranks = reciprocal_ranks(vectors[queries], vectors, own, list(queries[:, None]))  # a text is not its own result
+        shares.append(float((ranks >= FOUND).mean()))
+    return PairsFound(shares[0], shares[1], len(one), len(listed))

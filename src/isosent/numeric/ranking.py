@@ -6,6 +6,7 @@ the last digits of a float32 product.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from isosent.numeric.similarity import unit_rows
 _TIE = np.float32(1e-6)
 _BLOCK_DOCUMENTS = 16384
 _BLOCK_QUERIES = 256
+FOUND = 0.1  # the least reciprocal rank among the first ten
 
 _NEIGHBOURS = 10
 _MOST_CANDIDATES = 4  # times k; of a row with more, all scores are computed again
@@ -213,3 +215,27 @@ def ndcg_at_k(ranks: NDArray[np.integer], gains: NDArray[np.floating], k: int) -
 
 def _within(ranks: NDArray[np.integer], k: int | None) -> NDArray[np.integer]:
     return ranks if k is None else ranks[ranks <= k]
+
+
+def reciprocal_ranks(
+    queries: NDArray[Any],
+    documents: NDArray[Any],
+    own: NDArray[np.intp] | None = None,
+    also_right: Sequence[NDArray[np.intp]] | None = None,
+) -> NDArray[np.float64]:
+    """One over the rank of each query's own document among all, by cosine; ties count half.
+
+    `own`, (n_queries,), is the row of each query's document; by default, that of the query. Other rows that are right
+    for a query, `also_right`, do not count.
+    """
+    queries, documents = (unit_rows(rows.astype(np.float64)) for rows in (queries, documents))
+    own = np.arange(len(queries)) if own is None else own
+    ranks = np.empty(len(queries))
+    for start in range(0, len(queries), _BLOCK_QUERIES):
+        cosines = queries[start : start + _BLOCK_QUERIES] @ documents.T
+        reached = cosines[np.arange(len(cosines)), own[start : start + len(cosines)]][:, None]
+        for place, right in enumerate(also_right[start : start + len(cosines)] if also_right is not None else ()):
+            cosines[place, right[right != own[start + place]]] = -np.inf
+        n_ties = (cosines == reached).sum(axis=1)
+        ranks[start : start + len(cosines)] = 0.5 + (cosines > reached).sum(axis=1) + 0.5 * n_ties
+    return 1 / ranks
