@@ -168,7 +168,7 @@ def test_columns_are_named_in_order_or_by_role():
         ("a.csv", 'a,b\n"1,2\n', "not valid CSV"),
         ("a.tsv", "a\tb\ta\n", "names the column 'a' twice"),
         ("a.txt", "\n\n", "holds no rows"),
-        ("a.jsonl", '{"a": 1, "b": {"c": 2}}\n{"a": 1, "b": {"d": 2}}', "line 2 has no column b.c; it has: a, b.d"),
+        ("a.jsonl", '{"a": 1, "b": {"c": 2}}\n{"a": 1, "b": {"d": 2}}', "line 1 has no column b.d; it has: a, b.c"),
         ("a.tsv", "", "is empty"),
         ("a.xlsx", "a", "is no table. Expected a name that ends in .csv, .tsv, .txt, .jsonl, .json, .parquet"),
     ],

@@ -315,10 +315,8 @@ def test_a_corrupt_row_group_is_named(tmp_path):
     start = chunk.data_page_offset
     content[start : start + chunk.total_compressed_size] = b"\xff" * chunk.total_compressed_size
     path.write_bytes(content)
-    blocks = open_vectors(path).blocks()
-    np.testing.assert_array_equal(np.concatenate([next(blocks), next(blocks)]), ROWS[:14])
     with pytest.raises(FileFormatError, match=r"row group 1 \(rows 20 to 39\), is not a readable"):
-        list(blocks)
+        list(open_vectors(path).blocks())
 
 
 def test_a_flipped_bit_in_our_own_table_is_found(tmp_path):

@@ -18,7 +18,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from io import StringIO
 from itertools import chain, islice
 from operator import itemgetter
@@ -444,7 +444,10 @@ def _object_table(name: str, ending: str, file: BinaryIO) -> Table:
         yield from rows
 
     every_row = all_rows()
-    columns = dict.fromkeys(path for _, fields in first for path in paths_of(fields, name))
+    columns = dict.fromkeys(paths_of(first[0][1], name))
+    for _, fields in first[1:]:
+        with suppress(FileFormatError):  # whoever reads all of such a row shall meet it
+            columns |= dict.fromkeys(paths_of(fields, name))
 
     def select(columns: Sequence[str], optional: Sequence[str]) -> Iterator[tuple[int, Values]]:
         for number, fields in every_row:
