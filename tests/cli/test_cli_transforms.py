@@ -54,14 +54,14 @@ def test_auto_says_what_it_weighed_and_why(isosent_, here):
     assert (finished.code, finished.err) == (0, "")
     choice = isosent.load(here / "model").fits[0].choice
     assert choice["reason"] in finished.out
-    assert "agreement: rank correlation" not in finished.out
+    assert "candidate" not in finished.out
     assert f"auto: {choice['reason']}" in isosent_("info", "model").out
     detailed = fit(isosent_, "--details").out
     assert choice["reason"] in detailed
-    assert "agreement: rank correlation" in detailed
+    assert "candidate" in detailed
     for each in choice["candidates"]:
-        (row,) = [line for line in detailed.splitlines() if line.startswith(f"│ {each['candidate']} ")]
-        assert f"{each['agreement']:.3f}" in row
+        name, numbers = each["candidate"].split(" (")[0], f" {each['agreement']:.3f} │ {each['gain']:+.3f} │"
+        (row,) = [line for line in detailed.splitlines() if line.startswith(f"│ {name}") and numbers in line]
         assert ("chosen" in row) == (each["candidate"] == choice["chosen"])
 
 

@@ -74,8 +74,8 @@ def show_tokens(n_tokens: int, n_unknown: int, languages: str | None = None) -> 
 
 
 GAIN = (
-    "Ranked: how cosines agree with word overlap (rank correlation). Topic: cosine of the topics of a text and its ten "
-    "nearest neighbors. Both on texts that were held out."
+    "Pairs: rank correlation of cosines with word overlap. Topics: cosine of the topics of a text and its ten nearest "
+    "neighbors. Both on texts that were held out."
 )
 
 
@@ -95,12 +95,8 @@ def change_table(before: Any, after: Any, title: str | None = None) -> "Table":
 
 def choice_table(choice: Mapping[str, Any]) -> "Table":
     """What "auto" compared; `choice` is ``AutoChoice.to_json()``."""
-    caption = (
-        "pairs: rank correlation of cosines with word overlap. topics: cosine of the topics of a text and its ten "
-        "nearest neighbors. Both on held-out texts."
-    )
     columns = ("candidate", "pairs", "gain", "95% interval", "topics", "gain", "95% interval", "")
-    table = make_table(*columns, caption=caption)
+    table = make_table(*columns)
 
     def cells(signal: Mapping[str, float] | None) -> tuple[str, ...]:
         if signal is None:

@@ -285,7 +285,7 @@ def _bare(folder: Path, pooling: str | None) -> ModuleFolder:
     if others and pooling is None:
         raise FileFormatError(
             f"{folder} has no modules.json, but {others[0]}: it is a part of a sentence-transformers folder. "
-            f" {_NAME_POOLING}"
+            f"{_NAME_POOLING}"
         )
     return ModuleFolder(folder)
 
@@ -332,7 +332,7 @@ def _layers(folder: Path) -> str:
     start = _config("WeightedLayerPooling", folder, LayersConfig).get("layer_start", 4)
     stored = read_all_tensors(folder / "model.safetensors").get("layer_weights")
     weights = None if stored is None or stored.ndim != 1 else stored.astype(float).tolist()
-    if weights is None or type(start) is not int or not (min(weights) >= 0 and 0 < sum(weights) < math.inf):
+    if not weights or type(start) is not int or not (min(weights) >= 0 and 0 < sum(weights) < math.inf):
         raise FileFormatError(
             f"{folder}: expected weights of 0 or more of the layers from layer_start on, not all of them 0."
         )

@@ -334,3 +334,8 @@ def _check_labels(labelled: LabelledTexts, n_labels: int) -> None:
         raise FileFormatError(
             f"{labelled.files[-1]}: {len(labelled.texts):,} texts with {n_labels} label. At least two are needed."
         )
+    if n_labels > TEXTS_OF_A_DRAW:
+        raise FileFormatError(
+            f"{labelled.files[-1]}: {n_labels:,} different labels; at most {TEXTS_OF_A_DRAW:,} can be told apart. Name "
+            "a column of labels: --columns TEXT,LABEL."
+        )

@@ -66,7 +66,8 @@ class VectorComparison(NamedTuple):
         Both signals rest on words, so a model that works by words is ahead in both. Its lead counts for nothing: a
         model must be ahead in both, and be explained less by the words of a text. bench/verdicts.py measures the rule.
         """
-        if np.abs([self.overlap, self.topics]).max() < _SAME:
+        measured = [each for each in (self.overlap, self.topics) if not np.isnan(each.value)]
+        if measured and np.abs(measured).max() < _SAME:
             return "the same"
         more = self.words[1] - self.words[0]
         if self.overlap.low > 0 and self.topics.low > _LEAST_TOPICS and more <= -_BY_WORDS:

@@ -321,7 +321,8 @@ class Segment:
                 block = asking[start : start + n_block]
                 with one_thread() if len(block) == 1 and settings.kind == "flat" else nullcontext():
                     found_scores, found = index.search(queries[block], n_fetched, params=parameters)
-                if not (n_dropped or exact) and (found_scores[:, :-1] - found_scores[:, 1:] > _LAST_DIGITS).all():
+                is_apart = found_scores[:, :-1] - found_scores[:, 1:] > _LAST_DIGITS
+                if not (n_dropped or exact or n_fetched < k) and is_apart.all() and (found >= 0).all():
                     scores[block], positions[block] = found_scores[:, :k], found[:, :k]
                     continue
                 if n_dropped:
