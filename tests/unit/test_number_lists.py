@@ -370,6 +370,14 @@ def test_rows_of_a_table_are_no_answers(tmp_path):
     assert read_texts(tmp_path / "t.jsonl") == ["a b", "c"]
 
 
+def test_a_row_with_an_id_is_no_answer(tmp_path):
+    rows = [{"id": f"doc{n}", "embeddings": [row.tolist()]} for n, row in enumerate(ROWS)]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    np.testing.assert_array_equal(read(tmp_path / "t.jsonl"), ROWS)
+    with open_table(tmp_path / "t.jsonl") as table:
+        assert [value for _, (value,) in table.rows("id")] == [row["id"] for row in rows]
+
+
 def test_one_value_is_read_as_python_reads_it():
     assert parse_numbers("[1e-05, -2.5, .5, 3.]").numbers == [1e-05, -2.5, 0.5, 3.0]
     assert parse_numbers("[Decimal('0.1'), np.float64(2e3)]").numbers == [0.1, 2e3]

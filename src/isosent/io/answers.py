@@ -29,6 +29,7 @@ _KEYS: Final = frozenset(
         *("predictions", "metadata", "deployedModelId"),
     )
 )
+_OF_ANSWERS: Final = frozenset({"data", "predictions", "object", "meta", "response_type"})  # next to an id
 
 _BESIDE: Final = {"documents": "text", "texts": "text", "ids": "id"}  # of Cohere, and of collections of Chroma
 
@@ -44,6 +45,8 @@ def rows_of_answer(place: str, answer: Mapping[str, Any], *, is_row: bool = Fals
         return _batch_rows(place, answer)
     response = answer.get("response")
     if is_row and not set(answer) <= _KEYS | {"key", "response"}:
+        return None
+    if is_row and isinstance(answer.get("id"), str | int | float) and not _OF_ANSWERS & set(answer):
         return None
     if "key" in answer and isinstance(response, Mapping) and isinstance(response.get(EMBEDDING), Mapping):
         return [{"id": answer["key"], EMBEDDING: response[EMBEDDING].get(_VALUES)}]  # a batch file of Gemini
