@@ -378,6 +378,19 @@ def test_a_row_with_an_id_is_no_answer(tmp_path):
         assert [value for _, (value,) in table.rows("id")] == [row["id"] for row in rows]
 
 
+@pytest.mark.parametrize("ending", ["json", "jsonl"])
+@pytest.mark.parametrize("mark", [{}, {"object": "embedding"}])
+@pytest.mark.filterwarnings("ignore:.*vectors in its column embedding are used")
+def test_a_table_in_data_keeps_its_columns(mark, ending, tmp_path):
+    path = tmp_path / f"t.{ending}"
+    rows = [{"id": f"d{n}", "text": TEXTS[n], "embedding": row.tolist()} | mark for n, row in enumerate(ROWS)]
+    document = {"data": rows} | ({"version": 1} if ending == "json" else {})
+    path.write_text(json.dumps(document))
+    np.testing.assert_array_equal(read(path), ROWS)
+    assert read_texts(path, column="text") == TEXTS
+    assert read_texts(path, column="id") == [row["id"] for row in rows]
+
+
 def test_one_value_is_read_as_python_reads_it():
     assert parse_numbers("[1e-05, -2.5, .5, 3.]").numbers == [1e-05, -2.5, 0.5, 3.0]
     assert parse_numbers("[Decimal('0.1'), np.float64(2e3)]").numbers == [0.1, 2e3]

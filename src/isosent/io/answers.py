@@ -9,7 +9,7 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 
@@ -30,7 +30,7 @@ _KEYS: Final = frozenset(
     )
 )
 _OF_ANSWERS: Final = frozenset({"data", "predictions", "object", "meta", "response_type"})  # next to an id
-
+_OF_ITEM: Final = frozenset({"object", "index", "encoding_format", EMBEDDING})  # in data; one is of llama.cpp
 _BESIDE: Final = {"documents": "text", "texts": "text", "ids": "id"}  # of Cohere, and of collections of Chroma
 
 Row = dict[str, Any]
@@ -50,6 +50,8 @@ def rows_of_answer(place: str, answer: Mapping[str, Any], *, is_row: bool = Fals
         return None
     if "key" in answer and isinstance(response, Mapping) and isinstance(response.get(EMBEDDING), Mapping):
         return [{"id": answer["key"], EMBEDDING: response[EMBEDDING].get(_VALUES)}]  # a batch file of Gemini
+    if _are_items(items := answer.get("data")):
+        return _rows_of_items(place, items)
     if (vectors := _vectors(place, answer)) is None:
         return None
     rows = [{EMBEDDING: vector} for vector in vectors]
@@ -81,7 +83,7 @@ def _batch_rows(place: str, line: Mapping[str, Any]) -> list[Row]:
 def _vectors(place: str, answer: Mapping[str, Any]) -> list[Any] | None:
     """The vectors of an answer that holds a list of them; one with a single vector is a row already."""
     items = answer.get("data")
-    if isinstance(items, list) and items and all(isinstance(item, Mapping) and EMBEDDING in item for item in items):
+    if _are_items(items):
         return [_decoded(place, item[EMBEDDING]) for item in _in_order(place, items)]
     predictions = answer.get("predictions")  # of Vertex AI
     if isinstance(predictions, list) and predictions and all(isinstance(each, Mapping) for each in predictions):
@@ -98,6 +100,25 @@ def _vectors(place: str, answer: Mapping[str, Any]) -> list[Any] | None:
         if all(isinstance(vector, Mapping) and _VALUES in vector for vector in vectors):
             return _valued(vectors)
     return None
+
+
+def _are_items(items: Any) -> TypeGuard[list[Mapping[str, Any]]]:
+    return (
+        isinstance(items, list)
+        and len(items) > 0
+        and all(isinstance(item, Mapping) and EMBEDDING in item for item in items)
+    )
+
+
+def _rows_of_items(place: str, items: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """The rows in data: those of an API in their order, and with what else they hold; others as they are."""
+    if not all(set(item) <= _OF_ITEM or item.get("object") == EMBEDDING for item in items):
+        return [dict(item) for item in items]
+    return [
+        {name: value for name, value in item.items() if name not in _OF_ITEM}
+        | {EMBEDDING: _decoded(place, item[EMBEDDING])}
+        for item in _in_order(place, items)
+    ]
 
 
 def _valued(items: Sequence[Any]) -> list[Any]:
