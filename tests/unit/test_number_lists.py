@@ -353,6 +353,12 @@ def test_a_request_that_failed_is_named(change, words, tmp_path):
             ask(tmp_path / "b.jsonl")
 
 
+@pytest.mark.parametrize("row", [{"response": "a text here"}, {"response": "a text here", "error": "a typo"}])
+def test_texts_that_are_called_responses_are_no_batch(row, tmp_path):
+    (tmp_path / "t.jsonl").write_text("\n".join(json.dumps({"custom_id": name} | row) for name in "abc"))
+    assert read_texts(tmp_path / "t.jsonl", column="response") == ["a text here"] * 3
+
+
 def test_an_answer_that_lacks_an_index_is_refused(tmp_path):
     (tmp_path / "a.json").write_text(json.dumps({"data": items(ROWS)[1:]} | {"object": "list"}))
     assert holds_vectors(tmp_path / "a.json")  # the last one is missing, which nothing shows

@@ -41,7 +41,7 @@ def rows_of_answer(place: str, answer: Mapping[str, Any], *, is_row: bool = Fals
 
     What may be a row of a table, `is_row`, is no answer if it has other columns.
     """
-    if "custom_id" in answer and ("response" in answer or "error" in answer):
+    if "custom_id" in answer and _is_of_batch(answer):
         return _batch_rows(place, answer)
     response = answer.get("response")
     if is_row and not set(answer) <= _KEYS | {"key", "response"}:
@@ -51,15 +51,23 @@ def rows_of_answer(place: str, answer: Mapping[str, Any], *, is_row: bool = Fals
     if "key" in answer and isinstance(response, Mapping) and isinstance(response.get(EMBEDDING), Mapping):
         return [{"id": answer["key"], EMBEDDING: response[EMBEDDING].get(_VALUES)}]  # a batch file of Gemini
     if _are_items(items := answer.get("data")):
-        return _rows_of_items(place, items)
-    if (vectors := _vectors(place, answer)) is None:
+        rows = _rows_of_items(place, items)
+    elif (vectors := _vectors(place, answer)) is not None:
+        rows = [{EMBEDDING: vector} for vector in vectors]
+    else:
         return None
-    rows = [{EMBEDDING: vector} for vector in vectors]
     for name, column in _BESIDE.items():
         values = answer.get(name)
         if isinstance(values, list) and len(values) == len(rows):
             rows = [{column: value} | row for value, row in zip(values, rows, strict=True)]
     return rows
+
+
+def _is_of_batch(line: Mapping[str, Any]) -> bool:
+    response = line.get("response", "")
+    if isinstance(response, Mapping):
+        return "body" in response or "status_code" in response
+    return response is None and bool(line.get("error"))
 
 
 def _batch_rows(place: str, line: Mapping[str, Any]) -> list[Row]:
