@@ -367,6 +367,19 @@ def test_an_answer_that_lacks_an_index_is_refused(tmp_path):
         open_vectors(tmp_path / "a.json")
 
 
+def test_the_index_0_may_be_left_out_and_none_is_a_list(tmp_path):
+    answer = {"object": "list", "data": items(ROWS)[::-1]}
+    del answer["data"][0]["index"]
+    (tmp_path / "a.json").write_text(json.dumps(answer))
+    np.testing.assert_array_equal(read(tmp_path / "a.json"), ROWS)
+    for index in ([0], "0", 0.0, False, None):
+        answer["data"][0]["index"] = 1 if index is None else index
+        answer["data"][1]["index"] = index if index is None else 1
+        (tmp_path / "a.json").write_text(json.dumps(answer))
+        with pytest.raises(FileFormatError, match="index of its 12 embeddings"):
+            open_vectors(tmp_path / "a.json")
+
+
 def test_rows_of_a_table_are_no_answers(tmp_path):
     rows = [
         {"text": "a b", "embeddings": [[0.1, 0.2, 0.3], [0.4, 0.5, 0.6]]},

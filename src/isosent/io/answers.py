@@ -134,11 +134,14 @@ def _valued(items: Sequence[Any]) -> list[Any]:
 
 
 def _in_order(place: str, items: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Items by their index, which says which text they are of."""
-    if not any("index" in item for item in items):
+    """Items by their index, which says which text they are of; Gemini sends none that is 0."""
+    numbers = [item.get("index") for item in items]
+    if all(number is None for number in numbers):
         return items
-    by_index = {item.get("index"): item for item in items}
-    if set(by_index) != set(range(len(items))) or len(by_index) < len(items):
+    if numbers[0] is None:
+        numbers[0] = 0
+    by_index = {number: item for number, item in zip(numbers, items, strict=True) if type(number) is int}
+    if set(by_index) != set(range(len(items))):
         raise FileFormatError(
             f"{place}: the index of its {len(items)} embeddings is not each of 0 to {len(items) - 1} once. Save the "
             "whole answer."
