@@ -297,6 +297,7 @@ ANSWERS = {
         "texts": TEXTS,
         "response_type": "embeddings_by_type",
     },
+    "cohere, base64": {"embeddings": {"float": None, "base64": list(map(packed, ROWS))}},
     "gemini": {"embeddings": [{"values": row.tolist()} for row in ROWS]},
     "vertex": {"predictions": [{"embeddings": {"values": row.tolist(), "statistics": {}}} for row in ROWS]},
     "tei": ROWS.tolist(),

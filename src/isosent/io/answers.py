@@ -99,7 +99,7 @@ def _vectors(place: str, answer: Mapping[str, Any]) -> list[Any] | None:
         return _valued(nested) if all(isinstance(each, Mapping) and _VALUES in each for each in nested) else None
     vectors = answer.get("embeddings")
     if isinstance(vectors, Mapping):  # by their types, of Cohere
-        vectors = vectors.get("float", vectors.get("base64"))
+        vectors = vectors.get("float") or vectors.get("base64")
     if isinstance(vectors, list) and vectors:
         if all(isinstance(vector, list) for vector in vectors):
             return vectors
