@@ -224,6 +224,22 @@ def test_lines_of_numpy_are_vectors(name, settings, tmp_path):
         read_texts(tmp_path / name)
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_lines_of_texts_may_begin_as_comments_do(is_first, tmp_path):
+    tags, numbers = [f"#tag{n} a nice text" for n in range(150)], ["1.5 2.5 3.5"] * 3
+    lines = tags + numbers if is_first else numbers + tags
+    (tmp_path / "t.txt").write_text("\n".join(lines))
+    assert not holds_vectors(tmp_path / "t.txt")
+    assert read_texts(tmp_path / "t.txt") == lines
+
+
+def test_a_comment_between_lines_of_numbers_is_named(tmp_path):
+    np.savetxt(tmp_path / "v.txt", np.tile(ROWS, 2), header="of a model\nnumpy 2", footer="end")
+    assert holds_vectors(tmp_path / "v.txt")
+    with pytest.raises(FileFormatError, match=r"line 15.*'# end"):
+        open_vectors(tmp_path / "v.txt")
+
+
 @pytest.mark.filterwarnings("ignore:.*separated by semicolons")
 @pytest.mark.parametrize(
     "settings", [{}, {"index": False}, {"sep": ";"}, {"sep": ";", "decimal": ","}, {"header": False, "index": False}]
@@ -411,6 +427,15 @@ def test_a_table_in_data_keeps_its_columns(mark, ending, tmp_path):
     assert read_texts(path, column="id") == [row["id"] for row in rows]
 
 
+def test_a_number_too_large_for_a_float_is_no_number(tmp_path):
+    rows = [{"text": "a text", "n": 10**400, "emb": [0.1, 0.2, 10**400]}] * 3
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert read_texts(tmp_path / "t.jsonl") == ["a text"] * 3
+    assert not holds_vectors(tmp_path / "t.jsonl", column="text")
+    with pytest.raises(InputError, match="emb holds no vectors"):
+        open_vectors(tmp_path / "t.jsonl", column="emb")
+
+
 def test_one_value_is_read_as_python_reads_it():
     assert parse_numbers("[1e-05, -2.5, .5, 3.]").numbers == [1e-05, -2.5, 0.5, 3.0]
     assert parse_numbers("[Decimal('0.1'), np.float64(2e3)]").numbers == [0.1, 2e3]
@@ -418,12 +443,22 @@ def test_one_value_is_read_as_python_reads_it():
     assert parse_numbers("[__import__('os'), 2]") is None
 
 
-@pytest.mark.parametrize("name", ["scores", "bbox", "class_probabilities", "input_ids", "location"])
+@pytest.mark.parametrize(
+    "name", ["scores", "bbox", "class_probabilities", "input_ids", "location", "tokenIds", "bbox2"]
+)
 def test_numbers_that_are_called_something_else_are_no_vectors(name, tmp_path):
     path = write_table(tmp_path / "t.jsonl", {"text": ["a", "b"], name: [[0.1, 0.2, 0.7], [0.5, 0.25, 0.25]]})
     assert not holds_vectors(path)
     assert read_texts(path) == ["a", "b"]
     assert holds_vectors(path, column=name)
+
+
+@pytest.mark.parametrize("name", ["sentiment", "problem", "account", "geology", "strange", "valid"])
+@pytest.mark.filterwarnings("ignore:.*vectors in its column")
+def test_a_part_of_a_word_says_nothing_of_a_column(name, tmp_path):
+    rows = [[0.1, 0.2, 0.7], [0.5, 0.25, 0.25]]
+    path = write_table(tmp_path / "t.jsonl", {"text": ["a", "b"], name: rows})
+    assert holds_vectors(path)
 
 
 def test_lines_that_begin_with_the_number_of_their_row_are_refused(tmp_path):
