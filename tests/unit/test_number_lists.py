@@ -224,6 +224,22 @@ def test_lines_of_numpy_are_vectors(name, settings, tmp_path):
         read_texts(tmp_path / name)
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_lines_of_texts_may_begin_as_comments_do(is_first, tmp_path):
+    tags, numbers = [f"#tag{n} a nice text" for n in range(150)], ["1.5 2.5 3.5"] * 3
+    lines = tags + numbers if is_first else numbers + tags
+    (tmp_path / "t.txt").write_text("\n".join(lines))
+    assert not holds_vectors(tmp_path / "t.txt")
+    assert read_texts(tmp_path / "t.txt") == lines
+
+
+def test_a_comment_between_lines_of_numbers_is_named(tmp_path):
+    np.savetxt(tmp_path / "v.txt", np.tile(ROWS, 2), header="of a model\nnumpy 2", footer="end")
+    assert holds_vectors(tmp_path / "v.txt")
+    with pytest.raises(FileFormatError, match=r"line 15.*'# end"):
+        open_vectors(tmp_path / "v.txt")
+
+
 @pytest.mark.filterwarnings("ignore:.*separated by semicolons")
 @pytest.mark.parametrize(
     "settings", [{}, {"index": False}, {"sep": ";"}, {"sep": ";", "decimal": ","}, {"header": False, "index": False}]
@@ -297,6 +313,7 @@ ANSWERS = {
         "texts": TEXTS,
         "response_type": "embeddings_by_type",
     },
+    "cohere, base64": {"embeddings": {"float": None, "base64": list(map(packed, ROWS))}},
     "gemini": {"embeddings": [{"values": row.tolist()} for row in ROWS]},
     "vertex": {"predictions": [{"embeddings": {"values": row.tolist(), "statistics": {}}} for row in ROWS]},
     "tei": ROWS.tolist(),
@@ -353,12 +370,31 @@ def test_a_request_that_failed_is_named(change, words, tmp_path):
             ask(tmp_path / "b.jsonl")
 
 
+@pytest.mark.parametrize("row", [{"response": "a text here"}, {"response": "a text here", "error": "a typo"}])
+def test_texts_that_are_called_responses_are_no_batch(row, tmp_path):
+    (tmp_path / "t.jsonl").write_text("\n".join(json.dumps({"custom_id": name} | row) for name in "abc"))
+    assert read_texts(tmp_path / "t.jsonl", column="response") == ["a text here"] * 3
+
+
 def test_an_answer_that_lacks_an_index_is_refused(tmp_path):
     (tmp_path / "a.json").write_text(json.dumps({"data": items(ROWS)[1:]} | {"object": "list"}))
     assert holds_vectors(tmp_path / "a.json")  # the last one is missing, which nothing shows
     (tmp_path / "a.json").write_text(json.dumps({"object": "list", "data": items(ROWS)[:-1]}))
     with pytest.raises(FileFormatError, match="index of its 11 embeddings"):
         open_vectors(tmp_path / "a.json")
+
+
+def test_the_index_0_may_be_left_out_and_none_is_a_list(tmp_path):
+    answer = {"object": "list", "data": items(ROWS)[::-1]}
+    del answer["data"][0]["index"]
+    (tmp_path / "a.json").write_text(json.dumps(answer))
+    np.testing.assert_array_equal(read(tmp_path / "a.json"), ROWS)
+    for index in ([0], "0", 0.0, False, None):
+        answer["data"][0]["index"] = 1 if index is None else index
+        answer["data"][1]["index"] = index if index is None else 1
+        (tmp_path / "a.json").write_text(json.dumps(answer))
+        with pytest.raises(FileFormatError, match="index of its 12 embeddings"):
+            open_vectors(tmp_path / "a.json")
 
 
 def test_rows_of_a_table_are_no_answers(tmp_path):
@@ -370,6 +406,36 @@ def test_rows_of_a_table_are_no_answers(tmp_path):
     assert read_texts(tmp_path / "t.jsonl") == ["a b", "c"]
 
 
+def test_a_row_with_an_id_is_no_answer(tmp_path):
+    rows = [{"id": f"doc{n}", "embeddings": [row.tolist()]} for n, row in enumerate(ROWS)]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    np.testing.assert_array_equal(read(tmp_path / "t.jsonl"), ROWS)
+    with open_table(tmp_path / "t.jsonl") as table:
+        assert [value for _, (value,) in table.rows("id")] == [row["id"] for row in rows]
+
+
+@pytest.mark.parametrize("ending", ["json", "jsonl"])
+@pytest.mark.parametrize("mark", [{}, {"object": "embedding"}])
+@pytest.mark.filterwarnings("ignore:.*vectors in its column embedding are used")
+def test_a_table_in_data_keeps_its_columns(mark, ending, tmp_path):
+    path = tmp_path / f"t.{ending}"
+    rows = [{"id": f"d{n}", "text": TEXTS[n], "embedding": row.tolist()} | mark for n, row in enumerate(ROWS)]
+    document = {"data": rows} | ({"version": 1} if ending == "json" else {})
+    path.write_text(json.dumps(document))
+    np.testing.assert_array_equal(read(path), ROWS)
+    assert read_texts(path, column="text") == TEXTS
+    assert read_texts(path, column="id") == [row["id"] for row in rows]
+
+
+def test_a_number_too_large_for_a_float_is_no_number(tmp_path):
+    rows = [{"text": "a text", "n": 10**400, "emb": [0.1, 0.2, 10**400]}] * 3
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert read_texts(tmp_path / "t.jsonl") == ["a text"] * 3
+    assert not holds_vectors(tmp_path / "t.jsonl", column="text")
+    with pytest.raises(InputError, match="emb holds no vectors"):
+        open_vectors(tmp_path / "t.jsonl", column="emb")
+
+
 def test_one_value_is_read_as_python_reads_it():
     assert parse_numbers("[1e-05, -2.5, .5, 3.]").numbers == [1e-05, -2.5, 0.5, 3.0]
     assert parse_numbers("[Decimal('0.1'), np.float64(2e3)]").numbers == [0.1, 2e3]
@@ -377,12 +443,22 @@ def test_one_value_is_read_as_python_reads_it():
     assert parse_numbers("[__import__('os'), 2]") is None
 
 
-@pytest.mark.parametrize("name", ["scores", "bbox", "class_probabilities", "input_ids", "location"])
+@pytest.mark.parametrize(
+    "name", ["scores", "bbox", "class_probabilities", "input_ids", "location", "tokenIds", "bbox2"]
+)
 def test_numbers_that_are_called_something_else_are_no_vectors(name, tmp_path):
     path = write_table(tmp_path / "t.jsonl", {"text": ["a", "b"], name: [[0.1, 0.2, 0.7], [0.5, 0.25, 0.25]]})
     assert not holds_vectors(path)
     assert read_texts(path) == ["a", "b"]
     assert holds_vectors(path, column=name)
+
+
+@pytest.mark.parametrize("name", ["sentiment", "problem", "account", "geology", "strange", "valid"])
+@pytest.mark.filterwarnings("ignore:.*vectors in its column")
+def test_a_part_of_a_word_says_nothing_of_a_column(name, tmp_path):
+    rows = [[0.1, 0.2, 0.7], [0.5, 0.25, 0.25]]
+    path = write_table(tmp_path / "t.jsonl", {"text": ["a", "b"], name: rows})
+    assert holds_vectors(path)
 
 
 def test_lines_that_begin_with_the_number_of_their_row_are_refused(tmp_path):

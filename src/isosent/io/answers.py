@@ -9,7 +9,7 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 
@@ -29,7 +29,8 @@ _KEYS: Final = frozenset(
         *("predictions", "metadata", "deployedModelId"),
     )
 )
-
+_OF_ANSWERS: Final = frozenset({"data", "predictions", "object", "meta", "response_type"})  # next to an id
+_OF_ITEM: Final = frozenset({"object", "index", "encoding_format", EMBEDDING})  # in data; one is of llama.cpp
 _BESIDE: Final = {"documents": "text", "texts": "text", "ids": "id"}  # of Cohere, and of collections of Chroma
 
 Row = dict[str, Any]
@@ -40,21 +41,33 @@ def rows_of_answer(place: str, answer: Mapping[str, Any], *, is_row: bool = Fals
 
     What may be a row of a table, `is_row`, is no answer if it has other columns.
     """
-    if "custom_id" in answer and ("response" in answer or "error" in answer):
+    if "custom_id" in answer and _is_of_batch(answer):
         return _batch_rows(place, answer)
     response = answer.get("response")
     if is_row and not set(answer) <= _KEYS | {"key", "response"}:
         return None
+    if is_row and isinstance(answer.get("id"), str | int | float) and not _OF_ANSWERS & set(answer):
+        return None
     if "key" in answer and isinstance(response, Mapping) and isinstance(response.get(EMBEDDING), Mapping):
         return [{"id": answer["key"], EMBEDDING: response[EMBEDDING].get(_VALUES)}]  # a batch file of Gemini
-    if (vectors := _vectors(place, answer)) is None:
+    if _are_items(items := answer.get("data")):
+        rows = _rows_of_items(place, items)
+    elif (vectors := _vectors(place, answer)) is not None:
+        rows = [{EMBEDDING: vector} for vector in vectors]
+    else:
         return None
-    rows = [{EMBEDDING: vector} for vector in vectors]
     for name, column in _BESIDE.items():
         values = answer.get(name)
         if isinstance(values, list) and len(values) == len(rows):
             rows = [{column: value} | row for value, row in zip(values, rows, strict=True)]
     return rows
+
+
+def _is_of_batch(line: Mapping[str, Any]) -> bool:
+    response = line.get("response", "")
+    if isinstance(response, Mapping):
+        return "body" in response or "status_code" in response
+    return response is None and bool(line.get("error"))
 
 
 def _batch_rows(place: str, line: Mapping[str, Any]) -> list[Row]:
@@ -78,7 +91,7 @@ def _batch_rows(place: str, line: Mapping[str, Any]) -> list[Row]:
 def _vectors(place: str, answer: Mapping[str, Any]) -> list[Any] | None:
     """The vectors of an answer that holds a list of them; one with a single vector is a row already."""
     items = answer.get("data")
-    if isinstance(items, list) and items and all(isinstance(item, Mapping) and EMBEDDING in item for item in items):
+    if _are_items(items):
         return [_decoded(place, item[EMBEDDING]) for item in _in_order(place, items)]
     predictions = answer.get("predictions")  # of Vertex AI
     if isinstance(predictions, list) and predictions and all(isinstance(each, Mapping) for each in predictions):
@@ -86,7 +99,7 @@ def _vectors(place: str, answer: Mapping[str, Any]) -> list[Any] | None:
         return _valued(nested) if all(isinstance(each, Mapping) and _VALUES in each for each in nested) else None
     vectors = answer.get("embeddings")
     if isinstance(vectors, Mapping):  # by their types, of Cohere
-        vectors = vectors.get("float", vectors.get("base64"))
+        vectors = vectors.get("float") or vectors.get("base64")
     if isinstance(vectors, list) and vectors:
         if all(isinstance(vector, list) for vector in vectors):
             return vectors
@@ -97,16 +110,38 @@ def _vectors(place: str, answer: Mapping[str, Any]) -> list[Any] | None:
     return None
 
 
+def _are_items(items: Any) -> TypeGuard[list[Mapping[str, Any]]]:
+    return (
+        isinstance(items, list)
+        and len(items) > 0
+        and all(isinstance(item, Mapping) and EMBEDDING in item for item in items)
+    )
+
+
+def _rows_of_items(place: str, items: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """The rows in data: those of an API in their order, and with what else they hold; others as they are."""
+    if not all(set(item) <= _OF_ITEM or item.get("object") == EMBEDDING for item in items):
+        return [dict(item) for item in items]
+    return [
+        {name: value for name, value in item.items() if name not in _OF_ITEM}
+        | {EMBEDDING: _decoded(place, item[EMBEDDING])}
+        for item in _in_order(place, items)
+    ]
+
+
 def _valued(items: Sequence[Any]) -> list[Any]:
     return [item[_VALUES] for item in items]
 
 
 def _in_order(place: str, items: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Items by their index, which says which text they are of."""
-    if not any("index" in item for item in items):
+    """Items by their index, which says which text they are of; Gemini sends none that is 0."""
+    numbers = [item.get("index") for item in items]
+    if all(number is None for number in numbers):
         return items
-    by_index = {item.get("index"): item for item in items}
-    if set(by_index) != set(range(len(items))) or len(by_index) < len(items):
+    if numbers[0] is None:
+        numbers[0] = 0
+    by_index = {number: item for number, item in zip(numbers, items, strict=True) if type(number) is int}
+    if set(by_index) != set(range(len(items))):
         raise FileFormatError(
             f"{place}: the index of its {len(items)} embeddings is not each of 0 to {len(items) - 1} once. Save the "
             "whole answer."

@@ -289,11 +289,11 @@ def _without_number(line: str, separator: str) -> str:
 
 
 def _line_rows(path: Path) -> Iterator[Row]:
-    """Each line but comments, a header of pandas, and blank lines at the end."""
+    """Each line but comments before the first, a header of pandas, and blank lines at the end."""
     with open_content(path) as (name, file):
         n_blank, is_first, separator = 0, True, ""
         for number, line in enumerate(lines_in(name, file), start=1):
-            if is_comment(line):
+            if is_first and is_comment(line):
                 continue
             if not line.strip():
                 n_blank += 1

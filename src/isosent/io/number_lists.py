@@ -27,8 +27,10 @@ _LONG: Final = 8  # numbers in a row that no sentence has
 _FEW_ROWS: Final = 3
 _USUAL: Final = re.compile(r"(^|[_.\- ])(emb(edding)?s?|vec(tor)?s?)([_.\- ]|$)")
 _OTHER: Final = re.compile(
-    r"scores?|prob|logit|box|coord|location|geo|latlon|lonlat|position|pos\b|rgb|colou?r|label|token|ids?\b|time|span"
-    r"|offset|pric|rating|range|interval|shape|size|count|weight"
+    r"(?<![a-z])(?:(sub)?scores?|(log)?prob(s|abilit(y|ies))?|logits?|b?box(es)?|coord(s|inates?)?"
+    r"|(geo)?locations?|geo(m|metry|point)?|lat_?lon(g|s)?|lon_?lat|lat_?lng|pos(itions?)?|rgba?|colou?rs?"
+    r"|labels?|token(s|i[sz]ed)?|ids?|(date)?times?|timestamps?|spans?|offsets?|pric(es?|ing)|ratings?|ranges?"
+    r"|intervals?|shapes?|sizes?|counts?|weights?)(?![a-z])"
 )
 _BLANK: Final = frozenset({"", "nan", "none", "null", "na", "n/a", "<na>"})
 # array([...]), tensor([...], device='cpu'), Vector([...]), <tf.Tensor: shape=(3,), numpy=array([...])>
@@ -70,8 +72,13 @@ def is_blank(value: Any) -> bool:
 
 
 def is_comment(line: str) -> bool:
-    """Whether a line of a file of numbers is a header of numpy.savetxt."""
+    """Whether a line before the first of a file of numbers is a header of numpy.savetxt."""
     return line.startswith("#")
+
+
+def _is_other(name: str) -> bool:
+    """Whether a word of a column's name says that its numbers are no vectors."""
+    return _OTHER.search(re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()) is not None
 
 
 def parse_numbers(value: Any) -> NumberList | None:
@@ -134,7 +141,7 @@ def is_unclear(value: Any) -> bool:
 def may_be_vectors(values: Sequence[Any], name: str = "") -> bool:
     """Whether a column that is not read as vectors may hold some: packed, written in another way, or whole numbers."""
     present = [value for value in values if not is_blank(value)]
-    if not present or _OTHER.search(name.lower()):
+    if not present or _is_other(name):
         return False
     lists = [parse_numbers(value) for value in present]
     if all(lists):
@@ -181,7 +188,7 @@ def kind_of(values: Sequence[Any], name: str = "", *, is_typed: bool = False) ->
     n_fractions = sum(not each.is_whole for each in lists)
     if is_named and (dim > 1 or are_bracketed):
         return "vectors"
-    if _OTHER.search(name.lower()):
+    if _is_other(name):
         return "lists"
     if are_bracketed:
         return "vectors" if dim >= _LEAST_DIM and (n_fractions or is_typed) else "lists"
@@ -192,7 +199,9 @@ def kind_of(values: Sequence[Any], name: str = "", *, is_typed: bool = False) ->
 
 def kind_of_lines(lines: Sequence[str]) -> Kind | None:
     """The same of lines of a file; what numpy prints of a matrix goes over several lines, and counts as cut."""
-    lines = [line for line in lines if not is_comment(line)]
+    n_comments = next((place for place, line in enumerate(lines) if not is_comment(line)), len(lines))
+    if 2 * n_comments < len(lines):
+        lines = lines[n_comments:]
     kind = kind_of(lines)
     if kind not in ("vectors", "cut") and any(line.lstrip().startswith("[") for line in lines[:1]):
         pieces = [_LEFT_OUT.sub(" ", line).strip().strip("[],") for line in lines]
@@ -218,7 +227,10 @@ def _of_items(items: Sequence[Any]) -> NumberList | None:
         item is None or (isinstance(item, int | float | Decimal) and not isinstance(item, bool)) for item in items
     ):
         return None
-    numbers = [math.nan if item is None else float(item) for item in items]
+    try:
+        numbers = [math.nan if item is None else float(item) for item in items]
+    except OverflowError:  # a whole number of more than 308 digits
+        return None
     return NumberList(numbers, all(isinstance(item, int) for item in items), is_bracketed=True)
 
 

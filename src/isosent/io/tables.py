@@ -416,7 +416,7 @@ def is_number(value: Any) -> bool:
     """Whether a field of a table is a finite number."""
     try:
         return math.isfinite(float(value))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False
 
 
