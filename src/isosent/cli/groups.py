@@ -26,6 +26,7 @@ from isosent.cli.printing import (
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.io.columns import contents_of
+from isosent.io.joining import texts_of_vectors
 from isosent.io.texts import is_table, read_texts
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import holds_vectors, open_vectors
@@ -203,7 +204,7 @@ class _Source(NamedTuple):
         loaded = None if model is None else open_model(model)
         line = f"vectors of {Path(rows).name}" + ("" if model is None else f", model: {model}")
         if texts is not None:
-            return cls(read_texts(texts, column=column), loaded, vectors, line)
+            return cls(texts_of_vectors(texts, [vectors], column=column), loaded, vectors, line)
         names = contents_of(Path(rows)).texts if vectors.column is not None and is_table(rows) else ()
         name = TEXT if TEXT in names else names[0] if len(names) == 1 else None
         if name is not None:

@@ -35,6 +35,7 @@ from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError, MissingExtraError
 from isosent.evaluation.sts import read_scored_pairs
 from isosent.io.bounds import STANDARD_INPUT
+from isosent.io.joining import texts_of_vectors
 from isosent.io.pairs import TRAIN
 from isosent.io.texts import read_texts
 from isosent.io.vectors import holds_vectors, open_vectors
@@ -156,7 +157,7 @@ def _inspect(
             )
         vectors = open_vectors(source, column=column)
         with progress_bar("reading", unit="vectors") as bar:
-            listed = None if texts is None else read_texts(texts)
+            listed = None if texts is None else texts_of_vectors(texts, [vectors])
             return inspect_vectors(vectors, texts=listed, purpose=purpose, source=name, codecs=codecs, progress=bar)
     if texts is not None:
         raise InputError(f"inspect: --texts are for vectors; {source} holds texts.")

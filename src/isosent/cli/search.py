@@ -38,6 +38,7 @@ from isosent.encoders.reference import DEFAULT_REFERENCE, MODEL_FILE, without_pe
 from isosent.errors import InputError, InputFileError, ModelFolderError
 from isosent.io.atomic import check_folder
 from isosent.io.bounds import STANDARD_INPUT
+from isosent.io.joining import CUSTOM_ID, order_by_ids
 from isosent.io.remote import local_copies
 from isosent.io.remote import remove as remove_shards
 from isosent.io.shards import input_paths
@@ -58,7 +59,7 @@ from isosent.search.database import push as push_index
 from isosent.search.engine import K_MEASURED, KINDS, STORES, bytes_per_vector
 from isosent.search.index import Index
 from isosent.search.result import IndexStats
-from isosent.search.rows import CUSTOM_ID, TEXT, order_by_ids, read_rows
+from isosent.search.rows import TEXT, read_rows
 from isosent.search.storage import INDEX, MODEL_FOLDER, QUERY_FOLDER, is_index
 
 _DEFAULT = "create"
@@ -578,8 +579,8 @@ def _read_inputs(
 
 
 def _ids(ids: Any, metadata: Any) -> list[str] | None:
-    """Ids of rows, or the custom_id that requests of a batch have."""
-    if ids is None and metadata is not None and CUSTOM_ID in metadata.column_names:
+    """The custom_id that requests of a batch have, or ids of rows."""
+    if metadata is not None and CUSTOM_ID in metadata.column_names:  # a batch has an id of its own for each answer
         ids = metadata[CUSTOM_ID]
     return None if ids is None else [str(one) for one in ids.to_pylist()]
 

@@ -22,6 +22,7 @@ from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError, IsosentWarning
 from isosent.io.columns import unused_vectors
+from isosent.io.joining import texts_of_vectors
 from isosent.io.pairs import read_matches
 from isosent.io.remote import local_copies, remove
 from isosent.io.shards import SHARD_SIZE, input_paths
@@ -593,7 +594,7 @@ def _fitted_on_files(
 
 def _sampled_texts(path: str, sources: Sequence[VectorSource]) -> SampledTexts:
     """Texts of vectors in files, these vectors and their rows, at most 20,000 at random, without zero rows."""
-    listed, n_rows = read_texts(path), sum(source.n_rows for source in sources)
+    listed, n_rows = texts_of_vectors(path, sources), sum(source.n_rows for source in sources)
     if len(listed) != n_rows:
         raise InputError(f"{path} holds {len(listed)} texts; there are {n_rows} vectors. Give one text per vector.")
     rows = sampled_rows(n_rows)

@@ -10,12 +10,8 @@ table, where `typed` makes numbers of columns that are all numbers.
 from __future__ import annotations
 
 import os
-import re
-import warnings
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -24,7 +20,7 @@ from numpy.typing import NDArray
 
 from isosent import _check, _extras
 from isosent._check import brief
-from isosent.errors import FileFormatError, InputError, InputTypeError, IsosentWarning
+from isosent.errors import FileFormatError, InputError, InputTypeError
 from isosent.io.bounds import STANDARD_INPUT, open_content
 from isosent.io.checksum import HashingFile
 from isosent.io.number_lists import SAMPLED_ROWS, kind_of
@@ -33,8 +29,6 @@ from isosent.io.tables import DECIMAL_COMMA, ending_of, is_number, table_in
 from isosent.io.texts import is_table, numbers_error, read_texts, refuse_vectors
 
 ID, TEXT, VECTOR = "id", "text", "vector"
-CUSTOM_ID: Final = "custom_id"  # of a request in a batch
-_DIGITS: Final = re.compile(r"\d+", re.ASCII)
 HAS_VECTOR: Final = "isosent.has_vector"
 MAPPED: Final = "isosent_mapped"  # whether a vector was mapped from another model's; names of users begin otherwise
 # of a hit; words: of an explanation
@@ -406,44 +400,6 @@ def read_rows(
                 raise InputError(f"{path} has the columns {name} and {own}; rename one: an index has its own {name}.")
             others[own] = values
     return texts, ids, pa.table(others)
-
-
-def order_by_ids(texts: str, ids: list[str] | None, vectors: str, ids_of_vectors: list[str] | None) -> list[int] | None:
-    """The places of texts in the order of the vectors beside them, by the ids of both; None if they are in one order.
-
-    An API does not promise the order of a batch. Where only the vectors have ids, numbers in these show an order.
-    """
-    if ids_of_vectors is None or (ids is not None and ids == ids_of_vectors):
-        return None
-    if ids is not None and set(ids) & set(ids_of_vectors):
-        places = {one: place for place, one in enumerate(ids)}
-        for path, listed in ((texts, ids), (vectors, ids_of_vectors)):
-            if len(set(listed)) < len(listed):
-                repeated = next(one for one, count in Counter(listed).items() if count > 1)
-                raise InputError(
-                    f"{path}: the id {brief(repeated)} is there twice, so texts and vectors cannot be joined."
-                )
-        missing = set(ids) ^ set(ids_of_vectors)
-        if missing:
-            one = min(missing)
-            path, other = (vectors, texts) if one in places else (texts, vectors)
-            raise InputError(f"{path} has no row of the id {brief(one)}, and {other} has. Make both of the same rows.")
-        return [places[one] for one in ids_of_vectors]
-    numbers = [tuple(map(int, _DIGITS.findall(one))) for one in ids_of_vectors]
-    is_counted = len({_DIGITS.sub("0", one) for one in ids_of_vectors}) == 1 and all(numbers)
-    if is_counted and all(one < other for one, other in pairwise(numbers)):
-        return None
-    what = f"{vectors} has ids such as {brief(ids_of_vectors[0])}, and {texts} has none of them"
-    if is_counted and sorted(numbers) in [[(n + start,) for n in range(len(numbers))] for start in (0, 1)]:
-        raise InputError(
-            f"{what}: the numbers in them show that its rows are in another order. Give the texts these ids."
-        )
-    warnings.warn(
-        f"{what}: texts and vectors are paired in the order of their rows, which a batch of an API does not keep.",
-        IsosentWarning,
-        stacklevel=2,
-    )
-    return None
 
 
 def _renamed(name: str) -> str:
