@@ -26,7 +26,6 @@ from isosent.cli.printing import (
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.io.columns import contents_of
-from isosent.io.joining import texts_of_vectors
 from isosent.io.texts import is_table, read_texts
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import holds_vectors, open_vectors
@@ -37,7 +36,7 @@ from isosent.report.groups_page import clusters_page, duplicates_page
 from isosent.search.clusters import AUTO, NO_VECTOR
 from isosent.search.clusters import cluster as cluster_texts
 from isosent.search.duplicates import FEWEST_TEXTS, LEAST_RATE, MOST_EXACT, MOST_RATE, Duplicates, find_duplicates
-from isosent.search.rows import TEXT
+from isosent.search.rows import TEXT, texts_of_vectors
 from isosent.transforms.agreement import distinct_rows
 
 if TYPE_CHECKING:

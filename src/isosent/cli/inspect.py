@@ -35,7 +35,6 @@ from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError, MissingExtraError
 from isosent.evaluation.sts import read_scored_pairs
 from isosent.io.bounds import STANDARD_INPUT
-from isosent.io.joining import texts_of_vectors
 from isosent.io.pairs import TRAIN
 from isosent.io.texts import read_texts
 from isosent.io.vectors import holds_vectors, open_vectors
@@ -55,6 +54,7 @@ from isosent.pages.progress import progress_bar
 from isosent.pages.tables import make_table
 from isosent.persistence import check_model_folder
 from isosent.report.inspect_page import html_page, inspection_tables
+from isosent.search.rows import texts_of_vectors
 from isosent.search.smaller import FEWEST_ROWS
 from isosent.transforms.base import NO_TRANSFORM
 

@@ -38,7 +38,6 @@ from isosent.encoders.reference import DEFAULT_REFERENCE, MODEL_FILE, without_pe
 from isosent.errors import InputError, InputFileError, ModelFolderError
 from isosent.io.atomic import check_folder
 from isosent.io.bounds import STANDARD_INPUT
-from isosent.io.joining import CUSTOM_ID, order_by_ids
 from isosent.io.remote import local_copies
 from isosent.io.remote import remove as remove_shards
 from isosent.io.shards import input_paths
@@ -59,7 +58,7 @@ from isosent.search.database import push as push_index
 from isosent.search.engine import K_MEASURED, KINDS, STORES, bytes_per_vector
 from isosent.search.index import Index
 from isosent.search.result import IndexStats
-from isosent.search.rows import TEXT, read_rows
+from isosent.search.rows import CUSTOM_ID, TEXT, order_by_ids, read_rows
 from isosent.search.storage import INDEX, MODEL_FOLDER, QUERY_FOLDER, is_index
 
 _DEFAULT = "create"

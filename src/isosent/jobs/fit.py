@@ -22,7 +22,6 @@ from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError, IsosentWarning
 from isosent.io.columns import unused_vectors
-from isosent.io.joining import texts_of_vectors
 from isosent.io.pairs import read_matches
 from isosent.io.remote import local_copies, remove
 from isosent.io.shards import SHARD_SIZE, input_paths
@@ -48,6 +47,7 @@ from isosent.numeric.similarity import nonzero_rows, sampled_rows
 from isosent.numeric.spectrum import SpaceReport, describe_space
 from isosent.pages.progress import progress_bar
 from isosent.persistence import FitRecord
+from isosent.search.rows import texts_of_vectors
 from isosent.search.smaller import FEWEST_ROWS, Size, Sizes, sizes
 from isosent.transforms.auto import held_out_recall
 from isosent.transforms.base import (
@@ -618,8 +618,7 @@ def _recalls(
     """Neighbor recall of the transform, next to principal components of the same size."""
     width = after.dim
     settings = {"n_components": min(width, sample.shape[1]), "center": after.fits[-1].parameters.get("center", True)}
-    components = make_linear("principal_components", settings=settings)
-    transforms = {"principal components": components}
+    transforms = {"principal components": make_linear("principal_components", settings=settings)}
     if not isinstance(transform, Auto):
         transforms = {transform_name(transform).replace("_", " "): transform} | transforms
     recalls = {name: held_out_recall(sample, each) for name, each in transforms.items()}
