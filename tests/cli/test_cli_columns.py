@@ -275,6 +275,41 @@ def test_ids_that_show_another_order_are_refused(isosent_, refuses):
     assert finished.err.count("in the order of their rows") == 1
 
 
+@pytest.mark.parametrize("command", ["fit", "inspect", "duplicates", "cluster"])
+def test_every_command_joins_texts_to_vectors_by_their_ids(isosent_, refuses, command):
+    options = {"fit": ("--transform", "auto", "-o", "m"), "cluster": ("--clusters", "3")}.get(command, ())
+    frame = pd.DataFrame({"custom_id": [f"request-{n}" for n in range(60)], "text": TEXTS})
+    frame.to_csv("texts.csv", index=False)
+    batch(frame["custom_id"])
+    arguments = (command, "b.jsonl", *options, "--texts")
+    finished = isosent_(*arguments, "texts.csv")
+    assert (finished.code, "their ids" in finished.err) == (0, False), finished.err
+    frame.sample(frac=1, random_state=1).to_csv("texts.csv", index=False)
+    joined = isosent_(*arguments, "texts.csv")
+    assert (joined.code, joined.err.count("joined by their ids")) == (0, 1), joined.err
+    assert joined.out == finished.out
+    Path("texts.txt").write_text("\n".join(TEXTS))
+    batch(reversed(frame["custom_id"]))
+    refuses(isosent_(*arguments, "texts.txt"), "another order")
+    frame[:-1].to_csv("texts.csv", index=False)
+    refuses(isosent_(*arguments, "texts.csv"), "request-59")
+
+
+@pytest.mark.parametrize("dim", [8, 12])
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_a_spreadsheet_of_decimal_commas_without_header_is_vectors(isosent_, separator, dim):
+    rows = np.random.default_rng(0).normal(size=(60, dim))
+    lines = [separator.join(f"{number:.4f}".replace(".", ",") for number in row) for row in rows]
+    lines[1] = separator.join(["1", *lines[1].split(separator)[1:]])  # without a comma
+    for name in ("n.csv", "n.tsv", "n.txt"):
+        Path(name).write_text("\n".join(lines) + "\n")
+        finished = isosent_("index", name, "-o", name[2:])
+        assert finished.code == 0, finished.err
+        [batch] = Index.open(name[2:]).batches()
+        vectors = np.array(batch["vector"].to_pylist())
+        np.testing.assert_allclose(vectors[2:], (rows / np.linalg.norm(rows, axis=1)[:, None])[2:], atol=1e-3)
+
+
 @pytest.mark.parametrize("command", ["fit", "evaluate"])
 def test_pairs_of_numbers_are_refused(isosent_, refuses, command):
     lists = [str(row) for row in ROWS.tolist()]

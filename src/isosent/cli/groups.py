@@ -36,7 +36,7 @@ from isosent.report.groups_page import clusters_page, duplicates_page
 from isosent.search.clusters import AUTO, NO_VECTOR
 from isosent.search.clusters import cluster as cluster_texts
 from isosent.search.duplicates import FEWEST_TEXTS, LEAST_RATE, MOST_EXACT, MOST_RATE, Duplicates, find_duplicates
-from isosent.search.rows import TEXT
+from isosent.search.rows import TEXT, texts_of_vectors
 from isosent.transforms.agreement import distinct_rows
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ class _Source(NamedTuple):
         loaded = None if model is None else open_model(model)
         line = f"vectors of {Path(rows).name}" + ("" if model is None else f", model: {model}")
         if texts is not None:
-            return cls(read_texts(texts, column=column), loaded, vectors, line)
+            return cls(texts_of_vectors(texts, [vectors], column=column), loaded, vectors, line)
         names = contents_of(Path(rows)).texts if vectors.column is not None and is_table(rows) else ()
         name = TEXT if TEXT in names else names[0] if len(names) == 1 else None
         if name is not None:

@@ -54,6 +54,7 @@ from isosent.pages.progress import progress_bar
 from isosent.pages.tables import make_table
 from isosent.persistence import check_model_folder
 from isosent.report.inspect_page import html_page, inspection_tables
+from isosent.search.rows import texts_of_vectors
 from isosent.search.smaller import FEWEST_ROWS
 from isosent.transforms.base import NO_TRANSFORM
 
@@ -156,7 +157,7 @@ def _inspect(
             )
         vectors = open_vectors(source, column=column)
         with progress_bar("reading", unit="vectors") as bar:
-            listed = None if texts is None else read_texts(texts)
+            listed = None if texts is None else texts_of_vectors(texts, [vectors])
             return inspect_vectors(vectors, texts=listed, purpose=purpose, source=name, codecs=codecs, progress=bar)
     if texts is not None:
         raise InputError(f"inspect: --texts are for vectors; {source} holds texts.")

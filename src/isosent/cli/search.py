@@ -578,8 +578,8 @@ def _read_inputs(
 
 
 def _ids(ids: Any, metadata: Any) -> list[str] | None:
-    """Ids of rows, or the custom_id that requests of a batch have."""
-    if ids is None and metadata is not None and CUSTOM_ID in metadata.column_names:
+    """The custom_id that requests of a batch have, or ids of rows."""
+    if metadata is not None and CUSTOM_ID in metadata.column_names:  # a batch has an id of its own for each answer
         ids = metadata[CUSTOM_ID]
     return None if ids is None else [str(one) for one in ids.to_pylist()]
 

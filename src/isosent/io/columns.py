@@ -73,6 +73,10 @@ def contents_of(path: Path) -> Contents:
     if ending not in ENDINGS or ending == ".txt":
         return _contents_of_lines(path)
     with open_content(path) as (name, file):
+        first = "" if ending in (".json", ".jsonl") else next(filter(str.strip, lines_in(name, file)), "")
+        if '"' not in first and parse_numbers(first) is not None:  # whatever separates them
+            return _contents_of_lines(path)
+        file.seek(0)
         table = table_in(name, ending, file, header=True)
         if _is_matrix(table):
             return _contents_of_lines(path)

@@ -47,6 +47,7 @@ from isosent.numeric.similarity import nonzero_rows, sampled_rows
 from isosent.numeric.spectrum import SpaceReport, describe_space
 from isosent.pages.progress import progress_bar
 from isosent.persistence import FitRecord
+from isosent.search.rows import texts_of_vectors
 from isosent.search.smaller import FEWEST_ROWS, Size, Sizes, sizes
 from isosent.transforms.auto import held_out_recall
 from isosent.transforms.base import (
@@ -593,7 +594,7 @@ def _fitted_on_files(
 
 def _sampled_texts(path: str, sources: Sequence[VectorSource]) -> SampledTexts:
     """Texts of vectors in files, these vectors and their rows, at most 20,000 at random, without zero rows."""
-    listed, n_rows = read_texts(path), sum(source.n_rows for source in sources)
+    listed, n_rows = texts_of_vectors(path, sources), sum(source.n_rows for source in sources)
     if len(listed) != n_rows:
         raise InputError(f"{path} holds {len(listed)} texts; there are {n_rows} vectors. Give one text per vector.")
     rows = sampled_rows(n_rows)
@@ -617,8 +618,7 @@ def _recalls(
     """Neighbor recall of the transform, next to principal components of the same size."""
     width = after.dim
     settings = {"n_components": min(width, sample.shape[1]), "center": after.fits[-1].parameters.get("center", True)}
-    components = make_linear("principal_components", settings=settings)
-    transforms = {"principal components": components}
+    transforms = {"principal components": make_linear("principal_components", settings=settings)}
     if not isinstance(transform, Auto):
         transforms = {transform_name(transform).replace("_", " "): transform} | transforms
     recalls = {name: held_out_recall(sample, each) for name, each in transforms.items()}

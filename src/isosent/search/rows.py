@@ -4,7 +4,8 @@
 metadata. `like` gives rows that are added the columns of the index. `names_beside_hits` and `check_columns` say how a
 column is called in a result, and which rows a table of a database takes. `write_rows` writes a segment, and `RowFile`
 reads whole columns of it, or some rows. `read_rows` reads the rows of a file that a user names: lines of text, or a
-table, where `typed` makes numbers of columns that are all numbers.
+table, where `typed` makes numbers of columns that are all numbers. `texts_of_vectors` reads texts of vectors in another
+file, in their order, which `order_by_ids` finds by the ids of both.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ from isosent.io.bounds import STANDARD_INPUT, open_content
 from isosent.io.checksum import HashingFile
 from isosent.io.number_lists import SAMPLED_ROWS, kind_of
 from isosent.io.parquet import bounded_batches, reading_parquet
-from isosent.io.tables import DECIMAL_COMMA, ending_of, is_number, table_in
-from isosent.io.texts import is_table, numbers_error, read_texts, refuse_vectors
+from isosent.io.tables import DECIMAL_COMMA, ending_of, is_number, open_table, table_in
+from isosent.io.texts import is_table, numbers_error, read_labels, read_texts, refuse_vectors
+from isosent.io.vector_source import VectorSource
 
 ID, TEXT, VECTOR = "id", "text", "vector"
 CUSTOM_ID: Final = "custom_id"  # of a request in a batch
@@ -406,6 +408,39 @@ def read_rows(
                 raise InputError(f"{path} has the columns {name} and {own}; rename one: an index has its own {name}.")
             others[own] = values
     return texts, ids, pa.table(others)
+
+
+def texts_of_vectors(texts: str, sources: Sequence[VectorSource], *, column: str | None = None) -> list[str]:
+    """Texts in the order of the vectors, which lie in one file or several."""
+    listed = read_texts(texts, column=column)
+    files = [source for source in sources if source.column is not None and source.path.is_file()]
+    if len(files) < len(sources) or not all(is_table(source.path) for source in files):
+        return listed
+    name_of_texts = None if texts == STANDARD_INPUT or not is_table(texts) else _name_of_ids(texts)
+    names = [_name_of_ids(str(source.path)) for source in files]
+    if None in names:
+        return listed
+    ids = None if name_of_texts is None else list(map(str, read_labels(texts, name_of_texts)))
+    ids_of_vectors = [
+        str(one)
+        for source, name in zip(files, names, strict=True)
+        for one in read_labels(source.path, str(name), first_row=source.first_row, n_rows=source.n_rows)
+    ]
+    vectors = ", ".join(str(source.path) for source in files)
+    order = order_by_ids(texts, ids, vectors, ids_of_vectors)
+    if order is None:
+        return listed
+    warnings.warn(
+        f"{texts} has another order than {vectors}; texts and vectors are joined by their ids.",
+        IsosentWarning,
+        stacklevel=2,
+    )
+    return [listed[place] for place in order]
+
+
+def _name_of_ids(path: str) -> str | None:
+    with open_table(path, header=True) as table:
+        return next((name for name in (CUSTOM_ID, ID) if name in table.columns), None)
 
 
 def order_by_ids(texts: str, ids: list[str] | None, vectors: str, ids_of_vectors: list[str] | None) -> list[int] | None:
