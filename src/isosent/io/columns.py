@@ -124,7 +124,7 @@ def warn_unread(path: str | os.PathLike[str], contents: Contents) -> None:
     """Say that texts are taken although their table may have vectors, in a form that is not read."""
     if contents.unread and contents.texts and not contents.vectors:
         warnings.warn(
-            f"{path}: texts are used, but not {_check.brief(', '.join(contents.unread), 200)}, which may hold vectors. "
+            f"{path}: texts are used; {_check.brief(', '.join(contents.unread), 200)} may hold vectors, but is not read. "
             f"If it does: {SAVE_ADVICE[0].lower()}{SAVE_ADVICE[1:]} as lists of floats.",
             IsosentWarning,
             stacklevel=1,
