@@ -336,6 +336,6 @@ def _check_labels(labelled: LabelledTexts, n_labels: int) -> None:
         )
     if n_labels > TEXTS_OF_A_DRAW:
         raise FileFormatError(
-            f"{labelled.files[-1]}: {n_labels:,} different labels; at most {TEXTS_OF_A_DRAW:,} can be told apart. Name "
-            "a column of labels: --columns TEXT,LABEL."
+            f"{labelled.files[-1]}: {n_labels:,} different labels; at most {TEXTS_OF_A_DRAW:,} are possible. Name a "
+            "column of labels: --columns TEXT,LABEL."
         )

@@ -123,8 +123,9 @@ def unused_vectors(path: str | os.PathLike[str], column: str | None = None) -> s
 def warn_unread(path: str | os.PathLike[str], contents: Contents) -> None:
     """Say that texts are taken although their table may have vectors, in a form that is not read."""
     if contents.unread and contents.texts and not contents.vectors:
+        listed = _check.brief(", ".join(contents.unread), 200)
         warnings.warn(
-            f"{path}: texts are used; {_check.brief(', '.join(contents.unread), 200)} may hold vectors, but is not read. "
+            f"{path}: texts are used; {listed} may hold vectors, but is not read. "
             f"If it does: {SAVE_ADVICE[0].lower()}{SAVE_ADVICE[1:]} as lists of floats.",
             IsosentWarning,
             stacklevel=1,
