@@ -16,9 +16,9 @@ import numpy as np
 import xxhash
 
 from isosent.io.checksum import _checksum_of_version, file_checksum
-from isosent.io.space import Space
 from isosent.io.vectors import open_vectors, writing_vectors
 from isosent.jobs.vectors import moments_of
+from isosent.space import Space
 
 SPACE = Space("ab" * 32, "made up")
 ALGORITHMS = {"xxh3": xxhash.xxh3_128, "blake2b": hashlib.blake2b, "sha256": hashlib.sha256}

@@ -26,11 +26,12 @@ import numpy as np
 import isosent
 from isosent.distributed import Processes, engine_for
 from isosent.errors import OutputError
+from isosent.io.notes import INDEX_FILE
 from isosent.io.shards import InputFile, Sharding, ShardRecord, read_index, write_index
-from isosent.io.space import INDEX_FILE, Space
 from isosent.jobs.shards import Job, encode_folder, make_shards, sum_of_pairs
 from isosent.jobs.vectors import FileMoments, read_moments, write_moments
 from isosent.numeric.moments import Moments
+from isosent.space import Space
 
 N_SHARDS = 16
 ROWS_OF_SIMULATED = 10_000_000  # of each input

@@ -25,7 +25,8 @@ from isosent import PrincipalComponents, Whitening, load
 from isosent.evaluation.sts import pairs_task, read_sts
 from isosent.numeric.similarity import unit_rows
 from isosent.search.build import finer_codes
-from isosent.search.engine import STORES, SearchSettings, Segment, bytes_per_vector, empty_codes
+from isosent.search.engine import SearchSettings, Segment, bytes_per_vector, empty_codes
+from isosent.storage import INDEXED, Storage
 from isosent.transforms.quantization import Quantization
 
 K = 10
@@ -183,11 +184,11 @@ def table(vectors, sentences, _):
         # whitening is to change who is near: its number types are compared with its own float32
         neighbors = neighbors_of(rows if "whitened" in name else raw, sentences.queries)
         quantization = Quantization.fit(rows[sentences.fitted])
-        for store in ("float32", "int8") if "dimensions" in name else STORES:
+        for store in (Storage.float32, Storage.int8) if "dimensions" in name else INDEXED:
             n_bytes = round(bytes_per_vector(rows.shape[1], "flat", store))
             record = {"vectors": name + store, "bytes": n_bytes}
             yield record | scores_of(stored(rows, store, quantization), rows, sentences, neighbors)
-            if store == "binary":
+            if store.is_bits:
                 record["vectors"] += ", rescored"
                 index = stored(rows, store, quantization, oversampling=OVERSAMPLING)
                 yield record | scores_of(index, rows, sentences, neighbors)

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from isosent.io.space import Space
 from isosent.research.retrieval import alternating_medians, plain_search
 from isosent.search import Index
+from isosent.space import Space
 
 K, BATCH = 10, 100
 

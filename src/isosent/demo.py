@@ -29,6 +29,7 @@ from isosent.numeric.ranking import nearest_rows, neighbour_recall
 from isosent.numeric.similarity import cosine_matrix
 from isosent.search.index import Index
 from isosent.search.smaller import sizes
+from isosent.storage import Storage
 from isosent.transforms.quantization import Quantization
 
 QUERIES = ("I can't remember my password.", "Who painted the Mona Lisa?")
@@ -205,8 +206,8 @@ def _shortened(model: SentenceEncoder) -> Shortened:
     choice = fitted.fits[-1].choice or {}
     vectors = model.encode(texts)
     quantization = Quantization.fit(vectors)
-    codes = quantization.encode(vectors, "int8")
-    decoded = quantization.decode(codes, "int8")
+    codes = quantization.encode(vectors, Storage.int8)
+    decoded = quantization.decode(codes, Storage.int8)
     n_found = [int((meanings[nearest_rows(rows)] == meanings).sum()) for rows in (vectors, decoded)]
     counts = np.unique(meanings, return_counts=True)[1]
     return Shortened(

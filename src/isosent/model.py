@@ -27,15 +27,16 @@ from isosent.encoders.base import Encoder
 from isosent.encoders.load import encoder_for, named_prompts, prompt_named, with_prompt
 from isosent.errors import InputError, IsosentWarning
 from isosent.explanation import Explanation, UnitSum, explain_cosine, unit_sum
-from isosent.io.space import Space
 from isosent.numeric.canary import Canary
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import cosine_matrix, unit_rows
 from isosent.pages.progress import Progress, encoding_bar, part_of
-from isosent.persistence import FitRecord, ModelRecord, Storage, write_model
+from isosent.persistence import FitRecord, ModelRecord, StoredSize, write_model
 from isosent.postprocessing import NO_POSTPROCESSING, GroupMaps, Postprocessing, rows_with_vector
+from isosent.space import Space
+from isosent.storage import ENCODED, Precision, Storage
 from isosent.transforms.agreement import distinct_rows
 from isosent.transforms.auto import AutoChoice, choose_from_texts, choose_without_texts
 from isosent.transforms.base import (
@@ -53,7 +54,7 @@ from isosent.transforms.base import (
 from isosent.transforms.calibration import Calibration
 from isosent.transforms.labels import Attribute, LabelledMoments, Labels
 from isosent.transforms.pairs import MatchingPairs, choose_from_pairs
-from isosent.transforms.quantization import DTYPES, Quantization
+from isosent.transforms.quantization import Quantization
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -72,7 +73,7 @@ class _RoleOptions(TypedDict, total=False):
     normalize_embeddings: bool
     device: object
     progress: Progress | None
-    precision: Literal["float32", "int8", "ubinary"]
+    precision: Precision
     prompt: str | None
     prompt_name: str | None
     truncate_dim: int | None
@@ -102,7 +103,7 @@ class SentenceEncoder:
         What a cosine between two of the vectors means.
     quantization : Quantization, optional
         How the vectors become int8 codes or bits.
-    storage : Storage, optional
+    storage : StoredSize, optional
         How an index stores the vectors by default.
     canary : Canary, optional
         Vectors of fixed texts, as they were when the model was saved.
@@ -115,7 +116,7 @@ class SentenceEncoder:
         fits: tuple[FitRecord, ...] = (),
         calibration: Calibration | None = None,
         quantization: Quantization | None = None,
-        storage: Storage | None = None,
+        storage: StoredSize | None = None,
         *,
         canary: Canary | None = None,
     ) -> None:
@@ -206,18 +207,18 @@ class SentenceEncoder:
         """Dimensions of the sentence vectors that `encode` returns."""
         return self._encoder.dim if self.linear_map is None else self.linear_map.n_components
 
-    @cached_property
+    @property
     def fingerprint(self) -> str:
         """SHA-256 of the embedding space, in hexadecimal: only vectors with the same fingerprint can be compared.
 
         It covers the encoder and all that follows; not backend, dtype and devices, `calibration` and `quantization`.
         """
-        return self.record.fingerprint
+        return self.space.fingerprint
 
-    @property
+    @cached_property
     def space(self) -> Space:
         """The embedding space: its `fingerprint`, and a name for people."""
-        return Space(self.fingerprint, self.record.name)
+        return self.record.space
 
     def __repr__(self) -> str:
         steps = "".join(f" -> {fit.transform}" for fit in self._fits if fit.transform != "none")
@@ -255,7 +256,7 @@ class SentenceEncoder:
         device: object = None,
         progress: Progress | None = None,
         role: Role = "text",
-        precision: Literal["float32", "int8", "ubinary"] = "float32",
+        precision: Precision = Storage.float32,
         prompt: str | None = None,
         prompt_name: str | None = None,
         truncate_dim: int | None = None,
@@ -315,16 +316,16 @@ class SentenceEncoder:
         """
         if batch_size is not None:
             _check.whole_number("encode", "batch_size", batch_size, 1)
-        _check.one_of("encode", "precision", precision, ("float32", *DTYPES))
-        quantization = None if precision == "float32" else self._quantization
-        if quantization is None and precision != "float32":
+        _check.one_of("encode", "precision", precision, ENCODED)
+        quantization = None if precision == Storage.float32 else self._quantization
+        if quantization is None and precision != Storage.float32:
             raise InputError(
                 f"encode: precision {precision!r} needs a quantization, and the model has none. Fit one: isosent "
                 "quantize TEXTS -m MODEL, or model.with_quantization(Quantization.fit(unit_vectors))."
             )
         if truncate_dim is not None:
             _check.whole_number("encode", "truncate_dim", truncate_dim, 1)
-            if precision != "float32":
+            if precision != Storage.float32:
                 raise InputError(f"encode: truncate_dim {truncate_dim} needs float32; codes stand for all dimensions.")
         if prompt is None and role == "text" and prompt_name in ("query", "document"):
             role = "query" if prompt_name == "query" else "document"
@@ -340,8 +341,8 @@ class SentenceEncoder:
         vectors: NDArray[Any] = self.transform(encoded, queries=role == "query", group=group)[:, :truncate_dim]
         if normalize_embeddings or quantization is not None:
             vectors = unit_rows(vectors).astype(np.float32, copy=False)
-        if quantization is not None and precision != "float32":
-            vectors = quantization.encode(vectors, precision)
+        if quantization is not None and precision != Storage.float32:
+            vectors = quantization.encode(vectors, Storage(precision))
         if convert_to_numpy and not convert_to_tensor:
             return vectors[0] if is_single else vectors
         tensors = _extras.require("torch").from_numpy(np.ascontiguousarray(vectors))
@@ -570,14 +571,16 @@ class SentenceEncoder:
         parts = self._postprocessing, self._fits, calibration, self._quantization, self._storage
         return SentenceEncoder(self._encoder, *parts, canary=self._canary)
 
-    def with_quantization(self, quantization: Quantization | None, storage: Storage | None = None) -> SentenceEncoder:
+    def with_quantization(
+        self, quantization: Quantization | None, storage: StoredSize | None = None
+    ) -> SentenceEncoder:
         """Return this model with another quantization; its fingerprint stays the same.
 
         Parameters
         ----------
         quantization : Quantization or None
             How vectors become codes, fitted on vectors of this model that were scaled to length 1; None removes it.
-        storage : Storage, optional
+        storage : StoredSize, optional
             How an index stores the vectors by default.
 
         Returns

@@ -36,14 +36,15 @@ from isosent.io.atomic import check_parent, is_temporary, locked, recover, repla
 from isosent.io.checksum import file_state
 from isosent.io.json import document_bytes, format_of, read_document
 from isosent.io.schemas import Count, Document, FileName, Finite, Label, Positive, Score, Text
-from isosent.io.space import Space, refuse_codes, same_space
 from isosent.io.system import read_bytes, system_error
 from isosent.numeric.canary import Canary
 from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.postprocessing import GroupMaps, Postprocessing
+from isosent.space import Space, refuse_codes, same_space
+from isosent.storage import CODES
 from isosent.transforms.calibration import Calibration
-from isosent.transforms.quantization import DTYPES, Quantization
+from isosent.transforms.quantization import Quantization
 
 FORMAT = "isosent-model"
 FORMAT_VERSION = 1
@@ -85,10 +86,10 @@ class FitRecord(Struct, frozen=True, forbid_unknown_fields=True):
         return cls(transform, parameters, n_texts, n_zero_rows, source, fitted_at, **details)
 
 
-class Storage(Struct, frozen=True, forbid_unknown_fields=True):
+class StoredSize(Struct, frozen=True, forbid_unknown_fields=True):
     """How vectors of a model are stored by default, as it was chosen by measuring (see `isosent.search.sizes`)."""
 
-    dtype: Text  # of an index
+    dtype: Text  # the `Storage` of an index
     n_bytes: Finite  # in memory per vector, in a flat index
     min_recall: Score  # that an index of the vectors is to have, against exact search of them
     recall: Score  # of the neighbors of the original vectors
@@ -110,7 +111,7 @@ class ModelRecord:
     calibration: Calibration | None = None
     corpus: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)  # what the encoder learned from texts
     quantization: Quantization | None = None
-    storage: Storage | None = None
+    storage: StoredSize | None = None
     canary: Canary | None = None  # vectors of fixed texts, when it was saved
 
     @property
@@ -165,7 +166,7 @@ class ModelRecord:
             **({} if groups is None else {"groups": f"{', '.join(groups.maps)}, mapped to {groups.reference}"}),
             **({} if groups is None else {"group_column": groups.column}),
             "calibration": None if self.calibration is None else self.calibration.kind,
-            "quantization": None if self.quantization is None else ", ".join(DTYPES),
+            "quantization": None if self.quantization is None else ", ".join(CODES),
             **({} if self.storage is None else {"storage": structs.asdict(self.storage)}),
             "fits": [structs.asdict(fit) for fit in self.fits],
             "fingerprint": self.fingerprint,
@@ -226,7 +227,7 @@ class _ModelFile(Document):
     quantization: FileName | None
     normalize: bool
     calibration: _Calibration | None
-    storage: Storage | None = None  # not in folders of earlier versions
+    storage: StoredSize | None = None  # not in folders of earlier versions
     canary: FileName | None = None  # the same
     group_maps: FileName | None = None
     groups: _Groups | None = None
@@ -400,7 +401,7 @@ def _record_in(folder: Path) -> ModelRecord:
             lambda content: Quantization.from_tensors(load(content)),
             "the arrays of a quantization",
         ),
-        storage=None if document.get("storage") is None else convert(document["storage"], Storage),
+        storage=None if document.get("storage") is None else convert(document["storage"], StoredSize),
         canary=_canary(folder, document.get(_CANARY), encoder["dim"]),
     )
     if record.postprocessing.dim not in (None, record.encoder_dim):

@@ -5,7 +5,7 @@ import pytest
 
 from isosent.errors import FileFormatError
 from isosent.io.json import write_document
-from isosent.io.space import read_export_note
+from isosent.io.notes import read_export_note
 
 GLOVE = "man 1 2 3\ndog 2 1 5\ncat 3 -1 0\nyak 0 0 7\n"
 

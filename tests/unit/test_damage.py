@@ -12,12 +12,13 @@ import isosent
 from isosent.errors import FileFormatError, InputError
 from isosent.io.checksum import HashingFile, checksum_of, file_checksum
 from isosent.io.json import parse_json, read_json, write_document
+from isosent.io.notes import note_path
 from isosent.io.shards import Sharding
-from isosent.io.space import Space, note_path
 from isosent.io.vectors import open_vectors, writing_vectors
 from isosent.jobs import vectors as checkpoint_module
 from isosent.jobs.shards import encode_folder
 from isosent.jobs.vectors import moments_of, read_moments, write_moments
+from isosent.space import Space
 
 ROWS = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
 SPACE = Space("ab" * 32, "an encoder")
@@ -180,7 +181,7 @@ def test_a_note_goes_with_the_array_before_and_after_it_is_replaced(tmp_path, na
 
 
 def keep_notes(notes, path):
-    from isosent.io.space import write_note
+    from isosent.io.notes import write_note
 
     def write(*arguments):
         write_note(*arguments)

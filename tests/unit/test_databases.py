@@ -13,12 +13,12 @@ import pytest
 from numpy.testing import assert_allclose
 
 from isosent.errors import InputError, IsosentWarning
-from isosent.io.space import Space
 from isosent.numeric.canary import Canary
 from isosent.numeric.similarity import unit_rows
 from isosent.search import Index
 from isosent.search.database import open_database, pull, push, search_database
 from isosent.search.where import matching_rows
+from isosent.space import Space
 
 SPACE = Space("a" * 64, "made-up")
 DIM = 8

@@ -18,7 +18,6 @@ from isosent.errors import (
 )
 from isosent.io.atomic import _host, locked
 from isosent.io.shards import LOCK_FILE, Sharding, read_index
-from isosent.io.space import Space
 from isosent.io.texts import TextSource, open_texts
 from isosent.io.vectors import holds_vectors, open_vectors
 from isosent.jobs import encode as encoding
@@ -26,6 +25,7 @@ from isosent.jobs import shards
 from isosent.jobs.encode import encode_file
 from isosent.jobs.vectors import moments_of
 from isosent.model import SentenceEncoder
+from isosent.space import Space
 from isosent.transforms.whitening import Whitening
 
 N_TEXTS = 53
@@ -247,7 +247,7 @@ def test_a_folder_is_read_as_one_file(source, wordllama, listed, tmp_path, file_
     encode_folder(wordllama, source, tmp_path / "out", sharding=Sharding(20, file_format))
     assert holds_vectors(tmp_path / "out")
     opened = open_vectors(tmp_path / "out")
-    assert (opened.n_rows, opened.dim, opened.dtype) == (N_TEXTS, 256, "float32")
+    assert (opened.n_rows, opened.dim, opened.storage) == (N_TEXTS, 256, "float32")
     assert opened.space == Space(wordllama.fingerprint, "wordllama")
     np.testing.assert_array_equal(np.concatenate(list(opened.blocks(start))), wordllama.encode(listed)[start:])
     assert [len(block) for block in opened.read(start, 9)][:-1] == [9] * ((N_TEXTS - start - 1) // 9)

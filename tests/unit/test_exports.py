@@ -41,12 +41,13 @@ from isosent.exports.tokenizer import static_tokenizer, without_literal
 from isosent.io import atomic
 from isosent.io.atomic import replacing_folder
 from isosent.io.checksum import is_intact
-from isosent.io.space import Space, same_space, verify_export
+from isosent.io.notes import verify_export
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
-from isosent.persistence import Storage
+from isosent.persistence import StoredSize
 from isosent.search import engine
+from isosent.space import Space, same_space
 from isosent.transforms.chain import L2Normalize, chain
 from isosent.transforms.quantization import Quantization
 
@@ -397,7 +398,7 @@ def test_the_arrays_carry_the_fingerprint_and_the_bias_of_queries(wordllama, tex
 def test_a_model_without_a_map_has_nothing_to_put_there(wordllama, target, tmp_path):
     with pytest.raises(InputError, match=f"{target} holds the fitted map without the encoder, and this model has none"):
         export(wordllama, target, tmp_path / "out")
-    storage = Storage("int8", 256.0, 0.9, 0.9, 100, "the original vectors")
+    storage = StoredSize("int8", 256.0, 0.9, 0.9, 100, "the original vectors")
     with pytest.raises(InputError, match="only isosent index stores it as int8"):
         export(wordllama.with_quantization(None, storage), target, tmp_path / "out")
 

@@ -12,12 +12,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 import isosent
 from isosent.errors import FileFormatError, InputError, InputFileError, InputTypeError, OutputError
 from isosent.io.atomic import locked
-from isosent.io.space import Space
 from isosent.io.vectors import writing_vectors
 from isosent.numeric.similarity import unit_rows
 from isosent.search import Index
 from isosent.search.build import FLAT_LIMIT, plan
 from isosent.search.storage import MANIFEST
+from isosent.space import Space
 
 faiss = pytest.importorskip("faiss")
 

@@ -13,7 +13,7 @@ from isosent.errors import FileFormatError
 from isosent.exports import export
 from isosent.exports.check import read_space
 from isosent.io.json import read_json
-from isosent.io.space import verify_export
+from isosent.io.notes import verify_export
 from isosent.report.leaderboard import make_leaderboard, read_report
 from isosent.report.results_page import html_report
 from isosent.research.study import (

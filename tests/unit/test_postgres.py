@@ -15,10 +15,10 @@ import pyarrow as pa
 import pytest
 
 from isosent.errors import InputError, IsosentError, OutputError
-from isosent.io.space import Space
 from isosent.search import Index
 from isosent.search.database import push
 from isosent.search.postgres import PostgresTable
+from isosent.space import Space
 
 psycopg = pytest.importorskip("psycopg")
 

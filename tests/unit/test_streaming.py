@@ -12,12 +12,12 @@ import isosent
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import FileFormatError, InputError, MemoryWarning, ModelFolderError, OutputError
 from isosent.io import vector_source
-from isosent.io.space import Space
 from isosent.io.tensors import tensors_bytes
 from isosent.io.vectors import open_vectors
 from isosent.jobs import vectors as checkpoint_module
 from isosent.jobs.vectors import holds_moments, moments_of, read_moments, transform_file, write_moments
 from isosent.model import SentenceEncoder
+from isosent.space import Space
 from isosent.transforms.whitening import Whitening
 
 N_ROWS, DIM = 101, 4
@@ -257,7 +257,7 @@ def test_a_transformed_file_holds_what_the_model_gives(vectors_in, tmp_path, mod
     n_zero_rows = transform_file(vectors_in(name=name), model.record, tmp_path / output, progress=progress)
     assert (n_zero_rows, progress.complete()) == (2, [N_ROWS])
     source = open_vectors(tmp_path / output)
-    assert (source.dtype, source.space.fingerprint) == ("float32", model.fingerprint)
+    assert (source.storage, source.space.fingerprint) == ("float32", model.fingerprint)
     found = np.concatenate(list(source.blocks()))
     np.testing.assert_allclose(found, model.transform(ROWS), rtol=1e-5, atol=1e-6)
     assert not found[[5, 60]].any()

@@ -11,14 +11,15 @@ from vector_makers import write_vectors
 
 from isosent.errors import FileFormatError, InputError, InputFileError, IsosentWarning
 from isosent.io import vector_source
+from isosent.io.notes import note_path, older_entry, write_note
 from isosent.io.parquet import ColumnsBeside
-from isosent.io.space import Space, note_path, older_entry, write_note
 from isosent.io.vectors import (
     check_vector_file,
     holds_vectors,
     open_vectors,
     writing_vectors,
 )
+from isosent.space import Space
 
 N_ROWS, DIM = 57, 5
 ROWS = np.random.default_rng(0).normal(size=(N_ROWS, DIM)).astype(np.float32)
@@ -73,7 +74,7 @@ def test_an_array_of_numpy_is_read(tmp_path, dtype, order):
     rows = rows_as(dtype)
     np.save(tmp_path / "v.npy", np.asarray(rows, order=order))
     source = open_vectors(tmp_path / "v.npy")
-    assert (source.n_rows, source.dim, source.dtype) == (N_ROWS, DIM, dtype)
+    assert (source.n_rows, source.dim, source.storage) == (N_ROWS, DIM, dtype)
     found = read(tmp_path / "v.npy")
     assert found.dtype == dtype
     np.testing.assert_array_equal(found, rows)
@@ -106,7 +107,7 @@ def test_bfloat16_and_its_neighbours_have_the_values_of_torch(tmp_path):
     tensor = torch.from_numpy(ROWS.copy()).to(torch.bfloat16)
     save_torch_file({"v": tensor}, tmp_path / "v.safetensors")
     source = open_vectors(tmp_path / "v.safetensors")
-    assert source.dtype == "bfloat16"
+    assert source.storage == "bfloat16"
     np.testing.assert_array_equal(read(tmp_path / "v.safetensors"), tensor.float().numpy())
 
 
@@ -114,13 +115,13 @@ def test_bfloat16_and_its_neighbours_have_the_values_of_torch(tmp_path):
 def test_rounding_is_that_of_numpy(tmp_path, dtype):
     np.save(tmp_path / "v.npy", rows_as(dtype))
     expected = np.finfo(dtype).eps if np.dtype(dtype).kind == "f" else 0.0
-    assert open_vectors(tmp_path / "v.npy").eps == expected
+    assert open_vectors(tmp_path / "v.npy").storage.eps == expected
 
 
 @pytest.mark.parametrize(("ending", "dtype"), [(".fvecs", np.float32), (".bvecs", np.uint8)])
 def test_vecs_are_read(tmp_path, ending, dtype):
     path = write_vecs(tmp_path / f"v{ending}", rows_as(dtype))
-    assert open_vectors(path).dtype == np.dtype(dtype).name
+    assert open_vectors(path).storage == np.dtype(dtype).name
     np.testing.assert_array_equal(read(path), rows_as(dtype))
 
 
@@ -145,7 +146,7 @@ def test_a_column_of_lists_is_read_across_row_groups(tmp_path, kind, dtype):
     columns = {"id": np.arange(N_ROWS), "v": list_array(rows_as(dtype), kind)}
     path = write_table(tmp_path / "v.parquet", columns, row_group_size=11)
     source = open_vectors(path)
-    assert (source.n_rows, source.dim, source.dtype, source.column) == (N_ROWS, DIM, dtype, "v")
+    assert (source.n_rows, source.dim, source.storage, source.column) == (N_ROWS, DIM, dtype, "v")
     assert {len(block) for block in list(source.blocks())[:-1]} == {source.block_rows}
     np.testing.assert_array_equal(read(path), rows_as(dtype))
 
@@ -545,7 +546,7 @@ def test_lists_in_json_are_vectors(tmp_path, name, n_times):
     (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.encode())
     source = open_vectors(tmp_path / name)
     assert holds_vectors(tmp_path / name)
-    assert (source.n_rows, source.dim, source.dtype) == (N_ROWS * n_times, DIM, "float32")
+    assert (source.n_rows, source.dim, source.storage) == (N_ROWS * n_times, DIM, "float32")
     np.testing.assert_array_equal(read(tmp_path / name), np.tile(ROWS, (n_times, 1)))
     np.testing.assert_array_equal(next(source.part(20, 9).blocks(3)), ROWS[23:29])
 

@@ -14,7 +14,7 @@ from isosent.errors import EvaluationWarning, InputError
 from isosent.evaluation.overlap import count_hashed, count_overlap
 from isosent.evaluation.run import read_tasks
 from isosent.evaluation.tables import overlap_table
-from isosent.io.space import fitted_texts
+from isosent.io.notes import fitted_texts
 from isosent.io.texts import open_texts, text_blocks
 from isosent.pages.progress import counted, progress_bar
 from isosent.words.word_vectors import convert_word_vectors

@@ -17,7 +17,7 @@ from isosent.cli.printing import likelihood_change, say, show, show_json, show_s
 from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.errors import InputError
 from isosent.io.bounds import STANDARD_INPUT
-from isosent.io.space import NOTE_FILE, read_export_note
+from isosent.io.notes import NOTE_FILE, read_export_note
 from isosent.io.system import open_to_read
 from isosent.io.tables import is_number
 from isosent.io.tensors import safetensors_header
@@ -144,7 +144,7 @@ def _facts_of_vectors(source: str) -> dict[str, Any]:
     return {
         "vectors": vectors.n_rows,
         "dimensions": vectors.dim,
-        "dtype": vectors.dtype,
+        "dtype": vectors.storage,
         **column,
         "embedding space": str(vectors.space or "unknown"),
     }

@@ -27,12 +27,10 @@ from isosent.errors import InputError
 from isosent.io.remote import is_remote
 from isosent.io.shards import SHARD_FORMATS, SHARD_SIZE, Sharding, check_shard_folder, input_paths
 from isosent.io.texts import TEXT_ENDINGS, is_table, open_texts
-from isosent.io.vector_source import DTYPES
 from isosent.io.vectors import VECTOR_ENDINGS, check_vector_file, open_vectors
 from isosent.jobs.encode import encode_file, texts_encoded
 from isosent.jobs.shards import Engine, encode_folder, how_resumed, transform_folder
 from isosent.jobs.vectors import (
-    CODES,
     check_moments_file,
     open_vector_files,
     sum_of_files,
@@ -43,8 +41,9 @@ from isosent.loading import read_record
 from isosent.model import Role, SentenceEncoder
 from isosent.pages.progress import progress_bar
 from isosent.postprocessing import GroupMaps
+from isosent.storage import CODES, INDEXED, WRITTEN, Storage
 
-dtype_option = click.option("--dtype", type=click.Choice(DTYPES), default=DTYPES[0], help="Dtype of the output.")
+dtype_option = click.option("--dtype", type=click.Choice(WRITTEN), default=WRITTEN[0], help="Dtype of the output.")
 vector_column_option = click.option("--column", metavar="NAME", help="Column or tensor with the vectors.")
 _format_option = click.option(
     "--format", "file_format", metavar="|".join(SHARD_FORMATS), help="Folder: file format.  [default: npy]"
@@ -174,8 +173,8 @@ def _sharding(
 @click.option("--queries", is_flag=True, help="They are vectors of queries, if the model treats them differently.")
 @click.option(
     "--dtype",
-    type=click.Choice([*DTYPES, *CODES]),
-    default=DTYPES[0],
+    type=click.Choice([*WRITTEN, *CODES]),
+    default=WRITTEN[0],
     help="Dtype of the output, or codes of a quantized model: int8, ubinary.",
 )
 @shard_options
@@ -205,7 +204,7 @@ def transform(
     isosent transform vectors.npy -m model -o smaller.npy
     """  # noqa: D301
     paths = input_paths(vectors, VECTOR_ENDINGS)
-    sharding = _sharding(output, paths, "float32" if dtype in CODES else dtype, file_format, shard_size, engine)
+    sharding = _sharding(output, paths, WRITTEN[0] if dtype in CODES else dtype, file_format, shard_size, engine)
     if sharding is not None and dtype in CODES:
         raise InputError(f"transform: --dtype {dtype} is for one .npy file; {output} is a folder.")
     source = None if sharding else open_vectors(paths[0], column=column)
@@ -232,9 +231,9 @@ def transform(
     with progress_bar("transforming", "vectors") as bar:
         n_zero_rows = transform_file(source, record, output, dtype=dtype, queries=queries, progress=bar)
     show(f"{output}: {source.n_rows} x {record.dim} {dtype}; zero rows: {n_zero_rows}")
-    code = "" if record.storage is None else record.storage.dtype.replace("binary", "ubinary")
-    if code in CODES and dtype not in CODES:
-        show(f"The model was fitted for {code}: isosent index stores it, and here --dtype {code} does.")
+    stored = "" if record.storage is None else record.storage.dtype
+    if stored in INDEXED and (codes := Storage(stored).codes) in CODES and dtype not in CODES:
+        show(f"The model was fitted for {codes}: isosent index stores it, and here --dtype {codes} does.")
 
 
 @click.command()

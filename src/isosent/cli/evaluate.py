@@ -44,10 +44,9 @@ from isosent.evaluation.sts import SICKR_PARTS
 from isosent.evaluation.tables import model_lines, rte_table, sts_table, task_table, x100
 from isosent.evaluation.unlabelled import compare_models
 from isosent.io.pairs import SPLIT_COLUMNS, TEST, take_part
-from isosent.io.space import same_space
 from isosent.io.tables import open_table
 from isosent.io.texts import is_table, read_texts
-from isosent.io.vector_source import NUMBER_TYPES, VectorSource
+from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import holds_vectors, open_vectors
 from isosent.loading import wrap
 from isosent.model import SentenceEncoder
@@ -62,6 +61,8 @@ from isosent.report.results_page import html_report, report_title
 from isosent.search.rows import ID, TEXT, VECTOR
 from isosent.search.storage import is_index
 from isosent.search.units import units_of_lists
+from isosent.space import same_space
+from isosent.storage import Storage
 from isosent.training.curve import check_curve_output, write_curve
 from isosent.training.metrics import read_metrics
 from isosent.transforms.base import AUTO, TRANSFORMS, resolve_transform
@@ -496,7 +497,7 @@ def _index_side(folder: Path) -> tuple[SentenceEncoder | VectorSource, list[str]
     def read(first_row: int, n_rows: int) -> Iterator[Any]:
         yield from (units_of_lists(batch.column(VECTOR), opened.dim) for batch in opened.batches(n_rows))
 
-    source = VectorSource(folder, len(texts), opened.dim, NUMBER_TYPES["float32"], opened.space, read)
+    source = VectorSource(folder, len(texts), opened.dim, Storage.float32, opened.space, read)
     has_model = not isinstance(opened.model.encoder, PrecomputedVectors)
     return (opened.model, texts, source) if has_model else (source, texts, None)
 

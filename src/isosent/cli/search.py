@@ -41,7 +41,6 @@ from isosent.io.bounds import STANDARD_INPUT
 from isosent.io.remote import local_copies
 from isosent.io.remote import remove as remove_shards
 from isosent.io.shards import input_paths
-from isosent.io.space import Space
 from isosent.io.texts import TEXT_ENDINGS, is_table, read_texts
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors, open_vectors
@@ -55,11 +54,13 @@ from isosent.search.build import MIN_RECALL
 from isosent.search.database import is_database, search_database
 from isosent.search.database import pull as pull_index
 from isosent.search.database import push as push_index
-from isosent.search.engine import K_MEASURED, KINDS, STORES, bytes_per_vector
+from isosent.search.engine import K_MEASURED, KINDS, bytes_per_vector, stores_of
 from isosent.search.index import Index
 from isosent.search.result import IndexStats
 from isosent.search.rows import CUSTOM_ID, TEXT, order_by_ids, read_rows
 from isosent.search.storage import INDEX, MODEL_FOLDER, QUERY_FOLDER, is_index
+from isosent.space import Space
+from isosent.storage import INDEXED
 
 _DEFAULT = "create"
 _LARGEST_ID = 2**63 - 1
@@ -103,7 +104,7 @@ def index() -> None:
 @click.option(
     "--kind", type=click.Choice(["auto", *KINDS]), default="auto", help="auto: flat up to 200,000 rows, ivf above."
 )
-@click.option("--store", type=click.Choice(STORES), help="Dtype.  [default: float32, or what fits --budget-mb]")
+@click.option("--store", type=click.Choice(INDEXED), help="Dtype.  [default: float32, or what fits --budget-mb]")
 @click.option("--budget-mb", type=click.FloatRange(0, min_open=True), metavar="N", help="Memory for the vectors.")
 @click.option(
     "--min-recall",
@@ -290,7 +291,7 @@ def migrate(folder: Path, mapping: str) -> None:
     if target.get("reference"):
         model = open_model(without_permissions(target["reference"], {}, file=Path(mapping))[0])
     else:  # of an API
-        space = Space(target["fingerprint"], target["to"]) if target else None
+        space = Space.of(target, "to") if target else None
         model = SentenceEncoder(PrecomputedVectors.of_space(loaded.dim, space))
     was_mapped = opened.space.fingerprint == model.fingerprint
     opened.migrate(loaded, model)
@@ -637,9 +638,7 @@ def _show_budget(stats: IndexStats, budget_mb: float) -> None:
     """What each number type would take, and why it is better than fewer dimensions."""
     kind = stats.settings.kind
     sizes = [
-        f"{store} {megabytes(stats.n_rows * bytes_per_vector(stats.dim, kind, store))}"
-        for store in STORES
-        if (kind, store) != ("hnsw", "binary")
+        f"{store} {megabytes(stats.n_rows * bytes_per_vector(stats.dim, kind, store))}" for store in stores_of(kind)
     ]
     show(f"budget: {budget_mb:g} MB; {', '.join(sizes)}")
     show("advice: choose a smaller dtype before fewer dimensions. Fewer, whitened dimensions may be better only")

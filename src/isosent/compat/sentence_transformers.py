@@ -9,6 +9,7 @@ from isosent import _extras
 from isosent.encoders.load import DEFAULT_PROMPT, named_prompts, prompt_named
 from isosent.errors import InputError
 from isosent.model import SentenceEncoder
+from isosent.storage import Storage
 
 
 class SentenceTransformerLike:
@@ -54,7 +55,7 @@ class SentenceTransformerLike:
         batch_size: int = 32,
         show_progress_bar: bool | None = None,
         *,
-        precision: str | None = "float32",
+        precision: str | None = Storage.float32,
         convert_to_numpy: bool = True,
         convert_to_tensor: bool = False,
         normalize_embeddings: bool = False,
@@ -90,7 +91,7 @@ class SentenceTransformerLike:
         InputError
             If there is no prompt of that name, `precision` is another one, or `truncate_dim` is below 1.
         """
-        if precision not in (None, "float32"):
+        if precision not in (None, Storage.float32):
             raise InputError(
                 f"encode: precision must be float32; got {precision!r}. Quantize the result: "
                 "sentence_transformers.quantize_embeddings."

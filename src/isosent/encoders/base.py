@@ -28,10 +28,11 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.encoders.reference import LANGUAGES
 from isosent.errors import InputError, TruncationWarning, UnknownWordsWarning
-from isosent.io.space import Space
 from isosent.io.texts import text_blocks
 from isosent.numeric.canary import FIXED_TEXTS, LEAST_COSINE, N_SHORT, Canary
 from isosent.pages.progress import Progress, counted, part_of
+from isosent.space import Space
+from isosent.storage import Storage
 from isosent.transforms.base import LinearTransform
 from isosent.words.tokens import TokenIds, offsets_of
 
@@ -125,7 +126,7 @@ class Encoder(ABC):
     is_costly: bool = False  # a vector costs far more than its tokens: identical texts are encoded once
     has_tokens: bool = True  # whether its tokens are known, so that it has `tokenize` and `embed`
     skips_unknown: bool = False  # leaves unknown tokens out, so that their share is worth knowing
-    computed_in: str = "float32"  # number type of the computation; it changes the last bits, not the space
+    computed_in: str = Storage.float32  # number type of the computation; it changes the last bits, not the space
 
     def __init__(self, reference: str, options: Mapping[str, str], dim: int) -> None:
         self.reference = reference  # loads the same encoder again, without options

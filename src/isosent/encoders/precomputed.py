@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from isosent.encoders.base import Encoder
 from isosent.errors import InputError
-from isosent.io.space import Space
 from isosent.numeric.canary import Canary
 from isosent.numeric.moments import Moments
 from isosent.pages.progress import Progress
+from isosent.space import Space
 
 PRECOMPUTED = "vectors"
 _STATISTICS = "statistics."  # begins the names of these tensors

@@ -32,7 +32,8 @@ from isosent.io.json import read_json
 from isosent.io.schemas import Module
 from isosent.io.signatures import READ_AS_WORDS, refuse_other_file
 from isosent.networks.layer_pooling import LAYER_NAMES, POOLING_NAMES, canonical_pooling, parse_layers
-from isosent.networks.load import AUTO, BACKENDS, DTYPES
+from isosent.networks.load import AUTO, BACKENDS
+from isosent.storage import COMPUTED
 from isosent.words.tokens import SPLITTERS
 
 DEFAULT_REFERENCE: Final = "wordllama"
@@ -250,7 +251,7 @@ OPTIONS = {
                _text),
         Option("encoder", "REFERENCE", "an encoder", "FOLDER: where its encoder is now, if it was moved", _text),
         _choice("backend", "hf: what computes (default auto)", AUTO, *BACKENDS, panel=RUNNING),
-        _choice("dtype", "hf: dtype of the layers (default float32)", *DTYPES, panel=RUNNING),
+        _choice("dtype", "hf: dtype of the layers (default float32)", *COMPUTED, panel=RUNNING),
         Option("devices", "auto|cpu|cuda:0,...", "auto, or devices as torch writes them, with commas between them",
                "hf: where to compute; several GPUs share the work (default auto: a GPU if there is one)",
                _devices, RUNNING),

@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 from isosent.encoders.output_modules import DENSE, LAYER_NORM, NORMALIZE, TRUNCATE, ModuleSpec
 from isosent.errors import FileFormatError, ModelReferenceError
 from isosent.io.json import read_json
+from isosent.io.notes import verify_export
 from isosent.io.schemas import (
     LayersConfig,
     Module,
@@ -28,9 +29,9 @@ from isosent.io.schemas import (
     TransformersConfig,
     path_inside,
 )
-from isosent.io.space import verify_export
 from isosent.io.tensors import read_all_tensors
 from isosent.networks.layer_pooling import canonical_pooling, format_layers
+from isosent.storage import Storage
 
 MODULES_FILE, _SETTINGS_FILE = "modules.json", "config_sentence_transformers.json"
 _TRANSFORMER_CONFIGS = tuple(
@@ -67,7 +68,11 @@ _SENTENCE = ("sentence_embedding",)
 _INPUT_AND_OUTPUT = {"module_input_name": _SENTENCE, "module_output_name": _SENTENCE}
 # sentence-transformers overwrites these with what its caller says
 _SOURCES = ("trust_remote_code", "local_files_only", "token", "revision", "cache_dir", "subfolder")
-_FLOATS = tuple(prefix + name for prefix in ("", "torch.") for name in ("float32", "float16", "bfloat16", "float64"))
+_FLOATS = tuple(
+    prefix + name
+    for prefix in ("", "torch.")
+    for name in (Storage.float32, Storage.float16, Storage.bfloat16, Storage.float64)
+)
 _NUMBERS = dict.fromkeys(("dtype", "torch_dtype"), ("auto", *_FLOATS))  # by rounding only
 _HOW_TO_COMPUTE = ("attn_implementation", "use_cache", "add_pooling_layer", "reference_compile")
 

@@ -42,8 +42,8 @@ from isosent.encoders.st_modules import MODULES_FILE, read_static_folder
 from isosent.encoders.word_average import Average, Corpus, Weighting, Words
 from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io.json import read_json
+from isosent.io.notes import fitted_texts, shared_space, verify_export
 from isosent.io.schemas import Model2VecConfig, TokenizerHeader
-from isosent.io.space import Space, fitted_texts, shared_space, verify_export
 from isosent.io.tensors import read_all_tensors
 from isosent.io.texts import text_blocks
 from isosent.numeric.gem import PrincipalVectors
@@ -51,6 +51,7 @@ from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
 from isosent.pages.progress import Progress, counted
+from isosent.space import Space
 from isosent.transforms.base import LinearTransform, make_linear
 from isosent.words.embedding_matrix import read_embedding_matrix
 from isosent.words.frequencies import (
@@ -458,7 +459,7 @@ def load_wordllama(options: Mapping[str, Any], *, corpus: Corpus | None = None) 
     folder = Path(spec.submodule_search_locations[0])
     tensors = read_all_tensors(folder / "weights" / "l2_supercat_256.safetensors")
     tokenizer = SubwordTokenizer(folder / "tokenizers" / "l2_supercat_tokenizer_config.json")
-    return _assembled("wordllama", options, tokenizer, tensors["embedding.weight"].astype("float32"), corpus)
+    return _assembled("wordllama", options, tokenizer, tensors["embedding.weight"].astype(np.float32), corpus)
 
 
 def load_words(

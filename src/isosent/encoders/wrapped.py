@@ -19,7 +19,6 @@ from isosent.encoders.load import DEFAULT_PROMPT, load_encoder
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.encoders.reference import escape, parse_reference
 from isosent.errors import InputError, InputTypeError, IsosentError, IsosentWarning
-from isosent.io.space import Space
 from isosent.io.texts import text_blocks
 from isosent.numeric.similarity import pairwise_cosine
 from isosent.pages.progress import Progress, counted
@@ -178,7 +177,7 @@ class StoredVectors(WrappedEncoder):
 
     def saved_as(self) -> Encoder:
         """A placeholder: a saved model transforms vectors from the same place, and cannot encode."""
-        return PrecomputedVectors.of_space(self.dim, Space(self.fingerprint, _STORED))
+        return PrecomputedVectors.of_space(self.dim, self.space)
 
 
 def wrap_encoder(model: Any, reference: str | None = None) -> WrappedEncoder:

@@ -27,7 +27,6 @@ from isosent.evaluation.unlabelled import (
     overlap_agreements,
     topical_difference,
 )
-from isosent.io.space import Space, refuse_codes
 from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.model import Role, SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
@@ -39,6 +38,7 @@ from isosent.numeric.threads import one_thread_products
 from isosent.pages.progress import Progress, part_of
 from isosent.persistence import MIGRATION, FitRecord
 from isosent.postprocessing import Postprocessing
+from isosent.space import Space, refuse_codes
 from isosent.transforms.agreement import distinct_rows
 
 FEWEST_TEXTS = 300

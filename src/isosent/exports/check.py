@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from isosent.demo import demo_texts
@@ -27,10 +28,9 @@ from isosent.exports.tokenizer import WORD_MARK
 from isosent.io.atomic import Replaceable
 from isosent.io.checksum import verify_file
 from isosent.io.json import document_bytes, without_nan
-from isosent.io.space import (
+from isosent.io.notes import (
     EXPORT_FORMAT,
     NOTE_FILE,
-    Space,
     exported_checksums,
     file_identity,
     is_replaceable,
@@ -40,6 +40,7 @@ from isosent.io.space import (
 from isosent.model import Role, SentenceEncoder
 from isosent.networks.load import TORCH, Runtime
 from isosent.numeric.linear_map import LinearMap
+from isosent.space import Space
 from isosent.words.subwords import SubwordTokenizer
 
 EXPORT = Replaceable("an older export and nothing else", is_replaceable)
@@ -103,7 +104,7 @@ def read_space(path: str | os.PathLike[str]) -> Space:
             )
         verify_file(path, entry["checksum"])
         document = entry
-    return Space(document["fingerprint"], document["reference"])
+    return Space.of(document)
 
 
 def exportable(model: SentenceEncoder) -> SentenceEncoder:
@@ -149,7 +150,7 @@ def required_map(target: str, model: SentenceEncoder) -> LinearMap:
 
 def space_of(model: SentenceEncoder) -> Space:
     """The vector space of a model, named without the folders of this machine."""
-    return Space(model.fingerprint, shortened(model.record.name))
+    return replace(model.space, reference=shortened(model.record.name))
 
 
 def shortened(reference: str) -> str:

@@ -27,8 +27,8 @@ from isosent.exports.check import (
 )
 from isosent.io.atomic import check_destination, locked, replacing
 from isosent.io.checksum import file_checksum
+from isosent.io.notes import is_noted, note_entry, note_path
 from isosent.io.parquet import read_integers
-from isosent.io.space import is_noted, note_entry, note_path, same_space
 from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
@@ -37,6 +37,7 @@ from isosent.pages.progress import Progress, counted
 from isosent.search.codes_file import read_codes, write_codes
 from isosent.search.engine import behind_map
 from isosent.search.engine import to_vector_transform as to_vector_transform
+from isosent.space import same_space
 from isosent.transforms.quantization import Quantization
 
 TARGET = "faiss"

@@ -12,10 +12,10 @@ from safetensors import SafetensorError
 from isosent.errors import OutputError
 from isosent.exports.check import Export, compare, require_agreement, required_map, sample_vectors, space_of, total
 from isosent.io.atomic import check_destination, replacing
-from isosent.io.space import space_in
 from isosent.io.system import system_error
 from isosent.io.tensors import open_tensors, tensors_bytes
 from isosent.model import SentenceEncoder
+from isosent.space import Space
 
 TARGET = "numpy"
 _NORMALIZE = "isosent.normalize"
@@ -59,7 +59,7 @@ def _is_export(path: Path) -> bool:
         if unreadable := system_error(error, path):
             raise unreadable from error
         return False
-    return space_in(metadata) is not None and _NORMALIZE in metadata
+    return Space.in_metadata(metadata) is not None and _NORMALIZE in metadata
 
 
 def _apply(path: Path, bias: str, vectors: NDArray[np.float32]) -> NDArray[np.float32]:

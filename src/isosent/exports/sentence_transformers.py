@@ -47,10 +47,10 @@ from isosent.exports.tokenizer import static_tokenizer, unknown_id, without_lite
 from isosent.io.atomic import check_folder, replacing_folder
 from isosent.io.json import read_json
 from isosent.io.schemas import Module, PoolingConfig, path_inside
-from isosent.io.space import Space, same_space
 from isosent.model import SentenceEncoder
 from isosent.networks.load import quiet
 from isosent.numeric.linear_map import LinearMap
+from isosent.space import Space, same_space
 
 TARGET = "sentence-transformers"
 
@@ -406,7 +406,7 @@ def _score_lines(model: SentenceEncoder, results: EvaluationResult) -> list[str]
         raise InputTypeError(
             f"export: results must be what isosent.evaluate or read_result returned; got {type(results).__name__}."
         )
-    measured = Space(results.model["fingerprint"], results.model["reference"])
+    measured = Space.of(results.model)
     same_space("the model", space_of(model), "export: the result file", measured)
     if results.fitting["transform"] is not None:
         raise InputError(

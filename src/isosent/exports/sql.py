@@ -15,11 +15,11 @@ from isosent._check import brief
 from isosent.errors import InputError, OutputError
 from isosent.exports.check import Export, compare, require_agreement, required_map, sample_vectors, space_of, total
 from isosent.io.atomic import check_destination, replacing
-from isosent.io.space import Space
 from isosent.io.system import open_to_read, read_bytes
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import unit_rows
+from isosent.space import Space
 
 TARGET: Final = "sql"
 _FIRST_LINE: Final = "-- isosent map"

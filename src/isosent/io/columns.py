@@ -25,6 +25,7 @@ from isosent import _check
 from isosent.errors import FileFormatError, IsosentWarning
 from isosent.io.bounds import LONGEST_VECTOR_LINE, MOST_DIMENSIONS, lines_in, open_content
 from isosent.io.checksum import check_unchanged, file_state
+from isosent.io.notes import read_note
 from isosent.io.number_lists import (
     SAMPLED_ROWS,
     SAVE_ADVICE,
@@ -37,13 +38,14 @@ from isosent.io.number_lists import (
     may_be_vectors,
     parse_numbers,
 )
-from isosent.io.parquet import VECTOR_COLUMN, find_seal, list_number_type, table_batches, table_schema
+from isosent.io.parquet import VECTOR_COLUMN, find_seal, list_storage, table_batches, table_schema
 from isosent.io.remote import is_remote
-from isosent.io.space import read_note, space_in
 from isosent.io.system import open_to_read
 from isosent.io.tables import ABSENT, ENDINGS, Table, ending_of, is_number, paths_of, table_in, value_at
 from isosent.io.texts import is_table
-from isosent.io.vector_source import NUMBER_TYPES, VectorSource, holds_json_lists
+from isosent.io.vector_source import VectorSource, holds_json_lists
+from isosent.space import Space
+from isosent.storage import Storage
 
 LINES: Final = ""  # in place of a column: each line is a vector
 _FEW_ROWS: Final = 3
@@ -192,9 +194,9 @@ def _plain(fields: dict[str, Any], column: str) -> Any:
 def _contents_of_parquet(path: Path) -> Contents:
     schema, _ = table_schema(path)
     fields = [field for field in schema if _may_hold(field.type)]
-    typed = frozenset(field.name for field in fields if list_number_type(field.type))
+    typed = frozenset(field.name for field in fields if list_storage(field.type))
     with open_to_read(path) as file:
-        is_ours = space_in(schema.metadata or {}) is not None or find_seal(file)[0] is not None
+        is_ours = Space.in_metadata(schema.metadata or {}) is not None or find_seal(file)[0] is not None
     if is_ours and VECTOR_COLUMN in typed:  # others stood beside the texts that were encoded
         return Contents((VECTOR_COLUMN,), tuple(sorted(typed - {VECTOR_COLUMN})), is_ours=True)
     spread = _spread([field.name for field in schema if _is_number_type(field.type)])
@@ -353,7 +355,7 @@ def open_rows(path: Path, column: str) -> VectorSource:
 
     space, checksum = read_note(path)
     name = None if column == LINES else column
-    return VectorSource(path, n_rows, dim, NUMBER_TYPES["float32"], space, read, name, checksum=checksum, state=state)
+    return VectorSource(path, n_rows, dim, Storage.float32, space, read, name, checksum=checksum, state=state)
 
 
 def _read(place: str, column: str, value: Any) -> Sequence[float]:

@@ -34,14 +34,20 @@ from isosent.io.checksum import (
     require_checksum,
     seal_file,
 )
-from isosent.io.space import space_in
 from isosent.io.system import open_to_read, system_error
-from isosent.io.vector_source import NUMBER_TYPES, Array, NumberType, VectorSource, in_blocks
+from isosent.io.vector_source import Array, VectorSource, in_blocks
+from isosent.space import Space
+from isosent.storage import Storage
 
 VECTOR_COLUMN = "vector"
 SEAL_MARK = b"isosent.checksum="
 
-_ARROW_NAMES = {"halffloat": "float16", "float": "float32", "double": "float64", "int8": "int8", "uint8": "uint8"}
+_ARROW_NAMES = {
+    "halffloat": Storage.float16,
+    "float": Storage.float32,
+    "double": Storage.float64,
+    **{storage.value: storage for storage in (Storage.int8, Storage.uint8)},
+}
 _READ_BUFFER_BYTES = 1 << 20
 _BATCH_ROWS, _TIGHT_ROWS = 1024, 16
 _BATCH_TEXT_BYTES = 64 << 20  # of a batch of texts, if each row repeats the longest
@@ -326,32 +332,30 @@ def open_parquet(path: Path, name: str) -> VectorSource:
     """Open a column of lists of a number type, read row group by row group."""
     state = file_state(path)
     schema, n_rows = table_schema(path)
-    number_type = list_number_type(schema.field(name).type)
-    assert number_type is not None
+    storage = list_storage(schema.field(name).type)
+    assert storage is not None
     _batch_rows(str(path), _row_group_chunks(str(path), path), {name.partition(".")[0]}, is_streamed=True)
     dim = getattr(schema.field(name).type, "list_size", None) or _first_length(path, name)
 
     def read(start_row: int, block_rows: int) -> Iterator[Array]:
-        batch_rows = max(1, _BATCH_BYTES // (dim * number_type.size_bytes))
+        batch_rows = max(1, _BATCH_BYTES // (dim * storage.decoded_bytes))
         return in_blocks(_matrices(path, state, name, dim, start_row, batch_rows), block_rows)
 
-    space = space_in(schema.metadata or {})
+    space = Space.in_metadata(schema.metadata or {})
     with open_to_read(path) as file:
         checksum, seal_at = find_seal(file)
     if dim > bounds.MOST_DIMENSIONS:
         raise FileFormatError(f"{path}: {dim:,} dimensions; vectors may have {bounds.MOST_DIMENSIONS:,} at most.")
-    return VectorSource(
-        path, n_rows, dim, number_type, space, read, name, checksum=checksum, seal_at=seal_at, state=state
-    )
+    return VectorSource(path, n_rows, dim, storage, space, read, name, checksum=checksum, seal_at=seal_at, state=state)
 
 
-def list_number_type(kind: Any) -> NumberType | None:
+def list_storage(kind: Any) -> Storage | None:
     """The number type of a column of vectors; None for any other column."""
     pa = _extras.require("pyarrow")
 
     if not any(test(kind) for test in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)):
         return None
-    return NUMBER_TYPES.get(_ARROW_NAMES.get(str(kind.value_type), ""))
+    return _ARROW_NAMES.get(str(kind.value_type))
 
 
 def _first_length(path: Path, name: str) -> int:

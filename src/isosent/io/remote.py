@@ -28,7 +28,7 @@ from isosent import _extras
 from isosent._check import brief
 from isosent.errors import InputFileError, IsosentError, OutputError
 from isosent.io.bounds import STANDARD_INPUT
-from isosent.io.space import INDEX_FILE, NOTE_ENDING, note_path
+from isosent.io.notes import INDEX_FILE, NOTE_ENDING, note_path
 
 _REMOTE: Final = re.compile(r"^(?!https?:|file:|hf:)[a-z][a-z0-9+.-]+://")
 _MOST_STAGED: Final = 2  # files that a worker keeps a copy of

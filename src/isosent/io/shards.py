@@ -26,6 +26,7 @@ from isosent import _check
 from isosent.errors import FileFormatError, InputError, IsosentError, OutputError
 from isosent.io.atomic import check_parent, is_temporary, locked, sweep
 from isosent.io.json import check_format, check_schema, format_of, read_json, write_document
+from isosent.io.notes import INDEX_FILE
 from isosent.io.remote import (
     destination,
     exists,
@@ -39,8 +40,8 @@ from isosent.io.remote import (
     sweep_uploads,
 )
 from isosent.io.schemas import Checksum, Count, Positive, Sha256, Text
-from isosent.io.space import INDEX_FILE, Space
-from isosent.io.vector_source import DTYPES
+from isosent.space import Space
+from isosent.storage import WRITTEN, Storage
 
 SHARDS_FORMAT, SHARDS_VERSION = "isosent-shards", 2
 SHARD_FORMATS = ("npy", "parquet")
@@ -55,12 +56,12 @@ class Sharding(Struct, frozen=True, forbid_unknown_fields=True):
 
     shard_size: int = SHARD_SIZE
     file_format: str = "npy"
-    dtype: str = "float32"
+    dtype: str = Storage.float32
 
     def __post_init__(self) -> None:
         _check.whole_number("Sharding", "shard_size", self.shard_size, 1)
         _check.one_of("Sharding", "file_format", self.file_format, SHARD_FORMATS)
-        _check.one_of("Sharding", "dtype", self.dtype, DTYPES)
+        _check.one_of("Sharding", "dtype", self.dtype, WRITTEN)
 
 
 class InputFile(Struct, frozen=True, forbid_unknown_fields=True):
@@ -102,7 +103,7 @@ class ShardIndex(Struct, frozen=True, forbid_unknown_fields=True):
     sharding: Sharding
     shards: tuple[ShardRecord | None, ...]  # None: not yet
     role: str = "text"  # what the texts were encoded as: text, query or document
-    computed_in: str = "float32"  # number type that they were encoded in, whatever is written
+    computed_in: str = Storage.float32  # number type that they were encoded in, whatever is written
     holds: Literal["vectors", "moments", "radial moments"] = "vectors"  # the last of version 0.1 only
     column: str | None = None  # of the inputs
 

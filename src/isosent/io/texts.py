@@ -37,6 +37,7 @@ from isosent.io.number_lists import (
 )
 from isosent.io.parquet import VECTOR_COLUMN
 from isosent.io.tables import Table, check_depth, ending_of, is_number, table_in
+from isosent.storage import Storage
 
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".json")
 TEXT_ENDINGS = (".txt", ".csv", ".tsv", ".jsonl", ".parquet")  # of the files of a folder, where .json are notes
@@ -303,8 +304,8 @@ def _json_types(table: Table, rows: Iterable[tuple[int, dict[str, Any]]]) -> dic
 
     for _, fields in rows:
         add(fields)
-    names_of = {frozenset({bool}): "bool_", frozenset({int}): "int64", frozenset({float}): "float64"}
-    names_of[frozenset({int, float})] = "float64"
+    names_of = {frozenset({bool}): "bool_", frozenset({int}): "int64", frozenset({float}): Storage.float64}
+    names_of[frozenset({int, float})] = Storage.float64
     # what is always an object is stored by its fields
     columns = {name: kinds - {type(None)} for name, kinds in types.items() if kinds != {dict}}
     return {name: names_of.get(frozenset(kinds), "string") for name, kinds in columns.items()}

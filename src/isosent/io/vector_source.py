@@ -1,6 +1,6 @@
 """Vectors in a file, read in blocks: .npy, .fvecs, .bvecs and .safetensors, through a memory map, and lists in JSON.
 
-A `VectorSource` is what every format opens as: shape, `NumberType` and vector space are known, and the vectors are read
+A `VectorSource` is what every format opens as: shape, `Storage` and vector space are known, and the vectors are read
 when its `blocks` are iterated, after the checksum was compared once. `open_npy`, `open_vecs` and `open_safetensors`
 check the header and the size of a file, and leave the reading to `_StoredRows`; `open_json` counts the lists, and reads
 them again for each pass. `isosent.io.parquet` has the last format, and `isosent.io.vectors` chooses among them.
@@ -28,9 +28,11 @@ from isosent._check import brief
 from isosent.errors import FileFormatError, InputError
 from isosent.io.bounds import LONGEST_VECTOR_LINE, MOST_DIMENSIONS
 from isosent.io.checksum import FileState, check_unchanged, file_state, verify_file
-from isosent.io.space import INDEX_FILE, Space, file_identity, read_note, space_in
+from isosent.io.notes import INDEX_FILE, file_identity, read_note
 from isosent.io.system import naming, open_to_read
 from isosent.io.tensors import SEAL, safetensors_header
+from isosent.space import Space
+from isosent.storage import READ, Storage
 
 BLOCK_BYTES = 32 << 20
 BLOCK_ROWS_A_DIM = 4  # fewer rows than dimensions have no full rank, which moments would notice block by block
@@ -43,39 +45,13 @@ _JSON_START = 4096  # bytes that show what a file of JSON holds
 Array = NDArray[Any]
 
 
-class NumberType(NamedTuple):
-    """How the numbers of vectors are stored."""
-
-    name: str  # as numpy names it; numpy has no bfloat16
-    eps: float  # relative rounding, the gap between 1 and the next value; 0 for integers, which are exact
-
-    @property
-    def stored(self) -> np.dtype[np.generic]:
-        """The numpy type of the bytes in a file, little-endian."""
-        return np.dtype(np.uint16 if self.name == "bfloat16" else self.name).newbyteorder("<")
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of one number, as `decoded` returns it."""
-        return 4 if self.name == "bfloat16" else self.stored.itemsize
-
-    def decoded(self, rows: NDArray[np.generic]) -> NDArray[np.generic]:
-        """Convert stored rows to numbers that numpy can calculate with."""
-        if self.name == "bfloat16":  # the upper half of a float32
-            return (rows.astype(np.uint32) << 16).view(np.float32)
-        return rows.astype(rows.dtype.newbyteorder("="), copy=False)
-
-
-_EPS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "float64": 2.0**-52, "int8": 0.0, "uint8": 0.0}
-NUMBER_TYPES = {name: NumberType(name, eps) for name, eps in _EPS.items()}
-DTYPES = ("float32", "float16")  # that vectors are written in
 _SAFETENSORS_NAMES = {
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "F32": "float32",
-    "F64": "float64",
-    "I8": "int8",
-    "U8": "uint8",
+    "F16": Storage.float16,
+    "BF16": Storage.bfloat16,
+    "F32": Storage.float32,
+    "F64": Storage.float64,
+    "I8": Storage.int8,
+    "U8": Storage.uint8,
 }
 
 
@@ -86,7 +62,7 @@ class VectorSource:
     path: Path  # the file, or a folder of shards
     n_rows: int
     dim: int
-    number_type: NumberType
+    storage: Storage
     space: Space | None  # as the file says
     read: Callable[[int, int], Iterator[Array]]  # first row, rows of a block -> blocks; the last one may be shorter
     column: str | None = None  # column or tensor that holds the vectors, where the format has names
@@ -96,19 +72,9 @@ class VectorSource:
     first_row: int = 0  # in the file, if these are a part of its rows
 
     @property
-    def dtype(self) -> str:
-        """Name of the number type, such as ``bfloat16``."""
-        return self.number_type.name
-
-    @property
-    def eps(self) -> float:
-        """Relative rounding of the numbers; 0 for integers."""
-        return self.number_type.eps
-
-    @property
     def block_rows(self) -> int:
         """Rows of a block: 32 MiB of them, or four times as many as dimensions if that is more."""
-        return max(1, BLOCK_ROWS_A_DIM * self.dim, BLOCK_BYTES // (self.dim * self.number_type.size_bytes))
+        return max(1, BLOCK_ROWS_A_DIM * self.dim, BLOCK_BYTES // (self.dim * self.storage.decoded_bytes))
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -117,7 +83,7 @@ class VectorSource:
         return file_identity(path) | {
             "mtime_ns": path.stat().st_mtime_ns,
             "shape": [self.n_rows, self.dim],
-            "dtype": self.dtype,
+            "dtype": self.storage,
             "column": self.column,
         }
 
@@ -204,36 +170,36 @@ def open_npy(path: Path, column: str | None) -> VectorSource:
         raise FileFormatError(f"{path} is no array of numpy: its header is damaged, {reason}. Save it again.") from None
     if dtype.hasobject:
         raise FileFormatError(f"{path} holds pickled objects, which are not read. Save numbers.")
-    if dtype.name not in NUMBER_TYPES:
-        types = ", ".join(name for name in NUMBER_TYPES if name != "bfloat16")
-        raise FileFormatError(f"{path} holds {dtype}. Convert it to {types}, with astype.")
+    types = [each for each in READ if each is not Storage.bfloat16]  # which numpy does not have
+    if dtype.name not in types:
+        raise FileFormatError(f"{path} holds {dtype}. Convert it to {', '.join(types)}, with astype.")
     n_rows, dim = _matrix_shape(path, shape)
     _check_size(path, state, offset + n_rows * dim * dtype.itemsize)
-    number_type = NUMBER_TYPES[dtype.name]
+    storage = Storage(dtype.name)
 
     stored = _StoredRows(path, state, (n_rows, dim), dtype, offset)
 
     def read(start_row: int, block_rows: int) -> Iterator[Array]:
         blocks = stored.blocks_of_columns if is_fortran else stored.blocks
-        yield from map(number_type.decoded, blocks(start_row, block_rows))
+        yield from map(storage.decoded, blocks(start_row, block_rows))
 
     space, checksum = read_note(path)
-    return VectorSource(path, n_rows, dim, number_type, space, read, checksum=checksum, state=state)
+    return VectorSource(path, n_rows, dim, storage, space, read, checksum=checksum, state=state)
 
 
 def open_vecs(path: Path, column: str | None) -> VectorSource:
     """Open .fvecs (float32) or .bvecs (uint8): each row is its dimensions as int32, then its numbers."""
     _no_column(path, column)
     state = file_state(path)
-    number_type = NUMBER_TYPES["float32" if path.suffix.lower() == ".fvecs" else "uint8"]
+    storage = Storage.float32 if path.suffix.lower() == ".fvecs" else Storage.uint8
     with open_to_read(path) as file:
         start = file.read(4)
     dim, size = int.from_bytes(start, "little", signed=True), state[1]
-    if len(start) < 4 or not 1 <= dim * number_type.size_bytes <= size - 4:
+    if len(start) < 4 or not 1 <= dim * storage.decoded_bytes <= size - 4:
         raise FileFormatError(
             f"{path} is damaged: its first row says {dim} dimensions, and it has {size} bytes. Copy the file again."
         )
-    record = np.dtype([("dim", "<i4"), ("values", number_type.stored, (dim,))])
+    record = np.dtype([("dim", "<i4"), ("values", storage.stored, (dim,))])
     n_rows = size // record.itemsize
 
     stored = _StoredRows(path, state, (n_rows,), record, 0)
@@ -247,7 +213,7 @@ def open_vecs(path: Path, column: str | None) -> VectorSource:
                     f"{path}: row {first + wrong[0]}, counted from 0, has {block['dim'][wrong[0]]} dimensions, and the "
                     f"first has {dim}. Write all rows with the same."
                 )
-            yield number_type.decoded(block["values"])
+            yield storage.decoded(block["values"])
             first += len(block)
 
     if size % record.itemsize:
@@ -255,7 +221,7 @@ def open_vecs(path: Path, column: str | None) -> VectorSource:
             pass
         raise FileFormatError(f"{path}: row {n_rows} is truncated. Copy the file again.")
     space, checksum = read_note(path)
-    return VectorSource(path, n_rows, dim, number_type, space, read, checksum=checksum, state=state)
+    return VectorSource(path, n_rows, dim, storage, space, read, checksum=checksum, state=state)
 
 
 def open_safetensors(path: Path, column: str | None) -> VectorSource:
@@ -270,18 +236,18 @@ def open_safetensors(path: Path, column: str | None) -> VectorSource:
     dtype, (begin, end) = tensors[name]["dtype"], tensors[name]["data_offsets"]
     if dtype not in _SAFETENSORS_NAMES:
         raise FileFormatError(f"{path}: tensor {name} holds {dtype!r}. Expected {', '.join(_SAFETENSORS_NAMES)}.")
-    number_type = NUMBER_TYPES[_SAFETENSORS_NAMES[dtype]]
+    storage = _SAFETENSORS_NAMES[dtype]
     n_rows, dim = _matrix_shape(path, tensors[name]["shape"])
-    if end - begin != n_rows * dim * number_type.stored.itemsize:
+    if end - begin != n_rows * dim * storage.stored.itemsize:
         raise FileFormatError(f"{path} is damaged: tensor {name} has the wrong number of bytes. Save it again.")
     _check_size(path, state, data_start + end)
 
-    stored = _StoredRows(path, state, (n_rows, dim), number_type.stored, data_start + begin)
+    stored = _StoredRows(path, state, (n_rows, dim), storage.stored, data_start + begin)
 
     def read(start_row: int, block_rows: int) -> Iterator[Array]:
-        yield from map(number_type.decoded, stored.blocks(start_row, block_rows))
+        yield from map(storage.decoded, stored.blocks(start_row, block_rows))
 
-    return VectorSource(path, n_rows, dim, number_type, space_in(metadata), read, name, state=state)
+    return VectorSource(path, n_rows, dim, storage, Space.in_metadata(metadata), read, name, state=state)
 
 
 _JSON_PIECES = {  # what stands before the first row, and between two rows
@@ -309,7 +275,6 @@ def open_json(path: Path, column: str | None) -> VectorSource:
         raise FileFormatError(f"{path} holds no list of numbers.")
     dim = len(_json_numbers(path, 0, first))
     _matrix_shape(path, (n_rows, dim))
-    number_type = NUMBER_TYPES["float32"]
 
     def read(start_row: int, block_rows: int) -> Iterator[Array]:
         rows = enumerate(_json_rows(path, state))
@@ -327,7 +292,7 @@ def open_json(path: Path, column: str | None) -> VectorSource:
             yield vectors
 
     space, checksum = read_note(path)
-    return VectorSource(path, n_rows, dim, number_type, space, read, checksum=checksum, state=state)
+    return VectorSource(path, n_rows, dim, Storage.float32, space, read, checksum=checksum, state=state)
 
 
 def _json_rows(path: Path, state: FileState) -> Iterator[bytes]:

@@ -25,10 +25,11 @@ from isosent.errors import FileFormatError, InputError, IsosentWarning
 from isosent.io.atomic import check_destination, fsync, locked, replacing
 from isosent.io.checksum import HashingFile
 from isosent.io.columns import LINES, Contents, contents_of, first_cut, is_list_file, open_rows, warn_unread
+from isosent.io.notes import INDEX_FILE, note_entry, note_path, older_entry, write_note
 from isosent.io.parquet import (
     VECTOR_COLUMN,
     ColumnsBeside,
-    list_number_type,
+    list_storage,
     open_parquet,
     table_schema,
     writing_parquet,
@@ -36,12 +37,9 @@ from isosent.io.parquet import (
 from isosent.io.remote import is_folder
 from isosent.io.shards import ShardIndex, check_complete, read_index
 from isosent.io.signatures import refuse_other_file
-from isosent.io.space import INDEX_FILE, Space, note_entry, note_path, older_entry, write_note
 from isosent.io.tables import ending_of, open_table
 from isosent.io.texts import is_table
 from isosent.io.vector_source import (
-    DTYPES,
-    NUMBER_TYPES,
     VectorSource,
     in_blocks,
     open_json,
@@ -49,6 +47,8 @@ from isosent.io.vector_source import (
     open_safetensors,
     open_vecs,
 )
+from isosent.space import Space
+from isosent.storage import WRITTEN, Storage
 
 _OPENERS: dict[str, Callable[[Path, str | None], VectorSource]] = {
     ".npy": open_npy,
@@ -129,7 +129,7 @@ def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) ->
 
 def _is_stored_list(file: Path, column: str) -> bool:
     schema, _ = table_schema(file)
-    return column in schema.names and list_number_type(schema.field(column).type) is not None
+    return column in schema.names and list_storage(schema.field(column).type) is not None
 
 
 def _chosen_column(file: Path, column: str | None) -> str:
@@ -187,7 +187,7 @@ def _no_archive(path: Path) -> None:
 def open_shard(folder: Path, index: ShardIndex, number: int) -> VectorSource:
     """Open a shard that is whole."""
     source = open_vectors(folder / index.shard_name(number))
-    actual = (source.n_rows, source.dim, source.dtype, source.space)
+    actual = (source.n_rows, source.dim, source.storage, source.space)
     expected = (index.plan[number].n_rows, index.dim, index.sharding.dtype, index.space)
     if actual != expected:
         listed = ("{} x {} {} of the space {}".format(*facts) for facts in (expected, actual))
@@ -215,8 +215,8 @@ def _open_folder(folder: Path, index: ShardIndex, column: str | None) -> VectorS
 
         return in_blocks(pieces(), block_rows)
 
-    number_type = NUMBER_TYPES[index.sharding.dtype]
-    return VectorSource(folder, sum(shard.n_rows for shard in shards), index.dim, number_type, index.space, read)
+    n_rows, storage = sum(shard.n_rows for shard in shards), Storage(index.sharding.dtype)
+    return VectorSource(folder, n_rows, index.dim, storage, index.space, read)
 
 
 ENDINGS = (".npy", ".fvecs", ".parquet")
@@ -224,7 +224,7 @@ ENDINGS = (".npy", ".fvecs", ".parquet")
 Write = Callable[[NDArray[Any]], None]
 
 
-def check_vector_file(path: str | os.PathLike[str], dtype: str = "float32", *, are_codes: bool = False) -> None:
+def check_vector_file(path: str | os.PathLike[str], dtype: str = Storage.float32, *, are_codes: bool = False) -> None:
     """Refuse a file that `writing_vectors` cannot write, before any work is done."""
     ending = Path(path).suffix.lower()
     if ending not in ENDINGS:
@@ -233,9 +233,9 @@ def check_vector_file(path: str | os.PathLike[str], dtype: str = "float32", *, a
     if are_codes:
         if ending != ".npy":
             raise InputError(f"{path}: codes can be written to an .npy file only. Name one.")
-    elif dtype not in DTYPES:
-        raise InputError(f"{path}: there is no dtype {dtype!r}. Choose one of {', '.join(DTYPES)}.")
-    if ending == ".fvecs" and dtype != "float32":
+    elif dtype not in WRITTEN:
+        raise InputError(f"{path}: there is no dtype {dtype!r}. Choose one of {', '.join(WRITTEN)}.")
+    if ending == ".fvecs" and dtype != Storage.float32:
         raise InputError(f"{path}: a .fvecs file holds float32, not {dtype}. Name a .npy or .parquet file.")
     if ending == ".parquet":
         _extras.require("pyarrow")
@@ -247,7 +247,7 @@ def writing_vectors(
     path: str | os.PathLike[str],
     shape: tuple[int, int],
     *,
-    dtype: str = "float32",
+    dtype: str = Storage.float32,
     space: Space | None = None,
     beside: ColumnsBeside | None = None,
     are_codes: bool = False,

@@ -21,14 +21,15 @@ from isosent.errors import InputError
 from isosent.io.bounds import STANDARD_INPUT
 from isosent.io.parquet import VECTOR_COLUMN, ColumnsBeside
 from isosent.io.remote import is_folder
-from isosent.io.space import Space
 from isosent.io.texts import TextSource, open_texts, text_blocks
-from isosent.io.vector_source import NUMBER_TYPES, VectorSource
+from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import check_vector_file, holds_vectors, writing_vectors
 from isosent.jobs.vectors import groups_of_rows, is_url, narrowed
 from isosent.model import Role, SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
 from isosent.pages.progress import Progress, part_of
+from isosent.space import Space
+from isosent.storage import Storage
 
 _BLOCK_BYTES = 64 << 20
 _MOST_WINDOWS = 4
@@ -42,7 +43,7 @@ def encode_file(
     source: TextSource,
     output: str | os.PathLike[str],
     *,
-    dtype: str = "float32",
+    dtype: str = Storage.float32,
     role: Role = "text",
     progress: Progress | None = None,
 ) -> tuple[int, EncodingStats]:
@@ -188,7 +189,7 @@ def encoded_source(
         yield from _encoded_blocks((text for text, _ in taken), encode, (n_rows, dim), progress)
         rows.source.check_unchanged()
 
-    return VectorSource(Path(rows.source.name), n_rows, dim, NUMBER_TYPES["float32"], space, read)
+    return VectorSource(Path(rows.source.name), n_rows, dim, Storage.float32, space, read)
 
 
 def _encoded_blocks(

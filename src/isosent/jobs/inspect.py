@@ -21,7 +21,6 @@ from numpy.typing import ArrayLike, NDArray
 from isosent import _check
 from isosent.errors import InputError, MissingExtraError, RankWarning
 from isosent.io.json import without_nan
-from isosent.io.space import refuse_codes
 from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
@@ -38,6 +37,7 @@ from isosent.numeric.spectrum import (
 from isosent.pages.progress import Progress, counted
 from isosent.postprocessing import NO_POSTPROCESSING
 from isosent.search.smaller import Sizes, sizes
+from isosent.space import refuse_codes
 from isosent.transforms.agreement import distinct_rows
 from isosent.transforms.auto import AutoChoice, choose_from_texts, choose_without_texts
 from isosent.transforms.base import Auto, LinearTransform, make_linear
@@ -366,7 +366,13 @@ class Survey:
             (n_rows, dim), dtype, eps = vectors.shape, vectors.dtype.name, None
             blocks = (vectors[start : start + _BLOCK_ROWS] for start in range(0, n_rows, _BLOCK_ROWS))
         else:
-            n_rows, dim, dtype, eps, blocks = vectors.n_rows, vectors.dim, vectors.dtype, vectors.eps, vectors.blocks()
+            n_rows, dim, dtype, eps, blocks = (
+                vectors.n_rows,
+                vectors.dim,
+                vectors.storage,
+                vectors.storage.eps,
+                vectors.blocks(),
+            )
         sampled = sampled_rows(n_rows, seed)
         start = n_zero = n_non_finite = 0
         self.moments, self.unit_sum, sum_of_norms = Moments.empty(dim), np.zeros(dim), 0.0

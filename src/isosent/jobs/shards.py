@@ -31,6 +31,7 @@ from isosent.encoders.base import EncodingStats, collecting_stats
 from isosent.errors import InputError, InputFileError, IsosentError, OutputError, WorkerError
 from isosent.io import remote
 from isosent.io.checksum import file_checksum
+from isosent.io.notes import NOTE_ENDING
 from isosent.io.shards import (
     SHARD_SIZE,
     InputFile,
@@ -43,7 +44,6 @@ from isosent.io.shards import (
     read_index,
     write_index,
 )
-from isosent.io.space import NOTE_ENDING, Space, same_space
 from isosent.io.texts import open_texts, read_labels
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
@@ -62,6 +62,8 @@ from isosent.loading import load, read_record
 from isosent.model import Role, SentenceEncoder
 from isosent.pages.progress import Progress
 from isosent.persistence import ModelRecord
+from isosent.space import Space, same_space
+from isosent.storage import Storage
 from isosent.transforms.labels import Attribute
 
 _SHARE_OF_TIME = 0.05  # to write the index
@@ -477,7 +479,7 @@ def make_shards(
     *,
     space: Space,
     dim: int,
-    computed_in: str = "float32",
+    computed_in: str = Storage.float32,
     resumed: Callable[[ShardIndex], None] | None = None,
     progress: Progress | None = None,
 ) -> ShardIndex:

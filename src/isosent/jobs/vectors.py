@@ -10,7 +10,6 @@ vectors, after `check_source` has seen that they are vectors of its encoder. `mo
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import json
 import os
@@ -39,7 +38,6 @@ from isosent.io.bounds import shown_bytes
 from isosent.io.json import parse_json
 from isosent.io.parquet import ColumnsBeside
 from isosent.io.schemas import Count
-from isosent.io.space import CODES_NAME, SPACE_METADATA, Space, refuse_codes, same_space, space_in
 from isosent.io.tensors import read_tensors, safetensors_header, tensors_bytes
 from isosent.io.texts import is_table, read_labels
 from isosent.io.vector_source import VectorSource
@@ -52,16 +50,15 @@ from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.pages.progress import Progress, counted, progress_bar
 from isosent.persistence import ModelRecord, check_encoder_space, read_model
 from isosent.postprocessing import GroupMaps
+from isosent.space import SPACE_METADATA, Space, refuse_codes, same_space
+from isosent.storage import CODES, Storage
 from isosent.transforms.base import make_linear
 from isosent.transforms.labels import Attribute, LabelledMoments
-from isosent.transforms.quantization import INT8, UBINARY
-from isosent.transforms.quantization import Dtype as CodeDtype
 
 _N_UNUSUAL = 20
 MOMENTS_FORMAT, MOMENTS_VERSION = "isosent-moments", 1
 CHECKPOINT_FORMAT, CHECKPOINT_VERSION = "isosent-checkpoint", 1
 ENDING = ".safetensors"
-CODES: Mapping[str, tuple[str, CodeDtype]] = {"int8": ("int8", INT8), "ubinary": ("uint8", UBINARY)}  # in .npy files
 
 _METADATA = ("format", "format_version", "sources", "n_zero_rows", "run", *SPACE_METADATA)
 _SETTINGS = {"radial": False}  # 0.1.0 could also sum powers of the lengths; such a checkpoint is not resumed
@@ -325,7 +322,7 @@ def _states_by_block(sources: Sequence[VectorSource], state: _State) -> Iterator
             has_vector = nonzero_rows(block)
             try:
                 rows = block if has_vector.all() else block[has_vector]
-                part = Moments.from_rows(rows, eps=source.eps, n_rows_total=n_rows_total)
+                part = Moments.from_rows(rows, eps=source.storage.eps, n_rows_total=n_rows_total)
             except InputError:
                 source.check_finite(block, row)  # names the file
                 raise
@@ -506,7 +503,7 @@ def _read_file_moments(path: Path) -> FileMoments:
         if not all(np.isfinite(tensor).all() for tensor in tensors.values()):
             raise ValueError("a number is not finite")
         sources = parse_json(metadata["sources"], "sources", list[str])
-        return FileMoments(moments, int(metadata["n_zero_rows"]), space_in(metadata), tuple(sources))
+        return FileMoments(moments, int(metadata["n_zero_rows"]), Space.in_metadata(metadata), tuple(sources))
     except (KeyError, ValueError, TypeError, IndexError) as error:
         raise FileFormatError(f"{path} is damaged: {error}. Compute the moments again: isosent moments.") from None
 
@@ -516,7 +513,7 @@ def transform_file(
     record: ModelRecord,
     output: str | os.PathLike[str],
     *,
-    dtype: str = "float32",
+    dtype: str = Storage.float32,
     queries: bool = False,
     progress: Progress | None = None,
 ) -> int:
@@ -524,18 +521,17 @@ def transform_file(
 
     The dtypes of `CODES` are written as the codes that the model's quantization gives the vectors scaled to length 1.
     """
-    stored, coded = CODES.get(dtype, (dtype, None))
-    check_vector_file(output, stored, are_codes=coded is not None)
+    codes = Storage(dtype) if dtype in CODES else None
+    stored = dtype if codes is None else codes.stored.name
+    check_vector_file(output, stored, are_codes=codes is not None)
     if Path(output).exists() and source.path.samefile(output):
         raise InputError(f"transform: {output} is the file of the vectors. Name another output.")
     check_source(source, record)
     dim, space = record.dim, record.space
-    if coded is not None:
+    if codes is not None:
         if record.quantization is None:
             raise InputError(f"transform: {dtype} needs a quantization. Fit one: isosent quantize VECTORS -m FOLDER.")
-        dim = (dim + 7) // 8 if coded == UBINARY else dim
-        codes = hashlib.sha256(f"{record.fingerprint} {dtype}".encode())  # codes are no vectors of the space
-        space = Space(codes.hexdigest(), f"{record.name}, {dtype}{CODES_NAME}")
+        dim, space = codes.width(dim), space.of_codes(codes)
     are_tables = source.path.suffix.lower() == Path(output).suffix.lower() == ".parquet"
     row, n_zero_rows = 0, 0
     beside = None
@@ -548,7 +544,7 @@ def transform_file(
             state=source.state,
         )
     groups = groups_of_rows(record.postprocessing.groups, source.path, source.first_row, source.n_rows)
-    settings: dict[str, Any] = {"dtype": stored, "space": space, "beside": beside, "are_codes": coded is not None}
+    settings: dict[str, Any] = {"dtype": stored, "space": space, "beside": beside, "are_codes": codes is not None}
     with writing_vectors(output, (source.n_rows, dim), **settings) as write:
         for block in counted(source.blocks(), progress, source.n_rows):
             try:
@@ -557,10 +553,10 @@ def transform_file(
             except InputError:
                 source.check_finite(block, row)
                 raise
-            if coded is None or record.quantization is None:
+            if codes is None or record.quantization is None:
                 write(narrowed(mapped, dtype, source.first_row + row))
             else:
-                write(record.quantization.encode(unit_rows(mapped), coded))
+                write(record.quantization.encode(unit_rows(mapped), codes))
             n_zero_rows += len(block) - int(nonzero_rows(block).sum())
             row += len(block)
     return n_zero_rows

@@ -33,18 +33,17 @@ from isosent.io.schemas import TokenizerConfig, TransformersConfig, WeightsIndex
 from isosent.io.system import open_to_read
 from isosent.networks.batching import Backend, BatchRunner, share_of_threads
 from isosent.networks.layer_pooling import LayerPooling
-from isosent.networks.onnx_backend import OnnxBackend
+from isosent.networks.onnx_backend import ONNX_STORAGES, OnnxBackend
 from isosent.networks.torch_backend import CompiledNetwork, Layers, LayerTaps, TorchNetwork, traceable
 from isosent.networks.unpadded import NotSupportedError, UnpaddedLayers, packed
+from isosent.storage import COMPUTED, Storage
 
 AUTO = "auto"
 TORCH, COMPILED, ONNX = BACKENDS = ("torch", "compiled", "onnx")
-DTYPES = ("float32", "bfloat16", "float16", "int8")
 _DTYPES_OF = {
-    AUTO: DTYPES,
-    TORCH: ("float32", "bfloat16", "float16"),
-    COMPILED: ("float32", "bfloat16", "float16"),
-    ONNX: ("float32", "int8"),
+    AUTO: COMPUTED,
+    **dict.fromkeys((TORCH, COMPILED), tuple(storage for storage in COMPUTED if storage.is_float)),
+    ONNX: ONNX_STORAGES,
 }
 _CPU_BUDGET, _GPU_BUDGET = 1024, 32768  # tokens of a batch
 
@@ -54,7 +53,7 @@ class Runtime:
     """How a network is computed. It is never part of what a model is."""
 
     backend: str = AUTO  # of `BACKENDS`; auto is onnx for int8, torch otherwise
-    dtype: str = "float32"  # of `DTYPES`, for the layers; pooling and what follows are float32
+    dtype: str = Storage.float32  # of `COMPUTED`, for the layers; pooling and what follows are float32
     devices: str = AUTO  # cpu, cuda, "cuda:0,cuda:1", as torch spells them; auto is the GPU if there is one
     batch_tokens: int | None = None  # tokens of a batch, padding included; None for what suits the device
 
@@ -66,7 +65,7 @@ class Runtime:
             return
         if self.backend == ONNX:
             raise InputError(f"backend onnx runs on the CPU, not on {self.devices}. Use backend torch.")
-        if self.dtype == "int8":
+        if self.dtype == Storage.int8:
             raise InputError(f"dtype int8 runs on the CPU, not on {self.devices}. Use float16.")
 
     @classmethod
@@ -75,7 +74,7 @@ class Runtime:
         budget = options.get("batch_tokens")
         return cls(
             options.get("backend", AUTO),
-            options.get("dtype", "float32"),
+            options.get("dtype", Storage.float32),
             options.get("devices", AUTO),
             None if budget is None else int(budget),
         )
@@ -85,7 +84,7 @@ class Runtime:
         """The backend in use, where ``auto`` leaves the choice."""
         if self.backend != AUTO:
             return self.backend
-        return ONNX if self.dtype == "int8" else TORCH
+        return ONNX if self.dtype == Storage.int8 else TORCH
 
     def device_names(self) -> list[str]:
         """The devices in use, as torch spells them."""
@@ -94,7 +93,7 @@ class Runtime:
             names = ["cuda"] if torch.cuda.is_available() and self.chosen_backend != ONNX else ["cpu"]
         else:
             names = self.devices.split(",")
-        if "cpu" in names and self.dtype == "float16":
+        if "cpu" in names and self.dtype == Storage.float16:
             raise InputError("dtype float16 needs a GPU, and the device is cpu. Use float32 or bfloat16.")
         return names
 

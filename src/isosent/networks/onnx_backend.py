@@ -31,9 +31,10 @@ from isosent.io.checksum import folder_checksums, verify_folder
 from isosent.io.json import document_bytes, read_document
 from isosent.io.schemas import Checksum, Document
 from isosent.io.system import uninterrupted
+from isosent.storage import Storage
 
 INPUTS = ("input_ids", "attention_mask", "pooling_mask")
-DTYPES = ("float32", "int8")
+ONNX_STORAGES = (Storage.float32, Storage.int8)
 _GRAPH_VERSION = "2"  # part of the name of a cached graph: raise it when the graphs change
 _SLOW_FUSIONS = ["SkipLayerNormFusion"]  # the fused operator takes longer than the two that it replaces
 
@@ -50,13 +51,13 @@ class OnnxBackend:
     # `module` maps the three inputs to a tuple of vectors, see `traceable`. `key` identifies its weights and layer
     # poolings: tracing takes seconds, so the graph is kept in the user's cache under a hash of that key.
 
-    def __init__(self, module: Any, key: str, *, dtype: str = "float32", n_threads: int = 1) -> None:
-        if dtype not in DTYPES:
-            raise InputError(f"backend onnx: dtype must be one of {', '.join(DTYPES)}; got {dtype}.")
+    def __init__(self, module: Any, key: str, *, dtype: str = Storage.float32, n_threads: int = 1) -> None:
+        if dtype not in ONNX_STORAGES:
+            raise InputError(f"backend onnx: dtype must be one of {', '.join(ONNX_STORAGES)}; got {dtype}.")
         self._onnxruntime = _extras.require("onnxruntime")
         self._n_threads = n_threads
-        name, make = _graph_name(key, "float32"), partial(_trace, module)
-        if dtype == "int8":
+        name, make = _graph_name(key, Storage.float32), partial(_trace, module)
+        if dtype == Storage.int8:
             name, make = _graph_name(key, dtype), partial(_write_int8, name, make)
         self._session = self._open(name, make)
 

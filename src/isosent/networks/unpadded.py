@@ -10,7 +10,7 @@ any other family, whose layers stay modules with hooks.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from itertools import chain
 from operator import attrgetter
@@ -20,9 +20,10 @@ import numpy as np
 
 from isosent import _extras
 from isosent.networks.torch_backend import Visit
+from isosent.storage import Storage
 
 Product = Callable[[Any], Any]  # rows (n_rows, n_in) to (n_rows, n_out)
-TOLERANCE = {"float32": 1e-4, "bfloat16": 5e-2}
+TOLERANCE: Mapping[str, float] = {Storage.float32: 1e-4, Storage.bfloat16: 5e-2}
 _N_TRIAL_ROWS = 32
 _SHORT = 16  # tokens; below that, two plain products are faster than torch's fused attention
 
@@ -40,7 +41,7 @@ class UnpaddedLayers:
 
     stops_early = True
 
-    def __init__(self, model: Any, n_layers: int, dtype: str = "float32") -> None:
+    def __init__(self, model: Any, n_layers: int, dtype: str = Storage.float32) -> None:
         self._torch = _extras.require("torch")
         parts = layer_parts(model, n_layers)
         n_heads = getattr(model.config, "num_attention_heads", 0)
@@ -246,16 +247,16 @@ def _is_standard(torch: Any, parts: LayerParts) -> bool:
     )
 
 
-def packed(model: Any, dtype: str = "float32") -> Any:
+def packed(model: Any, dtype: str = Storage.float32) -> Any:
     """A copy of a transformers network on the CPU whose matrices are packed; its layers stay modules with hooks."""
     # In float32 it shares every parameter with `model`. No gradient passes through it. A network with a step that does
     # not exist in bfloat16 (the Fourier transform of FNet) stays in float32. Call this before hooks are set on `model`.
     torch, transformers = _extras.require("torch"), _extras.require("transformers")
     tensors = chain(model.parameters(), model.buffers())
     twin = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
-    if dtype == "bfloat16":
+    if dtype == Storage.bfloat16:
         lower = _in_bfloat16(torch, twin)
-        twin, dtype = (lower, dtype) if _runs(torch, lower) else (twin, "float32")
+        twin, dtype = (lower, dtype) if _runs(torch, lower) else (twin, Storage.float32)
     for module in twin.modules():
         if type(module) is torch.nn.Linear:
             weight = module.weight

@@ -173,7 +173,8 @@ class Glow:
     def _by_blocks(self, where: str, rows: ArrayLike, apply: Callable[[_Levels, Rows], Rows]) -> Rows:
         array = _check.matrix(where, "rows", rows)
         _check.same_dim(where, "rows", array.shape[1], self.dim)
-        levels, dtype = (self._in_double, "float64") if array.dtype == np.float64 else (self._in_single, "float32")
+        is_double = array.dtype == np.float64
+        levels, dtype = (self._in_double, np.float64) if is_double else (self._in_single, np.float32)
         result = np.empty(array.shape, dtype)
 
         def apply_to_block(start: int) -> None:

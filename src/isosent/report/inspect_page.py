@@ -24,6 +24,7 @@ from isosent.pages.figures import Axis, Figure, Key, Panel, percent
 from isosent.pages.html import figure_box, html_document
 from isosent.pages.tables import make_table
 from isosent.search.smaller import Size, Sizes
+from isosent.storage import Storage
 from isosent.transforms.auto import AutoChoice, ScoredCandidate, TopicalGain
 from isosent.transforms.base import NO_TRANSFORM
 
@@ -104,7 +105,7 @@ def _listed_sizes(sizes: Sizes, chosen: Size | None, *, details: bool) -> list[S
         if details
         or each in front
         or each == chosen
-        or (each.dtype == "float32" and each.n_components in (half, sizes.dim))
+        or (each.dtype == Storage.float32 and each.n_components in (half, sizes.dim))
         or (each.transform == NO_TRANSFORM and not (each.is_stored and each.oversampling == 10))
     ]
 

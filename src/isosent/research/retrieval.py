@@ -15,7 +15,7 @@ from isosent import _extras
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import Progress
 from isosent.research.study import RetrievalCell, read_sets
-from isosent.search.engine import KINDS, STORES, behind_map
+from isosent.search.engine import KINDS, behind_map, stores_of
 from isosent.search.index import Index
 from isosent.search.units import unit_vectors
 
@@ -62,12 +62,11 @@ def study_retrieval(
         nearest = faiss.knn(units[pairs[:, 0]], units, K + 1, faiss.METRIC_INNER_PRODUCT)[1]
         exact = _others(nearest, pairs[:, 0])
         for kind in KINDS:
-            for store in STORES:
-                if (kind, store) != ("hnsw", "binary"):
-                    start = perf_counter()
-                    index = Index.create(vectors=raw, model=fitted, kind=kind, store=store)
-                    build_s = perf_counter() - start
-                    cells.append(_measure(index, raw, pairs, exact, name=name, vectors=label, build_s=build_s))
+            for store in stores_of(kind):
+                start = perf_counter()
+                index = Index.create(vectors=raw, model=fitted, kind=kind, store=store)
+                build_s = perf_counter() - start
+                cells.append(_measure(index, raw, pairs, exact, name=name, vectors=label, build_s=build_s))
     return cells
 
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from msgspec.structs import replace
@@ -37,24 +37,23 @@ from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
 from isosent.pages.progress import Progress, counted, encoding_bar, part_of
-from isosent.persistence import ModelRecord, Storage, write_model
+from isosent.persistence import ModelRecord, StoredSize, write_model
 from isosent.search.chance import FEWEST_ROWS, Chance
 from isosent.search.codes_file import write_codes
 from isosent.search.engine import (
     K_MEASURED,
     KINDS,
-    STORES,
     Kind,
     OriginalNeighbors,
     SearchSettings,
     Segment,
-    Store,
     behind_map,
     bytes_per_vector,
     choose_settings,
     empty_codes,
     finer_settings,
     held_out,
+    stores_of,
     tail_settings,
     train_codes,
     without_front,
@@ -83,6 +82,7 @@ from isosent.search.units import (
     unit_vectors,
     warn_of_unknown_space,
 )
+from isosent.storage import INDEXED, Storage, Store
 from isosent.transforms.quantization import Quantization
 
 FLAT_LIMIT: Final = 200_000  # rows; above, kind auto clusters them
@@ -105,11 +105,11 @@ def plan(
     n_rows: int,
     dim: int,
     kind: Kind | None,
-    store: Store | None,
+    store: Storage | None,
     budget_mb: float | None = None,
     *,
     n_distinct: int | None = None,
-    storage: Storage | None = None,
+    storage: StoredSize | None = None,
 ) -> SearchSettings:
     """Choose the kind by the number of rows, and the finest number type that fits into the budget.
 
@@ -120,26 +120,24 @@ def plan(
     if kind == "ivf" and n_distinct < _FEWEST_FOR_IVF:
         kind = "flat"
     store = store or _store_within(budget_mb, n_rows, dim, kind)
-    if kind == "hnsw" and store == "binary":
-        raise InputError("index: hnsw has no binary store. Use --kind flat or ivf, or --store int8.")
+    settings = SearchSettings(kind, store)
     if budget_mb is not None and n_rows * bytes_per_vector(dim, kind, store) > budget_mb * 1e6:
         raise _too_large(budget_mb, n_rows, dim, kind, store)
     n_lists = 2 ** round(np.log2(4 * np.sqrt(n_distinct))) if kind == "ivf" else 0
     oversampling = storage.oversampling if storage is not None and storage.dtype == store else 0
-    return SearchSettings(kind, store, min(n_lists, n_distinct // 39), oversampling=oversampling)
+    return replace(settings, n_lists=min(n_lists, n_distinct // 39), oversampling=oversampling)
 
 
-def _store_within(budget_mb: float | None, n_rows: int, dim: int, kind: Kind) -> Store:
+def _store_within(budget_mb: float | None, n_rows: int, dim: int, kind: Kind) -> Storage:
     if budget_mb is None:
-        return "float32"
-    stores = [store for store in STORES if (kind, store) != ("hnsw", "binary")]
-    for store in stores:
+        return Storage.float32
+    for store in stores_of(kind):
         if n_rows * bytes_per_vector(dim, kind, store) <= budget_mb * 1e6:
             return store
-    raise _too_large(budget_mb, n_rows, dim, kind, stores[-1])
+    raise _too_large(budget_mb, n_rows, dim, kind, stores_of(kind)[-1])
 
 
-def _too_large(budget_mb: float, n_rows: int, dim: int, kind: Kind, store: Store) -> InputError:
+def _too_large(budget_mb: float, n_rows: int, dim: int, kind: Kind, store: Storage) -> InputError:
     size = f"{n_rows * bytes_per_vector(dim, kind, store) / 1e6:.3g} MB"
     return InputError(
         f"index: {n_rows} x {dim} as {store} in a {kind} index takes {size}; the budget is {budget_mb:g} MB. "
@@ -532,7 +530,7 @@ def write_index(
     originals: OriginalNeighbors | None = None,
 ) -> Snapshot:
     """Write the first commit of an index of unit vectors, in one step, and open it."""
-    for name, value, allowed in (("kind", kind, KINDS), ("store", store, STORES)):
+    for name, value, allowed in (("kind", kind, KINDS), ("store", store, INDEXED)):
         if value is not None:
             _check.one_of("index", name, value, allowed)
     if min_recall is not None and not 0 < min_recall <= 1:
@@ -547,9 +545,9 @@ def write_index(
         if store is None and budget_mb is None and model.record.storage is not None:
             store, least_recall = _stored_by_default(model.record.storage, kind)
             min_recall = least_recall if min_recall is None else min_recall
-        storage = model.record.storage
-        settings = plan(len(spill), model.dim, kind, store, budget_mb, n_distinct=n_distinct, storage=storage)
-        if settings.store in ("int8", "binary") and model.quantization is None and n_distinct < FEWEST_ROWS:
+        storage, chosen = model.record.storage, None if store is None else Storage(store)
+        settings = plan(len(spill), model.dim, kind, chosen, budget_mb, n_distinct=n_distinct, storage=storage)
+        if not settings.store.is_float and model.quantization is None and n_distinct < FEWEST_ROWS:
             raise InputError(
                 f"index: {settings.store} is fitted on {FEWEST_ROWS} different rows or more; there are {n_distinct}. "
                 "Use float32 or float16, or fit it first: isosent quantize."
@@ -583,11 +581,11 @@ def write_index(
         return Snapshot(temporary, state)  # opened here: another process may be writing an index to the same place
 
 
-def _stored_by_default(storage: Storage, kind: Kind | None) -> tuple[Store, float | None]:
+def _stored_by_default(storage: StoredSize, kind: Kind | None) -> tuple[Storage, float | None]:
     """The dtype that a model names, and the recall that is to be reached with it."""
-    _check.one_of("index", "dtype of the model", storage.dtype, STORES)
-    store = cast("Store", storage.dtype)
-    return ("int8" if (kind, store) == ("hnsw", "binary") else store), storage.min_recall or None
+    _check.one_of("index", "dtype of the model", storage.dtype, INDEXED)
+    store = Storage(storage.dtype)
+    return (store if store in stores_of(kind) else Storage.int8), storage.min_recall or None
 
 
 def query_recall(

@@ -24,11 +24,11 @@ from isosent._locks import Lock
 from isosent.errors import FileFormatError
 from isosent.io.checksum import HashingFile
 from isosent.io.system import system_error, uninterrupted
-from isosent.search.engine import SearchSettings, code_width
+from isosent.search.engine import FACTORS_BYTES, SearchSettings, code_width
+from isosent.storage import Storage
 
 _INNER_PRODUCT: Final = 0
-_NUMBER_TYPES: Final = {"float16": 4, "int8": 0}  # faiss::ScalarQuantizer::QuantizerType
-_FACTORS_BYTES: Final = 8  # that RaBitQ keeps beside the bits of a vector
+_SCALARS: Final = {Storage.float16: 4, Storage.int8: 0}  # faiss::ScalarQuantizer::QuantizerType
 _MOST_LINKS: Final = 1 << 12  # of a node on a layer
 _BLOCK_LINKS: Final = 1 << 22
 _READING: Final = Lock()
@@ -49,7 +49,7 @@ def read_codes(path: str | os.PathLike[str], dim: int, *, in_memory: bool = Fals
     """Open an index of so many dimensions by memory map, or read it into memory."""
     faiss = _extras.require("faiss")
     # FAISS counts a square of the dimensions for each transform, even for those that are a number or a list
-    n_bytes = Path(path).stat().st_size + 4 * code_width(dim, "int8") ** 2
+    n_bytes = Path(path).stat().st_size + 4 * code_width(dim, Storage.int8) ** 2
     try:
         with _limits(faiss, n_bytes):
             flags = 0 if in_memory else faiss.IO_FLAG_MMAP_IFC
@@ -191,11 +191,11 @@ class _Reader:
     def codes(self, dim: int, settings: SearchSettings) -> None:
         """Codes of a kind of index, after the rotation of bits or the zeros that other codes end with."""
         width = code_width(dim, settings.store)
-        if settings.store == "binary" or width > dim:
+        if settings.store.is_bits or width > dim:
             self._code("IxPT")
             self._header(dim, self.n_rows)
             self._expect("number of steps", self._fields("i"), (1,))
-            if settings.store == "binary":
+            if settings.store.is_bits:
                 self._code("LTra")
                 self._linear_transform(dim, dim)
             else:
@@ -206,37 +206,37 @@ class _Reader:
             case "ivf":
                 self._clusters(width, settings)
             case _:
-                self._code("IHNf" if settings.store == "float32" else "IHNs")
+                self._code("IHNf" if settings.store is Storage.float32 else "IHNs")
                 self._header(width, self.n_rows)
                 self._graph()
                 self._flat(width, self.n_rows, settings.store)
 
-    def _flat(self, dim: int, n_rows: int, store: str) -> None:
-        self._code({"float32": "IxFI", "binary": "Ixrq"}.get(store, "IxSQ"))
+    def _flat(self, dim: int, n_rows: int, store: Storage) -> None:
+        self._code({Storage.float32: "IxFI", Storage.binary: "Ixrq"}.get(store, "IxSQ"))
         self._header(dim, n_rows)
-        if store == "float32":
+        if store is Storage.float32:
             self._skip_vector("numbers", 4, n_rows * dim)
             return
-        n_bytes = self._bits(dim) if store == "binary" else self._number_type(dim, store)
+        n_bytes = self._bits(dim) if store.is_bits else self._number_type(dim, store)
         self._skip_vector("bytes", 1, n_rows * n_bytes)
-        if store == "binary":
+        if store.is_bits:
             self._skip_vector("means", 4, dim)
             self._query_bits()
 
-    def _number_type(self, dim: int, store: str) -> int:
+    def _number_type(self, dim: int, store: Storage) -> int:
         """The fields of a scalar quantizer; returns the bytes of a code."""
         kind, ranges, _, width, n_bytes = self._fields("iifQQ")
-        self._expect("dtype", kind, _NUMBER_TYPES[store])
+        self._expect("dtype", kind, _SCALARS[store])
         self._expect("way of fitting ranges", ranges, 0, 1, 2, 3)
         self._expect("width", width, dim)
-        self._expect("bytes of a code", n_bytes, dim * (2 if store == "float16" else 1))
-        self._skip_vector("ranges", 4, 2 * dim if store == "int8" else 0)
+        self._expect("bytes of a code", n_bytes, store.n_bytes(dim))
+        self._skip_vector("ranges", 4, 2 * dim if store is Storage.int8 else 0)
         return int(n_bytes)
 
     def _bits(self, dim: int) -> int:
         width, n_bytes, metric = self._fields("QQi")
         self._expect("width", width, dim)
-        self._expect("bytes of a code", n_bytes, -(-dim // 8) + _FACTORS_BYTES)
+        self._expect("bytes of a code", n_bytes, Storage.binary.n_bytes(dim) + FACTORS_BYTES)
         self._expect("metric", metric, _INNER_PRODUCT)
         return int(n_bytes)
 
@@ -245,20 +245,20 @@ class _Reader:
 
     def _clusters(self, dim: int, settings: SearchSettings) -> None:
         """Kind ivf: centers, then the codes and the positions of the rows of each cluster."""
-        self._code({"float32": "IwFl", "binary": "Iwrq"}.get(settings.store, "IwSq"))
+        self._code({Storage.float32: "IwFl", Storage.binary: "Iwrq"}.get(settings.store, "IwSq"))
         self._header(dim, self.n_rows)
         n_lists, n_probe = self._fields("QQ")
         self._expect("number of clusters", n_lists, max(settings.n_lists, 1))
         if not 1 <= n_probe <= n_lists:
             raise _UnsoundError(f"it searches {n_probe} of {n_lists} clusters")
-        self._flat(dim, n_lists, "float32")
+        self._flat(dim, n_lists, Storage.float32)
         self._expect("map of rows", self._fields("BQ"), (0, 0))
-        n_bytes = 4 * dim
-        if settings.store != "float32":
-            n_bytes = self._bits(dim) if settings.store == "binary" else self._number_type(dim, settings.store)
+        n_bytes = settings.store.n_bytes(dim)
+        if settings.store is not Storage.float32:
+            n_bytes = self._bits(dim) if settings.store.is_bits else self._number_type(dim, settings.store)
             self._expect("bytes of a code", self._fields("Q")[0], n_bytes)
             self._expect("residual", self._fields("B")[0], 0, 1)
-            if settings.store == "binary":
+            if settings.store.is_bits:
                 self._query_bits()
         self._code("ilar")
         self._expect("clusters", self._fields("QQ"), (n_lists, n_bytes))

@@ -15,7 +15,6 @@ from xxhash import xxh3_64_intdigest
 
 from isosent import _check, _extras
 from isosent.errors import InputError, IsosentWarning
-from isosent.io.space import Space, same_space
 from isosent.model import SentenceEncoder
 from isosent.numeric.canary import CHANGED, Canary, CanaryCheck
 from isosent.numeric.similarity import nonzero_rows
@@ -25,6 +24,7 @@ from isosent.search.index import Index
 from isosent.search.postgres_connection import SCHEMES
 from isosent.search.rows import ID, VECTOR
 from isosent.search.units import unit_vectors, units_of_lists
+from isosent.space import Space, same_space
 
 # of each row: a hash of what was pushed, so that a push writes only what differs
 DIGEST: Final = "isosent_digest"

@@ -1,6 +1,6 @@
 """FAISS: a kind of index and a number type after the map of a model, and the exact recall of what it finds.
 
-`SearchSettings` names a kind, a number type, and how widely to search. `empty_codes` makes the FAISS index of unit
+`SearchSettings` names a kind, a `Storage`, and how widely to search. `empty_codes` makes the FAISS index of unit
 vectors that they describe, with the number types of the model's quantization; `behind_map` puts the map of the model
 in front, for the file. A `Segment` is such codes, finer vectors by which candidates are scored again, and the rows that
 are hidden: `search` widens for a filter, compares one by one where few rows are left, and goes on where a query found
@@ -23,25 +23,25 @@ from msgspec import Meta, Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from isosent import _extras
+from isosent import _check, _extras
 from isosent.errors import FileFormatError, InputError
 from isosent.io.schemas import Count
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.ranking import exact_products, nearest_columns
 from isosent.numeric.similarity import unit_rows
 from isosent.numeric.threads import over_blocks
+from isosent.storage import INDEXED, Storage
 from isosent.transforms.quantization import Quantization
 
 Kind = Literal["flat", "ivf", "hnsw"]
-Store = Literal["float32", "float16", "int8", "binary"]
 KINDS: Final[tuple[Kind, ...]] = ("flat", "ivf", "hnsw")
-STORES: Final[tuple[Store, ...]] = ("float32", "float16", "int8", "binary")
 
 K_MEASURED: Final = 10
 _TIE: Final = 1e-5  # scores that are closer count as equal
 _KEPT_NEIGHBORS: Final = 50  # of a query among the original vectors
 _LINKS: Final = 16  # of a node of HNSW on a layer; twice as many on the lowest
 _EF_CONSTRUCTION: Final = 80
+FACTORS_BYTES: Final = 8  # that RaBitQ keeps beside the bits of a vector
 _QUERY_BITS: Final = 8  # per dimension of a query that is compared with bits
 _SIMD: Final = 16  # FAISS is about ten times slower on float16 and int8 codes of other widths than multiples of this
 _FEW_HIDDEN: Final = 100
@@ -60,11 +60,21 @@ class SearchSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """How an index is searched: what was asked for, and what was chosen by measuring."""
 
     kind: Kind = "flat"
-    store: Store = "float32"
+    store: Storage = Storage.float32
     n_lists: Count = 0  # ivf: clusters
     n_probe: Count = 0  # ivf: clusters that are searched
     ef_search: Count = 0  # hnsw: nodes that are kept while searching
     oversampling: Annotated[int, Meta(ge=0, le=10_000)] = 0  # candidates per result that are scored again; 0: none
+
+    def __post_init__(self) -> None:
+        _check.one_of("index", "store", self.store, INDEXED)
+        if self.store not in stores_of(self.kind):
+            raise InputError("index: hnsw has no binary store. Use --kind flat or ivf, or --store int8.")
+
+
+def stores_of(kind: Kind | None) -> tuple[Storage, ...]:
+    """Number types that FAISS has for a kind of index, finest first."""
+    return tuple(store for store in INDEXED if (kind, store) != ("hnsw", Storage.binary))
 
 
 def tail_settings(settings: SearchSettings) -> SearchSettings:
@@ -72,10 +82,9 @@ def tail_settings(settings: SearchSettings) -> SearchSettings:
     return replace(settings, kind="flat", n_lists=0, n_probe=0, ef_search=0)
 
 
-def bytes_per_vector(dim: int, kind: Kind, store: Store) -> float:
+def bytes_per_vector(dim: int, kind: Kind, store: Storage) -> float:
     """Bytes in memory for a vector while it is searched."""
-    # RaBitQ keeps two factors of a vector beside its bits
-    codes = {"float32": 4 * dim, "float16": 2 * _width(dim), "int8": _width(dim), "binary": -(-dim // 8) + 8}[store]
+    codes = store.n_bytes(code_width(dim, store)) + FACTORS_BYTES * store.is_bits
     return codes + {"flat": 0, "ivf": 8, "hnsw": 4 * 2 * _LINKS * 1.1 + 8}[kind]
 
 
@@ -84,16 +93,16 @@ def _width(dim: int) -> int:
     return -(-dim // _SIMD) * _SIMD
 
 
-def code_width(dim: int, store: Store) -> int:
+def code_width(dim: int, store: Storage) -> int:
     """Dimensions of codes of a number type."""
-    return _width(dim) if store in ("float16", "int8") else dim
+    return _width(dim) if store in (Storage.float16, Storage.int8) else dim
 
 
 def finer_settings(settings: SearchSettings) -> SearchSettings | None:
     """How vectors are kept next to their codes: codes of ivf cannot be read one by one, others are coarse; or None."""
-    if settings.kind != "ivf" and settings.store in ("float32", "float16"):
+    if settings.kind != "ivf" and settings.store.is_float:
         return None
-    return SearchSettings(store="float32" if settings.store == "float32" else "float16")
+    return SearchSettings(store=Storage.float32 if settings.store is Storage.float32 else Storage.float16)
 
 
 # -- making and reading ----------------------------------------------------------------------------------------------
@@ -143,33 +152,33 @@ def empty_codes(dim: int, settings: SearchSettings, quantization: Quantization) 
     """Make an index of unit vectors; of kind ivf, its clusters must be trained."""
     faiss = _extras.require("faiss")
     inner_product = faiss.METRIC_INNER_PRODUCT
-    number_type = {"float16": faiss.ScalarQuantizer.QT_fp16, "int8": faiss.ScalarQuantizer.QT_8bit}.get(settings.store)
+    scalar = {Storage.float16: faiss.ScalarQuantizer.QT_fp16, Storage.int8: faiss.ScalarQuantizer.QT_8bit}.get(
+        settings.store
+    )
     front: Any = None
-    if settings.store == "binary":
+    if settings.store.is_bits:
         front = _linear_transform(quantization.rotation)
-    elif number_type is not None and _width(dim) > dim:
+    elif scalar is not None and _width(dim) > dim:
         front = faiss.RemapDimensionsTransform(dim, _width(dim), False)
         dim = _width(dim)
     quantizer: Any = faiss.IndexFlatIP(dim) if settings.kind == "ivf" else None
     match settings.kind, settings.store:
-        case "hnsw", "binary":
-            raise InputError("index: hnsw has no binary store. Use --kind flat or ivf, or --store int8.")
-        case "flat", "float32":
+        case "flat", Storage.float32:
             index = faiss.IndexFlatIP(dim)
-        case "flat", "binary":
+        case "flat", Storage.binary:
             index = faiss.IndexRaBitQ(dim, inner_product)
         case "flat", _:
-            index = faiss.IndexScalarQuantizer(dim, number_type, inner_product)
-        case "ivf", "float32":
+            index = faiss.IndexScalarQuantizer(dim, scalar, inner_product)
+        case "ivf", Storage.float32:
             index = faiss.IndexIVFFlat(quantizer, dim, settings.n_lists, inner_product)
-        case "ivf", "binary":
+        case "ivf", Storage.binary:
             index = faiss.IndexIVFRaBitQ(quantizer, dim, settings.n_lists, inner_product)
         case "ivf", _:
-            index = faiss.IndexIVFScalarQuantizer(quantizer, dim, settings.n_lists, number_type, inner_product, False)
-        case _, "float32":
+            index = faiss.IndexIVFScalarQuantizer(quantizer, dim, settings.n_lists, scalar, inner_product, False)
+        case _, Storage.float32:
             index = faiss.IndexHNSWFlat(dim, _LINKS, inner_product)
         case _:
-            index = faiss.IndexHNSWSQ(dim, number_type, _LINKS, inner_product)
+            index = faiss.IndexHNSWSQ(dim, scalar, _LINKS, inner_product)
     if settings.kind == "ivf":
         index.cp.spherical, index.cp.min_points_per_centroid = True, 1
         index.own_fields = True  # of the quantizer
@@ -190,13 +199,13 @@ def without_front(index: Any) -> Any:
 def _set_ranges(index: Any, quantization: Quantization, settings: SearchSettings) -> None:
     """Give an index the number type of the model, instead of one fitted on the vectors that it is trained on."""
     faiss = _extras.require("faiss")
-    if settings.store == "int8":
+    if settings.store is Storage.int8:
         missing = (0, index.d - len(quantization.low))
         low, span = np.pad(quantization.low, missing), np.pad(quantization.span, missing, constant_values=1)
         coded = faiss.downcast_index(index.storage) if settings.kind == "hnsw" else index
         faiss.copy_array_to_vector(np.concatenate([low, span]).astype(np.float32), coded.sq.trained)
         coded.is_trained = True
-    if settings.store == "binary" and settings.kind == "flat":
+    if settings.store.is_bits and settings.kind == "flat":
         faiss.copy_array_to_vector((quantization.center @ quantization.rotation).astype(np.float32), index.center)
     index.is_trained = True
 
@@ -204,7 +213,7 @@ def _set_ranges(index: Any, quantization: Quantization, settings: SearchSettings
 def train_codes(index: Any, sample: NDArray[np.float32], settings: SearchSettings, quantization: Quantization) -> None:
     """Cluster a sample of unit vectors for an index of kind ivf."""
     index.train(np.ascontiguousarray(sample))
-    if settings.store == "int8":
+    if settings.store is Storage.int8:
         _set_ranges(without_front(index), quantization, settings)
 
 
@@ -330,7 +339,7 @@ class Segment:
                 found_scores = np.where(found < 0, np.float32(-np.inf), found_scores)
                 hits = best(found_scores, found, k + 1)
                 scores[block], positions[block] = (each[:, :k] for each in hits)
-                if self.finer is not None or settings.store != "binary":  # bits alone are no rows to score
+                if self.finer is not None or not settings.store.is_bits:  # bits alone are no rows to score
                     with np.errstate(invalid="ignore"):  # of -inf
                         is_near = ~(hits[0][:, :-1] - hits[0][:, 1:] > _LAST_DIGITS)
                     near = np.flatnonzero(is_near.any(axis=1) | exact)
@@ -393,9 +402,9 @@ class Segment:
 def _parameters(settings: SearchSettings, selector: Any) -> Any:
     faiss = _extras.require("faiss")
     match settings.kind, settings.store:
-        case "ivf", "binary":
+        case "ivf", Storage.binary:
             return faiss.IVFRaBitQSearchParameters(nprobe=settings.n_probe, sel=selector, qb=_QUERY_BITS)
-        case "flat", "binary":
+        case "flat", Storage.binary:
             return faiss.RaBitQSearchParameters(sel=selector, qb=_QUERY_BITS)
         case "ivf", _:
             return faiss.SearchParametersIVF(nprobe=settings.n_probe, sel=selector)
@@ -577,7 +586,7 @@ def choose_settings(
 
 def _ladder(settings: SearchSettings, n_rows: int) -> Iterator[SearchSettings]:
     """Settings to try, from cheap to exact, with at least this oversampling."""
-    factors: tuple[int, ...] = {"int8": (2, 4, 10), "binary": (10, 20, 40, 100)}.get(settings.store, (0,))
+    factors: tuple[int, ...] = {Storage.int8: (2, 4, 10), Storage.binary: (10, 20, 40, 100)}.get(settings.store, (0,))
     factors = tuple(factor for factor in factors if factor >= settings.oversampling) or factors[-1:]
     doubled = [1 << power for power in range(20)]
     for factor in factors:

@@ -30,7 +30,6 @@ from isosent._locks import Lock
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError, IsosentWarning, ModelFolderError, OutputError
 from isosent.io.atomic import sweep
-from isosent.io.space import Space, same_space
 from isosent.io.system import disk_error
 from isosent.io.vector_source import VectorSource
 from isosent.loading import check_model, load_saved
@@ -53,7 +52,7 @@ from isosent.search.build import (
     with_rows,
     write_index,
 )
-from isosent.search.engine import K_MEASURED, Kind, Segment, Store, best
+from isosent.search.engine import K_MEASURED, Kind, Segment, best
 from isosent.search.keywords import FUSED
 from isosent.search.result import IndexStats, SearchResult
 from isosent.search.rows import HAS_VECTOR, ID, MAPPED, TEXT, VECTOR, id_kind_of, like, other_ids, rows_table
@@ -81,6 +80,8 @@ from isosent.search.units import (
     unit_vectors,
     units_of_lists,
 )
+from isosent.space import Space, same_space
+from isosent.storage import Store
 
 _LARGEST_TAIL: Final = 1000
 _LARGEST_TAIL_SHARE: Final = 0.25
@@ -374,7 +375,7 @@ class Index:
             return Snapshot.open(self.folder, space=space, before=before)
         except InputError:
             snapshot = Snapshot.open(self.folder, space=None, before=before)
-            here = snapshot.state.space.fingerprint
+            here = snapshot.space.fingerprint
             if here == space.fingerprint or (here != self._other_name and not model.has_vectors_of(snapshot.record)):
                 raise
             self._other_name = here  # not encoded again at each commit
@@ -427,7 +428,7 @@ class Index:
     @property
     def space(self) -> Space:
         """The vector space, with its fingerprint."""
-        return self._snapshot.state.space
+        return self._snapshot.space
 
     @property
     def canary(self) -> Canary | None:
@@ -882,7 +883,7 @@ class Index:
         if target is None:
             raise InputError("migrate: the map is an ordinary model. Make one: isosent migrate OLD NEW TEXTS -o map.")
         old, new = (each.space for each in (SentenceEncoder(mapping.encoder), model))
-        same_space("the new model", new, "the map", Space(target["fingerprint"], target["to"]))
+        same_space("the new model", new, "the map", Space.of(target, "to"))
         if self.space.fingerprint == new.fingerprint and MAPPED in self.schema.names:
             sweep(self.folder.resolve().parent)  # what a run that was killed after its commit left
             return
@@ -901,7 +902,7 @@ class Index:
 
         def units() -> Iterator[NDArray[np.float32]]:
             source[0] = snapshot = self._last_commit(before=self._snapshot)  # nobody else writes from here on
-            same_space("the map", old, f"the index {self.folder}", snapshot.state.space)
+            same_space("the map", old, f"the index {self.folder}", snapshot.space)
             if snapshot.n_mapped:
                 raise InputError(f"{self.folder} still has {snapshot.n_mapped} mapped rows. Replace them: index add.")
             for start in range(0, len(snapshot), BATCH_ROWS):

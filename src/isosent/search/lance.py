@@ -15,13 +15,13 @@ from isosent import _extras
 from isosent._check import brief
 from isosent.errors import InputError, OutputError
 from isosent.io.atomic import locked
-from isosent.io.space import Space, space_in
 from isosent.io.system import disk_error
 from isosent.numeric.ranking import exact_products
 from isosent.search.database import LANCE, TABLE
 from isosent.search.keywords import FUSED, fuse
 from isosent.search.rows import ID, TEXT, VECTOR, check_columns, names_beside_hits
 from isosent.search.where import parse_where, sql_literal, to_sql
+from isosent.space import Space
 
 _INDEXED_ROWS: Final = 100_000  # above, LanceDB clusters the vectors; below, it compares all of them
 _SPARE: Final = 8  # rows that are fetched beyond those that are wanted, to see whether more are as good as the last
@@ -78,7 +78,7 @@ class LanceTable:
     @property
     def space(self) -> Space:
         """The space of its vectors."""
-        space = space_in(self.table.schema.metadata or {})
+        space = Space.in_metadata(self.table.schema.metadata or {})
         if space is None:
             raise InputError(f"the {self.name} was not made by isosent: it names no space.")
         return space

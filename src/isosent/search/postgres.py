@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from isosent import _extras
 from isosent._check import brief
 from isosent.errors import InputError
-from isosent.io.space import Space
 from isosent.search.database import TABLE
 from isosent.search.engine import K_MEASURED
 from isosent.search.keywords import FUSED, fuse
@@ -31,6 +30,7 @@ from isosent.search.result import STALE_SHARE
 from isosent.search.rows import ID, TEXT, VECTOR, check_columns, names_beside_hits
 from isosent.search.storage import FORMAT
 from isosent.search.where import parse_where, to_sql
+from isosent.space import Space
 
 _FORMAT_VERSION = 1  # of the comment
 _OLDEST_PGVECTOR: Final = (0, 8)  # iterative scans

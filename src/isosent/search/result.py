@@ -13,11 +13,12 @@ from msgspec import to_builtins
 from numpy.typing import NDArray
 
 from isosent import _extras
-from isosent.io.space import Space
 from isosent.search.engine import SearchSettings, bytes_per_vector
 from isosent.search.rows import names_beside_hits
 from isosent.search.snapshot import Snapshot
 from isosent.search.storage import QueryRecall, Recall
+from isosent.space import Space
+from isosent.storage import Storage
 
 STALE_SHARE: Final = 0.1  # of the rows; if more have changed, the recall is measured again
 
@@ -247,6 +248,6 @@ class IndexStats:
     @property
     def is_stale(self) -> bool:
         """Whether more than a tenth of the rows have changed since the recall was measured; never of an exact index."""
-        if (self.settings.kind, self.settings.store) == ("flat", "float32"):
+        if (self.settings.kind, self.settings.store) == ("flat", Storage.float32):
             return False
         return self.recall is not None and self.n_changed > STALE_SHARE * self.recall.n_rows

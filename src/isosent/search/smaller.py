@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from time import perf_counter
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import numpy as np
 from msgspec import Struct
@@ -28,17 +28,17 @@ from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import held_out_rows, nonzero_rows, spearman, unit_rows
 from isosent.numeric.statistics import bootstrap_differences, bootstrap_interval
-from isosent.persistence import Storage
+from isosent.persistence import StoredSize
 from isosent.search.engine import (
     K_MEASURED,
     SearchSettings,
     Segment,
-    Store,
     bytes_per_vector,
     empty_codes,
     finer_settings,
     one_thread,
 )
+from isosent.storage import INDEXED, Storage
 from isosent.transforms.agreement import sample_pairs
 from isosent.transforms.base import NO_TRANSFORM, LinearTransform, make_linear
 from isosent.transforms.quantization import Quantization
@@ -46,13 +46,13 @@ from isosent.transforms.quantization import Quantization
 FEWEST_ROWS: Final = 110
 _SHARES: Final = (0.75, 0.5, 0.25)  # of the dimensions
 _TIE: Final = 1e-6  # float32 sums differ in the last digits
-_STORED: Final[tuple[tuple[Store, int], ...]] = (  # dtype, and candidates per result that are scored again
-    ("float16", 0),
-    ("int8", 2),
-    ("binary", 10),
-    ("binary", 40),
+_STORED: Final[tuple[tuple[Storage, int], ...]] = (  # dtype, and candidates per result that are scored again
+    (Storage.float16, 0),
+    (Storage.int8, 2),
+    (Storage.binary, 10),
+    (Storage.binary, 40),
 )
-_ALONE: Final[tuple[tuple[Store, int], ...]] = (("int8", 0), ("binary", 0))
+_ALONE: Final[tuple[tuple[Storage, int], ...]] = ((Storage.int8, 0), (Storage.binary, 0))
 _LEAST_RECALL, _MOST_RECALL, _RECALL_MARGIN = 0.5, 0.999, 0.001  # of what an index is to reach
 _CODEC_ROWS: Final = 10_000  # that a product quantization is trained on
 _CODEC_STEPS: Final = 8
@@ -123,7 +123,7 @@ class Size:
     @property
     def is_stored(self) -> bool:
         """Whether an index of isosent stores vectors in this way by default."""
-        return self.dtype in get_args(Store) and (self.dtype, self.oversampling) not in _ALONE
+        return self.dtype in INDEXED and (self.dtype, self.oversampling) not in _ALONE
 
     @property
     def map_label(self) -> str:
@@ -273,7 +273,7 @@ class Sizes(Struct, frozen=True):
             all_moments = Moments.from_rows(array) if moments is None else moments
             fitted = fitted.fitted_on_moments(all_moments, transform, source=source)
         promised = size.recall / (self.recall_of_map(size) or 1) - _RECALL_MARGIN
-        storage = Storage(
+        storage = StoredSize(
             dtype=size.dtype,
             oversampling=size.oversampling,
             n_bytes=size.n_bytes,
@@ -381,7 +381,7 @@ def sizes(
     )
     dim = rows.shape[1]
     maps = _maps(dim, widths, n_bytes)
-    measured = [trial.stored("float32", 0) for each in maps if trial.map(*each)]
+    measured = [trial.stored(Storage.float32, 0) for each in maps if trial.map(*each)]
     for width in sorted({each.n_components for each in measured}, reverse=True):
         # codes of the best map of this width; a map that keeps no more than a smaller size cannot be on the front
         best = max((each for each in measured if each.n_components == width), key=lambda each: each.recall)
@@ -470,7 +470,7 @@ class _Trial:
             self._quantization = Quantization.fit(self._mapped_docs, seed=self._seed)
         return self._quantization
 
-    def stored(self, store: Store, oversampling: int) -> Size:
+    def stored(self, store: Storage, oversampling: int) -> Size:
         """Store the vectors as an index does, and search them."""
         dim, docs = self._map[0], self._mapped_docs
         quantization = self._fitted_quantization()
@@ -487,7 +487,7 @@ class _Trial:
         seconds = perf_counter() - start
         on_disk = 0.0 if finer_store is None else bytes_per_vector(dim, "flat", finer_store.store)
         in_memory = bytes_per_vector(dim, "flat", store)
-        agreement = self._agreement if oversampling or store in ("float32", "float16") else None
+        agreement = self._agreement if oversampling or store.is_float else None
         return self._size(
             store, in_memory, found, seconds, on_disk=on_disk, agreement=agreement, oversampling=oversampling
         )
@@ -524,7 +524,7 @@ class _Trial:
             yield self._size(name, float(inner.code_size), found, perf_counter() - start)
             if isinstance(inner, faiss.IndexPQ):
                 settings = SearchSettings(oversampling=_RESCORED)
-                finer = empty_codes(dim, SearchSettings(store="float16"), self._fitted_quantization())
+                finer = empty_codes(dim, SearchSettings(store=Storage.float16), self._fitted_quantization())
                 finer.add(docs)
                 start = perf_counter()
                 _, found = Segment(index, finer, np.zeros(len(docs), bool)).search(
@@ -535,7 +535,7 @@ class _Trial:
                     float(inner.code_size),
                     found,
                     perf_counter() - start,
-                    on_disk=bytes_per_vector(dim, "flat", "float16"),
+                    on_disk=bytes_per_vector(dim, "flat", Storage.float16),
                     oversampling=_RESCORED,
                 )
 
@@ -554,7 +554,7 @@ class _Trial:
         if self._originals is not None:
             original_recall = float(self._kept(found, *self._originals).mean())
         recall, (low, high) = float(by_query.mean()), bootstrap_interval("mean", by_query)
-        is_reference = (dtype, self._map[1]) == ("float32", NO_TRANSFORM)
+        is_reference = (dtype, self._map[1]) == (Storage.float32, NO_TRANSFORM)
         if recall == 1 and not is_reference:  # resamples of no loss have none; the rule of three bounds it
             low = 1 - 3 / (K_MEASURED * len(by_query))
         width, name, center = self._map

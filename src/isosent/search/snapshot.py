@@ -24,7 +24,6 @@ from isosent import _check
 from isosent.encoders.static import StaticEncoder
 from isosent.errors import FileFormatError, InputError
 from isosent.io.atomic import recover
-from isosent.io.space import Space, same_space
 from isosent.io.tensors import read_tensors
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
@@ -50,6 +49,7 @@ from isosent.search.storage import (
     write_state,
 )
 from isosent.search.where import matching_rows, parse_where
+from isosent.space import Space, same_space
 from isosent.transforms.quantization import Quantization
 
 Opened = TypeVar("Opened")
@@ -167,6 +167,11 @@ class Snapshot:
 
     def __len__(self) -> int:
         return self.state.n_rows - self.state.n_deleted
+
+    @property
+    def space(self) -> Space:
+        """Space of the vectors."""
+        return self.state.space
 
     @property
     def quantization(self) -> Quantization:

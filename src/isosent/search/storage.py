@@ -31,10 +31,10 @@ from isosent.io.atomic import Replaceable, is_temporary, locked, replacing, repl
 from isosent.io.checksum import FileState, checksum_of, file_state, verify_file
 from isosent.io.json import check_schema, format_of, read_document, write_document
 from isosent.io.schemas import Checksum, Count, Document, FileName, Positive
-from isosent.io.space import Space
 from isosent.io.system import system_error
 from isosent.search.engine import Kind, SearchSettings
 from isosent.search.rows import IdKind
+from isosent.space import Space
 
 FORMAT, FORMAT_VERSION = "isosent-index", 1
 MANIFEST = "manifest.json"

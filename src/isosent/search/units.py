@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import InputError, IsosentWarning
-from isosent.io.space import refuse_codes
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
 from isosent.loading import check_model
@@ -20,6 +19,8 @@ from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import unit_rows
 from isosent.pages.progress import Progress, counted
 from isosent.persistence import ModelRecord, check_encoder_space
+from isosent.space import refuse_codes
+from isosent.storage import Storage
 
 BATCH_ROWS: Final = 8192  # that are encoded, or read, at once
 
@@ -32,7 +33,10 @@ def opened_vectors(vectors: Any) -> NDArray[np.floating] | VectorSource | None:
         vectors = open_vectors(vectors)
     if isinstance(vectors, VectorSource):
         refuse_codes(str(vectors.path), vectors.space)
-        name, is_suspect = str(vectors.path), vectors.dtype == "uint8" and vectors.path.suffix.lower() != ".bvecs"
+        name, is_suspect = (
+            str(vectors.path),
+            vectors.storage is Storage.uint8 and vectors.path.suffix.lower() != ".bvecs",
+        )
     else:
         vectors = _check.matrix("index", "vectors", vectors)
         name, is_suspect = "index: an array", vectors.dtype == np.uint8

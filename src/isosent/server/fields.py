@@ -19,6 +19,7 @@ import msgspec
 
 from isosent.model import Role
 from isosent.server.service import RequestError
+from isosent.storage import Storage
 
 INERT: Final = frozenset(
     {"user", "metadata", "tags", "priority", "request_id", "safety_identifier", "service_tier", "store", "cache_salt"}
@@ -50,7 +51,7 @@ _ON: Final = re.compile(  # so unless it is switched off
 )
 _OFF: Final = re.compile(r"(?:^|[_.])(?:no|not|non|skip|disabled?|without)(?:_|(?=[A-Z]))|(?:^|[_.])un_?normali")
 _AS_IT_IS: Final[dict[str, tuple[Any, ...]]] = {
-    "format": ("float", "float32", "native", "little", "dense", ["float"]),
+    "format": ("float", Storage.float32, "native", "little", "dense", ["float"]),
     "length": ("END", "end", "right", "Right", -1),
     "side": ("text", "default"),
     "other": ("text",),

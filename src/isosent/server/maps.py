@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
-from isosent.io.space import Space
 from isosent.jobs.vectors import FileMoments, moments_bytes, read_moments, write_moments
 from isosent.loading import load
 from isosent.model import Role, SentenceEncoder
@@ -33,6 +32,7 @@ from isosent.search.snapshot import check_query_model
 from isosent.server.registry import CANARY_EVERY_S
 from isosent.server.service import Metrics, RequestError, reason_of
 from isosent.server.upstream import Upstream, upstream_facts
+from isosent.space import Space
 
 _log = logging.getLogger("isosent.server")
 _CANARY_AGAIN_S: Final = 60.0  # after a failure of the upstream
@@ -117,7 +117,7 @@ class Maps(Mapping[str, SentenceEncoder]):
         model, query_folder = _load_map(self._folders[name]), self._query_folders.get(name)
         query_model = None if query_folder is None else load(query_folder)
         if query_model is not None:
-            check_query_model(query_model, Space(model.fingerprint, name), name)
+            check_query_model(query_model, model.space, name)
         return model, query_model
 
     async def store_canary(self, name: str, canary: Canary) -> None:

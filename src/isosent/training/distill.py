@@ -46,9 +46,9 @@ from isosent.exports.check import (
 from isosent.exports.sentence_transformers import check_vectors, quiet_library
 from isosent.exports.tokenizer import transformer_tokenizer
 from isosent.io.atomic import check_folder, replacing_folder
+from isosent.io.notes import TEXTS_FILE
 from isosent.io.remote import local_copies, remove
 from isosent.io.shards import Sharding, input_paths
-from isosent.io.space import TEXTS_FILE, Space, same_space
 from isosent.io.tensors import tensors_bytes
 from isosent.io.texts import TEXT_ENDINGS, open_texts, text_blocks
 from isosent.io.vector_source import VectorSource, in_blocks
@@ -62,6 +62,8 @@ from isosent.numeric.sparse_ridge import PART_TEXTS, TokenShares, solve
 from isosent.numeric.statistics import bootstrap_interval
 from isosent.numeric.word_averages import sif_weights
 from isosent.pages.progress import Progress, counted, part_of, progress_bar
+from isosent.space import Space, same_space
+from isosent.storage import Storage
 from isosent.transforms.agreement import sample_pairs
 from isosent.transforms.base import Auto, Transform, is_flow, resolve_transform
 from isosent.words.subwords import SubwordTokenizer
@@ -666,7 +668,7 @@ def _save(static: StaticEncoder, output: str | os.PathLike[str], notes: dict[str
         "hidden_dim": static.dim,
         "normalize": True,
         "max_length": None,
-        "embedding_dtype": "float32",
+        "embedding_dtype": Storage.float32,
     }
     assert isinstance(static.tokenizer, SubwordTokenizer)
     with replacing_folder(output, EXPORT) as folder:

@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from isosent import _check
 from isosent.errors import InputError
+from isosent.storage import TRAINED
 
 OBJECTIVES: Final = ("classification", "regression", "triplet", "ranking")
 CONCATENATIONS: Final = ("u,v", "|u-v|", "u*v", "|u-v|,u*v", "u,v,u*v", "u,v,|u-v|", "u,v,|u-v|,u*v")
 REGULARIZERS: Final = ("whitening", "isotropy")
 BATCHINGS: Final = ("random", "length")
-PRECISIONS: Final = ("float32", "bfloat16")
 KEEPS: Final = ("best", "last")
 
 # By kind of base. The paper's 2e-5 hardly moves random weights or a table of token vectors.
@@ -136,7 +136,7 @@ class TrainingSettings:
     max_gradient_norm: float = 1.0
     accumulation: int = 1
     batching: str = "random"
-    precision: str = "float32"
+    precision: str = TRAINED[0]
     recompute: bool = False
     n_evaluations: int = 5
     checkpoint_every: int = 200
@@ -215,7 +215,7 @@ def _check_value(name: str, value: Any) -> None:
         case "batching":
             _check.one_of("train", name, value, BATCHINGS)
         case "precision":
-            _check.one_of("train", name, value, PRECISIONS)
+            _check.one_of("train", name, value, TRAINED)
         case "keep":
             _check.one_of("train", name, value, KEEPS)
 

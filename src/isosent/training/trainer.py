@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from isosent import _extras
 from isosent.errors import FileFormatError, InputError, NonFiniteLossError
+from isosent.storage import Storage
 from isosent.training.development import SPEARMAN, dev_evaluator
 from isosent.training.metrics import StepRecorder
 from isosent.training.record import (
@@ -64,7 +65,7 @@ def make_arguments(job: TrainingJob, kind: str, folder: Path) -> Any:
         warmup_steps=settings.warmup,
         weight_decay=0.0 if is_static else settings.weight_decay,  # it would shrink words that never occur
         max_grad_norm=settings.max_gradient_norm,
-        bf16=settings.precision == "bfloat16",
+        bf16=settings.precision == Storage.bfloat16,
         activation_checkpointing=settings.recompute,
         use_cpu=is_static or not has_gpu,  # explicit, so that several processes are detected on a CPU too
         seed=settings.seed,

@@ -26,6 +26,7 @@ from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
 from isosent.numeric.spectrum import Spectrum
+from isosent.storage import Storage
 
 _SMALLEST, _LARGEST = 1e-70, 1e70  # squares of variances must stay within float64
 
@@ -58,7 +59,7 @@ class RowEstimator(TransformerMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         """Declare to scikit-learn which dtypes are preserved."""
         tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.transformer_tags.preserves_dtype = [Storage.float64, Storage.float32]
         return tags
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,11 +13,8 @@ from isosent import _check
 from isosent.errors import InputError
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import nonzero_rows
+from isosent.storage import CODES, Codes, Storage
 
-Dtype = Literal["int8", "ubinary"]
-INT8: Final[Dtype] = "int8"
-UBINARY: Final[Dtype] = "ubinary"
-DTYPES: Final = (INT8, UBINARY)
 MOST_ROWS = 10_000  # a hundred already give the recall of all
 # Least and largest value change with every row and cut off other texts: ranges fitted on 100 rows by them lose 4 points
 # of recall, and by these deviations none. Of 3.5 to 6, 5 loses least where the texts are in another language.
@@ -140,7 +136,7 @@ class Quantization:
         step = (2 * margin / _LEVELS).astype(np.float32)
         return cls(low, step, mean.astype(np.float32), _random_rotation(rows.shape[1], seed))
 
-    def encode(self, vectors: ArrayLike, dtype: Dtype) -> NDArray[np.int8] | NDArray[np.uint8]:
+    def encode(self, vectors: ArrayLike, dtype: Codes) -> NDArray[np.int8] | NDArray[np.uint8]:
         """Turn vectors into codes.
 
         Parameters
@@ -161,10 +157,10 @@ class Quantization:
             If the vectors have another width, or hold NaN or infinity.
         """
         where = "Quantization.encode"
-        _check.one_of(where, "dtype", dtype, DTYPES)
+        _check.one_of(where, "dtype", dtype, CODES)
         rows = _float32_rows(where, vectors)
         _check.same_dim(where, "vectors", rows.shape[1], self.dim)
-        if dtype == UBINARY:
+        if Storage(dtype).is_bits:
             return np.packbits(self._rotated.apply(rows - self.center) > 0, axis=1)
         # the operations of FAISS in its order, so that rounding is the same, too
         span = self.span
@@ -172,7 +168,7 @@ class Quantization:
         codes = (np.float32(_LEVELS) * shares * (span > 0)).astype(np.int16) - _OFFSET
         return codes.astype(np.int8)
 
-    def decode(self, codes: ArrayLike, dtype: Dtype) -> NDArray[np.float32]:
+    def decode(self, codes: ArrayLike, dtype: Codes) -> NDArray[np.float32]:
         """Turn codes into the vectors that they stand for.
 
         Parameters
@@ -194,15 +190,15 @@ class Quantization:
             If the codes have another dtype or shape.
         """
         where = "Quantization.decode"
-        _check.one_of(where, "dtype", dtype, DTYPES)
+        _check.one_of(where, "dtype", dtype, CODES)
         array = _check.matrix(where, "codes", codes)
-        width, expected = ((self.dim + 7) // 8, np.uint8) if dtype == UBINARY else (self.dim, np.int8)
+        storage = Storage(dtype)
+        width, expected = storage.width(self.dim), storage.stored
         if array.dtype != expected or array.shape[1] != width:
             raise InputError(
-                f"{where}: codes must be {np.dtype(expected)} of shape (n_rows, {width}); "
-                f"got {array.dtype} of {array.shape}."
+                f"{where}: codes must be {expected} of shape (n_rows, {width}); got {array.dtype} of {array.shape}."
             )
-        if dtype == INT8:
+        if not storage.is_bits:
             return self.low + (array.astype(np.float32) + np.float32(_OFFSET + 0.5)) * self.step
         signs = np.unpackbits(array, axis=1, count=self.dim).astype(np.float32) * 2 - 1
         # Unit vectors lie on average sqrt(1 - |center|^2) from their mean; the mean of |z| is sqrt(2 / pi).

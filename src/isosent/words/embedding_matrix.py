@@ -14,7 +14,7 @@ from isosent.errors import FileFormatError
 from isosent.io.json import read_json
 from isosent.io.schemas import TransformersConfig, WeightsIndex, path_inside
 from isosent.io.tensors import MappedTensor, map_tensors
-from isosent.io.vector_source import NUMBER_TYPES
+from isosent.storage import Storage
 
 # Modules that hold the embeddings of tokens, by the names that architectures give them; an earlier name wins.
 _MODULES = (
@@ -54,7 +54,7 @@ def read_embedding_matrix(folder: str | os.PathLike[str]) -> NDArray[np.float32]
     chosen = min(with_vocab_size or matrices, key=lambda name: (_MODULES.index(_module(name)), name.count("."), name))
     numbers = matrices[chosen].array
     if matrices[chosen].dtype == "BF16":
-        numbers = NUMBER_TYPES["bfloat16"].decoded(numbers)
+        numbers = Storage.bfloat16.decoded(numbers)
     matrix: NDArray[np.float32] = numbers.astype(np.float32, copy=False)
     _check.finite_rows(str(folder), chosen, matrix)
     return matrix

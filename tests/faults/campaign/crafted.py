@@ -10,7 +10,7 @@ from pathlib import Path
 
 from isosent.io.checksum import checksum_of
 from isosent.io.json import document_bytes
-from isosent.io.space import file_identity
+from isosent.io.notes import file_identity
 
 _HASHED = re.compile(r"(linear_map|flow|corpus|quantization|canary)-[0-9a-f]{16}\.safetensors")
 _NUMBERS = (0, 1, 2, 3, 7, 16, 255, 1 << 16, 1 << 20, 1 << 31, 1 << 32, 1 << 40, 1 << 61, 1 << 63, (1 << 64) - 1)

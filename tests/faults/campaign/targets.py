@@ -74,7 +74,7 @@ def vectors(path: str) -> Any:
     from isosent.io.vectors import open_vectors
 
     source = open_vectors(path)
-    return np.concatenate(list(source.blocks())).tobytes(), source.dtype, source.space and source.space.fingerprint
+    return np.concatenate(list(source.blocks())).tobytes(), source.storage, source.space and source.space.fingerprint
 
 
 def model(path: str) -> Any:

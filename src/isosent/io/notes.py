@@ -1,9 +1,9 @@
-"""Which vector space vectors belong to, and the notes that say so: next to a file of vectors, or of an export.
+"""Notes, which say in which space the vectors of a file lie: next to a file of vectors, or to an export.
 
-A `Space` is a fingerprint with a name, and `same_space` refuses to mix two. The note of a file of vectors
-(`VectorNote`) has one entry per file: `write_note` adds one, and `read_note` checks that it is of this very file. The
-note of an export (`ExportNote`) has the checksums of its files, which `verify_export` compares; `shared_space` reads
-there in which space of another model the vectors of a distilled one lie, and `fitted_texts` which texts it has seen.
+The note of a file of vectors (`VectorNote`) has one entry per file: `write_note` adds one, and `read_note` checks that
+it is of this very file. The note of an export (`ExportNote`) has the checksums of its files, which `verify_export`
+compares; `shared_space` reads there in which space of another model the vectors of a distilled one lie, and
+`fitted_texts` which texts it has seen.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
-from isosent.errors import FileFormatError, InputError, InputFileError
+from isosent.errors import FileFormatError, InputFileError
 from isosent.io.atomic import replacing
 from isosent.io.checksum import folder_checksums, verify_folder
 from isosent.io.json import check_schema, document_bytes, read_document, read_json
@@ -39,6 +39,7 @@ from isosent.io.schemas import (
 )
 from isosent.io.system import open_to_read, read_bytes
 from isosent.io.tensors import read_tensors
+from isosent.space import Space
 
 FORMAT = "isosent-vectors"
 FORMAT_VERSION = 2
@@ -46,29 +47,7 @@ FORMAT_VERSION = 2
 INDEX_FILE = "shards.json"  # of a folder of shards
 
 NOTE_ENDING = ".isosent.json"
-SPACE_METADATA = _FINGERPRINT, _REFERENCE = "isosent.fingerprint", "isosent.reference"
-CODES_NAME = " codes"  # ends the name of the space of codes
-_CODES_NAMES = (f", int8{CODES_NAME}", f", ubinary{CODES_NAME}")
 _SAMPLES, _SAMPLE_BYTES = 64, 4096
-
-
-class Space(Struct, frozen=True, forbid_unknown_fields=True):
-    """A vector space; only vectors with the same fingerprint can be compared."""
-
-    fingerprint: str
-    reference: Text  # what made the vectors, for people
-
-    def __str__(self) -> str:
-        return f"{self.reference} ({self.fingerprint[:16]})"
-
-    def to_json(self) -> dict[str, str]:
-        """Return the space as JSON values."""
-        return {"fingerprint": self.fingerprint, "reference": self.reference}
-
-    @property
-    def metadata(self) -> dict[str, str]:
-        """The same for the metadata of a file."""
-        return {_FINGERPRINT: self.fingerprint, _REFERENCE: self.reference}
 
 
 class NotedFile(Struct, forbid_unknown_fields=True, kw_only=True):
@@ -87,35 +66,6 @@ class VectorNote(Document):
     """``FILE.isosent.json`` next to an array."""
 
     files: Annotated[list[NotedFile], Meta(min_length=1, max_length=2)]
-
-
-def same_space(here: str, space: Space | None, there: str, other: Space | None) -> Space | None:
-    """Refuse to compare, merge or search across two vector spaces."""
-    if space and other and space.fingerprint != other.fingerprint:
-        raise InputError(
-            f"{there} holds vectors of the space {other}; {here} belongs to {space}. "
-            "They cannot be compared. Encode both with the same model."
-        )
-    return space or other
-
-
-def refuse_codes(name: str, space: Space | None) -> None:
-    """Refuse int8 codes and packed bits where vectors are needed."""
-    if space and space.reference.endswith(_CODES_NAMES):
-        raise InputError(
-            f"{name} holds codes ({space.reference.removesuffix(CODES_NAME)}), not vectors. Name the vectors that they "
-            "were made of; isosent index -m MODEL stores them as codes. In Python: model.quantization.decode."
-        )
-
-
-def space_in(metadata: Mapping[Any, Any]) -> Space | None:
-    """Find the space in the metadata of a file."""
-
-    def text(value: object) -> str:
-        return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-    texts = {text(name): text(value) for name, value in metadata.items()}
-    return Space(texts[_FINGERPRINT], texts.get(_REFERENCE, "vectors")) if _FINGERPRINT in texts else None
 
 
 def file_identity(path: Path) -> dict[str, Any]:
@@ -175,7 +125,7 @@ def read_note(path: Path) -> tuple[Space | None, str | None]:
             f"replaced. Restore both from a copy, or write both again; if {path.name} was replaced on purpose, remove "
             "the note."
         )
-    space = Space(entry["fingerprint"], entry["reference"]) if "fingerprint" in entry else None
+    space = Space.of(entry) if "fingerprint" in entry else None
     return space, entry.get("checksum")
 
 

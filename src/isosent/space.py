@@ -1,0 +1,73 @@
+"""Space: which vectors can be compared. A fingerprint with a name for people, as models, indexes and files say it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+from msgspec import Meta, Struct
+
+from isosent.errors import InputError
+from isosent.storage import CODES, Storage
+
+SPACE_METADATA = _FINGERPRINT, _REFERENCE = "isosent.fingerprint", "isosent.reference"
+_CODES: Final = " codes"  # ends the name of the space of codes
+
+
+class Space(Struct, frozen=True, forbid_unknown_fields=True):
+    """A vector space; only vectors with the same fingerprint can be compared."""
+
+    fingerprint: str
+    reference: Annotated[str, Meta(pattern=r"^[^\x00]*$")]  # what made the vectors, for people
+
+    def __str__(self) -> str:
+        return f"{self.reference} ({self.fingerprint[:16]})"
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any], name: str = "reference") -> Space:
+        """The space that a document names by its ``fingerprint`` and a name."""
+        return cls(facts["fingerprint"], facts[name])
+
+    @classmethod
+    def in_metadata(cls, metadata: Mapping[Any, Any]) -> Space | None:
+        """The space in the metadata of a file; None if they name none."""
+
+        def text(value: object) -> str:
+            return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+        texts = {text(name): text(value) for name, value in metadata.items()}
+        return cls(texts[_FINGERPRINT], texts.get(_REFERENCE, "vectors")) if _FINGERPRINT in texts else None
+
+    def to_json(self) -> dict[str, str]:
+        """Return the space as JSON values."""
+        return {"fingerprint": self.fingerprint, "reference": self.reference}
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The same for the metadata of a file."""
+        return {_FINGERPRINT: self.fingerprint, _REFERENCE: self.reference}
+
+    def of_codes(self, storage: Storage) -> Space:
+        """The space of the codes of these vectors: codes are no vectors of the space."""
+        digest = hashlib.sha256(f"{self.fingerprint} {storage}".encode())
+        return Space(digest.hexdigest(), f"{self.reference}, {storage}{_CODES}")
+
+
+def same_space(here: str, space: Space | None, there: str, other: Space | None) -> Space | None:
+    """Refuse to compare, merge or search across two vector spaces."""
+    if space and other and space.fingerprint != other.fingerprint:
+        raise InputError(
+            f"{there} holds vectors of the space {other}; {here} belongs to {space}. "
+            "They cannot be compared. Encode both with the same model."
+        )
+    return space or other
+
+
+def refuse_codes(name: str, space: Space | None) -> None:
+    """Refuse int8 codes and packed bits where vectors are needed."""
+    if space and space.reference.endswith(tuple(f", {storage}{_CODES}" for storage in CODES)):
+        raise InputError(
+            f"{name} holds codes ({space.reference.removesuffix(_CODES)}), not vectors. Name the vectors that they "
+            "were made of; isosent index -m MODEL stores them as codes. In Python: model.quantization.decode."
+        )
