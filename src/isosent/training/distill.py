@@ -561,7 +561,7 @@ def _distilled(
         held_out = [by_number[number] for number in corpus.held_out.tolist()]
         units = unit_rows(fit.held_out + fit.mean).astype(np.float32)
         report |= _measure(model, static, held_out, units, is_shared=shares is not None)
-        shared = None if shares is None else {"fingerprint": shares.fingerprint, "reference": shares.reference}
+        shared = None if shares is None else shares.to_json()
         _save(static, output, {"shares": shared, "distilled": report, "tei": False}, texts())
     return Distillation(Path(output), report, shares, [*sentences, *_advice(report, shares)])
 
