@@ -16,9 +16,8 @@ NUMPY = [storage for storage in Storage if storage not in ("bfloat16", "binary",
 
 
 def test_the_names_that_folders_files_and_commands_have_stay():
-    assert set(map(str, Storage)) == set(
-        "float64 float32 float16 bfloat16 int8 uint8 binary ubinary".split()  # of 0.1.0
-    )
+    names = {"float64", "float32", "float16", "bfloat16", "int8", "uint8", "binary", "ubinary"}  # of 0.1.0
+    assert set(map(str, Storage)) == names
     assert set(READ) == {"float16", "bfloat16", "float32", "float64", "int8", "uint8"}
     assert WRITTEN == ("float32", "float16")
     assert ENCODED == ("float32", "int8", "ubinary")
