@@ -370,13 +370,12 @@ class Index:
         model = self._model
         if model is None:
             return Snapshot.open(self.folder, space=None, before=before)
-        space = model.space
         try:
-            return Snapshot.open(self.folder, space=space, before=before)
+            return Snapshot.open(self.folder, space=model.space, before=before)
         except InputError:
             snapshot = Snapshot.open(self.folder, space=None, before=before)
             here = snapshot.space.fingerprint
-            if here == space.fingerprint or (here != self._other_name and not model.has_vectors_of(snapshot.record)):
+            if here == model.fingerprint or (here != self._other_name and not model.has_vectors_of(snapshot.record)):
                 raise
             self._other_name = here  # not encoded again at each commit
             return snapshot
