@@ -36,10 +36,10 @@ LAYERS = [
     {"evaluation", "distributed"},
     {"exports", "compat"},
     {"training"},
-    {"research"},
     {"report"},
     {"server"},
     {"cli"},
+    {"research"},
     {"__main__"},
 ]
 LAYER_OF = {package: number for number, packages in enumerate(LAYERS) for package in packages}

@@ -28,7 +28,7 @@ _PYTHON_PLACE = re.compile(  # functions, and classes with their methods
 _PYTHON_NAME = re.compile(r"(?<![\w?&./'-])[a-z]+(?:_[a-z]+)+(?![\w=/']|\.\w)")
 _FOR_PYTHON = re.compile(r" \(in Python [\w.]+\)")
 _SHELL_NAMES = {"n_components": "dims", "class_names": "classes", "file_format": "format"}
-# heading -> command -> module, help in one line
+# heading -> command -> module in this package, or full name of one above it; help in one line
 COMMANDS = {
     "Vectors": {
         "demo": ("fit", "See what isosent does, on bundled texts, offline."),
@@ -66,7 +66,7 @@ COMMANDS = {
         "report": ("evaluate", "Write an HTML page of results."),
         "drift": ("inspect", "Have vectors changed significantly? Is a refit worthwhile?"),
         "data": ("data", "List, download and look for evaluation data."),
-        "research": ("study", "Study settings, and measure the tables of the papers again."),
+        "research": ("isosent.research.commands", "Study settings, and measure the tables of the papers again."),
     },
 }
 # where commands of other names went
@@ -89,7 +89,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _MODULES:
             return None
-        return getattr(import_module(f"isosent.cli.{_MODULES[cmd_name]}"), cmd_name)
+        module = _MODULES[cmd_name]
+        return getattr(import_module(module if "." in module else f"isosent.cli.{module}"), cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
