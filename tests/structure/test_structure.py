@@ -157,19 +157,6 @@ def load_bench(name):
     return module
 
 
-def test_the_code_can_be_read_in_an_afternoon():
-    """Modules and records are what a reader feels; docstrings and comments are free."""
-    decorators = [
-        ast.unparse(decorator)
-        for path, _ in modules()
-        for node in nodes_of(path)
-        if isinstance(node, ast.ClassDef)
-        for decorator in node.decorator_list
-    ]
-    assert len(own_modules()) <= 221
-    assert sum("dataclass" in decorator for decorator in decorators) <= 101
-
-
 def test_no_modules_import_each_other_in_a_circle():
     by_name = own_modules()
     imported = {name: set() for name in by_name}

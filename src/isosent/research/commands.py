@@ -5,7 +5,6 @@ figure of the records, all x100 and with published numbers where there are some.
 paper again.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
