@@ -69,15 +69,6 @@ COMMANDS = {
         "research": ("isosent.research.commands", "Study settings, and measure the tables of the papers again."),
     },
 }
-# where commands of other names went
-_MOVED = {
-    "push": "index push",
-    "pull": "index pull",
-    "stats": "info INDEX",
-    "overlap": "data overlap",
-    "study": "research study",
-    "reproduce": "research reproduce",
-}
 _MODULES = {name: module for commands in COMMANDS.values() for name, (module, _) in commands.items()}
 _MODULES["help"] = "options"  # `isosent help models`; the first help names it in its text
 
@@ -96,7 +87,7 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in _MODULES and not args[0].startswith("-"):
-            nearest = [_MOVED[args[0]]] if args[0] in _MOVED else get_close_matches(args[0], _MODULES, n=1)
+            nearest = get_close_matches(args[0], _MODULES, n=1)
             advice = f" Did you mean {nearest[0]!r}?" if nearest else ""
             raise click.UsageError(f"No such command {args[0]!r}.{advice}", ctx)
         return super().resolve_command(ctx, args)
