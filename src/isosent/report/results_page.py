@@ -45,7 +45,7 @@ def html_report(data: ReportData, board: Leaderboard) -> str:
     sections = [
         *([_leaderboard(board), _by_task(board)] if board.rows else []),
         *(study.section() for study in data.studies if study.name != AUTO),
-        _choices(board),
+        _choices(board),  # and next to it how good such choices are
         *(study.section() for study in data.studies if study.name == AUTO),
         *([_cost(board), _small_print(board)] if board.rows else []),
     ]
