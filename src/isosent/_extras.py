@@ -24,7 +24,7 @@ _EXTRA_OF = {
     "mteb": "mteb",
     "matplotlib": "plots",
     "ray": "distributed",
-    **dict.fromkeys(("starlette", "uvicorn", "orjson", "httpx", "prometheus_client", "jinja2"), "serve"),
+    **dict.fromkeys(("starlette", "uvicorn", "orjson", "httpx", "prometheus_client"), "serve"),
 }
 
 

@@ -418,7 +418,6 @@ def test_the_version_is_printed(isosent_):
         (("encode", "texts.txt"), "Missing option '--output'"),
         (("encode", "-o", "v.npy"), "Missing argument 'INPUTS...'"),
         (("evalaute", "sts"), "No such command 'evalaute'. Did you mean 'evaluate'?"),
-        (("push", "index"), "No such command 'push'. Did you mean 'index push'?"),
         (("fit", "texts.txt", "-o", "m", "--dim", "3"), "--dims"),
         (("encode", "texts.txt", "-o", "v.npy", "--dtype", "int8"), "'float32', 'float16'"),
         (("words",), "Missing command"),

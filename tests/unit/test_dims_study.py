@@ -11,8 +11,7 @@ from isosent.evaluation import sizes
 from isosent.evaluation.sts import AGGREGATIONS
 from isosent.model import SentenceEncoder
 from isosent.pages.figures import render
-from isosent.report.figures import dims_figure
-from isosent.research.dims import exact_top, measure_search, study_dims, width_grid
+from isosent.research.dims import dims_figure, exact_top, measure_search, study_dims, width_grid
 from isosent.research.study import DimsCell, DimsStudy, SearchTime
 from isosent.transforms import whitening as whitening_solution
 from isosent.words.tokens import TokenIds

@@ -12,8 +12,7 @@ from isosent.encoders.word_average import GEM
 from isosent.errors import InputError
 from isosent.evaluation.sts import read_sts
 from isosent.pages.figures import render
-from isosent.report.figures import gem_figure
-from isosent.research.gem import conditions, study_gem
+from isosent.research.gem import conditions, gem_figure, study_gem
 from isosent.research.study import GemCell, study_csv
 
 DIM, BASE = 12, "weighting=gem&window=3&n_candidates=6&n_removed=3"

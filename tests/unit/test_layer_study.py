@@ -13,23 +13,19 @@ from isosent.errors import InputError, ModelReferenceError
 from isosent.evaluation.sizes import KNOWN_SETS
 from isosent.evaluation.sts import AGGREGATIONS, YEAR_SUBSETS, STSSet, read_sts
 from isosent.pages.figures import render
-from isosent.report.figures import layer_figure, pooling_figure
-from isosent.research.layers import (
+from isosent.research.layer_tables import (
     AUTO,
     NONE,
     TRANSFORMS,
     WHITENING,
-    Score,
     averages,
     best_of_sizes,
-    layer_cells,
+    layer_figure,
     pair_grid,
-    place_tasks,
+    pooling_figure,
     published_average,
-    search_layers,
-    study_layers,
-    study_pooling,
 )
+from isosent.research.layers import Score, layer_cells, place_tasks, search_layers, study_layers, study_pooling
 from isosent.research.study import LayerCell, PublishedScore
 from isosent.transforms.auto import STRENGTHS, choose
 from isosent.transforms.base import Auto

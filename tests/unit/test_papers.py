@@ -2,7 +2,8 @@ import pytest
 
 from isosent.encoders.reference import SCHEMES, parse_reference
 from isosent.errors import FileFormatError, InputError, InputFileError
-from isosent.evaluation.published import EVALUATED, PAPERS, TARGET, known_models, known_paper, read_paper
+from isosent.evaluation.published import PAPERS, TARGET, known_models, known_paper, read_paper
+from isosent.research.reproduce import EVALUATED, reproduce
 from isosent.transforms.base import TRANSFORMS
 
 TABLES = {
@@ -157,9 +158,4 @@ def test_what_is_not_there_is_named(tmp_path):
     with pytest.raises(InputFileError, match="no such file"):
         read_paper(tmp_path / "none.yaml")
     with pytest.raises(InputError, match=r"'S5' is no paper\. Use bert-whitening, .*YAML file"):
-        known_paper("S5")
-
-
-def test_a_paper_that_had_a_number_has_a_name():
-    with pytest.raises(InputError, match=r"S3 is now called gem\.$"):
-        known_paper("S3")
+        reproduce("S5", tmp_path)

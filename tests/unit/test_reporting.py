@@ -20,6 +20,7 @@ from isosent.pages.figures import page_svg
 from isosent.report.figures import scores_figure, write_figures
 from isosent.report.leaderboard import ReportData, ResultFile, Row, labels_of, make_leaderboard, make_rows, read_report
 from isosent.report.results_page import html_report
+from isosent.research.sections import study_parts
 from isosent.research.study import (
     ROWS,
     AutoCell,
@@ -31,6 +32,7 @@ from isosent.research.study import (
     PublishedScore,
     PublishedWidth,
     SearchTime,
+    Study,
     read_study,
     study_to_json,
 )
@@ -123,10 +125,14 @@ def whole():
             ),
             ResultFile("c.json", made_result("third", STS12=made_task(0.4), STSB=made_task(0.5))),
         ),
-        (dims_study(NASTY),),
-        tuple(reading_cells(NASTY)),
-        tuple(reading_cells(NASTY, ("mean", NASTY))),
-        tuple(auto_cells(NASTY)),
+        study_parts(
+            [
+                Study("dims", (dims_study(NASTY),)),
+                Study("layers", tuple(reading_cells(NASTY))),
+                Study("pooling", tuple(reading_cells(NASTY, ("mean", NASTY)))),
+                Study("auto", tuple(auto_cells(NASTY))),
+            ]
+        ),
     )
     board = make_leaderboard(data.results)
     return data, board, html_report(data, board)
@@ -142,8 +148,12 @@ def test_files_are_told_apart_by_what_is_in_them(tmp_path):
         (tmp_path / name).write_text(json.dumps(study_to_json(name, study)))
     data = read_report([tmp_path / name for name in ("dims", "a", "auto", "pooling", "layers")])
     assert [file.path for file in data.results] == [str(tmp_path / "a")]
-    assert [cell.to_json() for cell in data.layers] == [cell.to_json() for cell in reading_cells()]
-    assert (len(data.dims), len(data.pooling), len(data.auto)) == (1, 21, 2)
+    assert [study.name for study in data.studies] == ["dims", "layers", "pooling", "auto"]
+    given = study_parts([Study(name, tuple(study)) for name, study in studies.items()])
+    assert [study.section() for study in data.studies] == [study.section() for study in given]
+    (tmp_path / "gem").write_text(json.dumps(study_to_json("gem", [GemCell("m", "STSB", "window", "3", 0.1, 0.2, 0)])))
+    with pytest.raises(FileFormatError, match=r"gem is a study of gem\..* auto, dims, layers, pooling\."):
+        read_report([tmp_path / "gem"])
 
 
 @pytest.mark.parametrize(
@@ -174,7 +184,6 @@ def test_an_older_study_with_more_rows_opens(tmp_path):
         result["scores"]["auto without texts"] = 0.4
     (tmp_path / "study.json").write_text(json.dumps(document))
     data = read_report([tmp_path / "study.json"])
-    assert len(data.auto) == 2
     page = html_report(data, make_leaderboard(data.results))
     assert "best in hindsight" in page
     assert "auto without texts" not in page
@@ -510,7 +519,7 @@ def test_every_figure_is_named_once(whole):
 
 
 def test_studies_alone_make_a_page():
-    data = ReportData(dims=(dims_study(),), auto=tuple(auto_cells()))
+    data = ReportData(studies=study_parts([Study("auto", tuple(auto_cells())), Study("dims", (dims_study(),))]))
     page = Page(html_report(data, make_leaderboard(())))
     assert "Studies of dims, auto" in page.words
     assert {attrs.get("id") for tag, attrs in page.tags if tag == "section"} == {"dims", "auto"}
@@ -557,7 +566,7 @@ def test_figures_are_written_as_png_and_svg(tmp_path):
         made_result("b", STS12=made_task(0.4)),
     )
     files = tuple(ResultFile(f"{n}.json", result) for n, result in enumerate(results))
-    data = ReportData(files, (dims_study(),), tuple(reading_cells()), (), ())
+    data = ReportData(files, study_parts([Study("dims", (dims_study(),)), Study("layers", tuple(reading_cells()))]))
     written = write_figures(tmp_path / "figures", data, make_leaderboard(files))
     names = [f"{name}.{ending}" for name in ("scores_sts", "dims", "layers") for ending in ("svg", "png", "pdf")]
     assert [path.name for path in written] == names

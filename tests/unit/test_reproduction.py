@@ -10,7 +10,8 @@ from isosent.errors import FileFormatError, InputError, InputFileError, ModelRef
 from isosent.evaluation import sizes
 from isosent.research.dims import width_grid
 from isosent.research.gem import study_gem
-from isosent.research.layers import best_of_sizes, study_layers
+from isosent.research.layer_tables import best_of_sizes
+from isosent.research.layers import study_layers
 from isosent.research.reproduce import reproduce
 from isosent.research.reproduction import Cell, Number
 from isosent.research.study import layers_label

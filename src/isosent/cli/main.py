@@ -28,7 +28,7 @@ _PYTHON_PLACE = re.compile(  # functions, and classes with their methods
 _PYTHON_NAME = re.compile(r"(?<![\w?&./'-])[a-z]+(?:_[a-z]+)+(?![\w=/']|\.\w)")
 _FOR_PYTHON = re.compile(r" \(in Python [\w.]+\)")
 _SHELL_NAMES = {"n_components": "dims", "class_names": "classes", "file_format": "format"}
-# heading -> command -> module, help in one line
+# heading -> command -> module in this package, or full name of one above it; help in one line
 COMMANDS = {
     "Vectors": {
         "demo": ("fit", "See what isosent does, on bundled texts, offline."),
@@ -66,17 +66,8 @@ COMMANDS = {
         "report": ("evaluate", "Write an HTML page of results."),
         "drift": ("inspect", "Have vectors changed significantly? Is a refit worthwhile?"),
         "data": ("data", "List, download and look for evaluation data."),
-        "research": ("study", "Study settings, and measure the tables of the papers again."),
+        "research": ("isosent.research.commands", "Study settings, and measure the tables of the papers again."),
     },
-}
-# where commands of other names went
-_MOVED = {
-    "push": "index push",
-    "pull": "index pull",
-    "stats": "info INDEX",
-    "overlap": "data overlap",
-    "study": "research study",
-    "reproduce": "research reproduce",
 }
 _MODULES = {name: module for commands in COMMANDS.values() for name, (module, _) in commands.items()}
 _MODULES["help"] = "options"  # `isosent help models`; the first help names it in its text
@@ -89,13 +80,14 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _MODULES:
             return None
-        return getattr(import_module(f"isosent.cli.{_MODULES[cmd_name]}"), cmd_name)
+        module = _MODULES[cmd_name]
+        return getattr(import_module(module if "." in module else f"isosent.cli.{module}"), cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in _MODULES and not args[0].startswith("-"):
-            nearest = [_MOVED[args[0]]] if args[0] in _MOVED else get_close_matches(args[0], _MODULES, n=1)
+            nearest = get_close_matches(args[0], _MODULES, n=1)
             advice = f" Did you mean {nearest[0]!r}?" if nearest else ""
             raise click.UsageError(f"No such command {args[0]!r}.{advice}", ctx)
         return super().resolve_command(ctx, args)

@@ -14,7 +14,7 @@ import yaml
 from msgspec import Struct
 
 from isosent import _check
-from isosent.errors import FileFormatError, InputError
+from isosent.errors import FileFormatError
 from isosent.evaluation.sts import TASKS
 from isosent.io import bounds
 from isosent.io.json import check_schema
@@ -24,8 +24,7 @@ from isosent.networks.layer_pooling import format_layers, resolve_layers
 _MOST_VALUES: Final = 100_000  # of a YAML file
 
 PAPERS = ("bert-whitening", "whitening-bert", "gem", "sentence-bert", "others")
-_NUMBERED = dict(zip(("S1", "S2", "S3", "S4"), PAPERS, strict=False))  # as they were called before
-TARGET, EVALUATED = "target", "evaluated"
+TARGET = "target"
 SCORE = "x100"
 
 
@@ -104,17 +103,6 @@ class PaperTable(_Entry):
             known = {name: number for name, number in zip(columns, numbers, strict=True) if number is not None}
             condition.published = known
 
-    @property
-    def tasks(self) -> list[str]:
-        """What its columns are about, each once."""
-        return list(dict.fromkeys(column.task for column in self.columns))
-
-    def metric_of(self, column: Column, condition: Condition) -> str | None:
-        """Name, in a result of isosent, of the metric in a cell; None for the main metric of the task."""
-        metric = column.metric or self.metric
-        aggregation = condition.aggregation or self.aggregation
-        return metric if metric is None or aggregation in (None, "all") else f"{metric}_{aggregation}"
-
 
 class Paper(_Entry):
     """A paper."""
@@ -150,11 +138,7 @@ def known_models() -> Mapping[str, KnownModel]:
 
 @cache
 def known_paper(name: str) -> Paper:
-    """Read one of the papers that come with isosent."""
-    if name.upper() in _NUMBERED:
-        raise InputError(f"reproduce: {name} is now called {_NUMBERED[name.upper()]}.")
-    if name not in PAPERS:
-        raise InputError(f"reproduce: {name!r} is no paper. Use {', '.join(PAPERS)}, or a YAML file.")
+    """Read one of `PAPERS`, which come with isosent."""
     with as_file(files("isosent") / "data" / "papers" / f"{name}.yaml") as path:
         return read_paper(path)
 

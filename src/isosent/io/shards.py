@@ -104,7 +104,7 @@ class ShardIndex(Struct, frozen=True, forbid_unknown_fields=True):
     shards: tuple[ShardRecord | None, ...]  # None: not yet
     role: str = "text"  # what the texts were encoded as: text, query or document
     computed_in: str = Storage.float32  # number type that they were encoded in, whatever is written
-    holds: Literal["vectors", "moments", "radial moments"] = "vectors"  # the last of version 0.1 only
+    holds: Literal["vectors", "moments"] = "vectors"
     column: str | None = None  # of the inputs
 
     @property

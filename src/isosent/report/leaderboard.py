@@ -1,6 +1,7 @@
 """Result files become the rows and columns of a leaderboard, and the best of a column is tested.
 
-`read_report` reads files of results and studies into `ReportData`. `make_leaderboard` lays out the results: `make_rows`
+`read_report` reads files of results and studies into `ReportData`; what studies are is known to the package at the
+edge, which is imported by name when a report has one (`EDGE`). `make_leaderboard` lays out the results: `make_rows`
 gives each model with its settings a `Row`, named as briefly as tells it apart (`labels_of`); `_task_columns` gives a
 `Column` to each task and each way in which it was measured, because only equal terms may share one (`_terms`);
 `_with_averages` adds those of each kind. `_significant` tests whether the best of a column beats the second best.
@@ -12,15 +13,16 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from isosent import _check
-from isosent.errors import FileFormatError, InputError, InputTypeError
+from isosent.errors import InputError, InputTypeError
 from isosent.evaluation.compare import compare_results
 from isosent.evaluation.result import FORMAT, EvaluationResult, TaskResult, read_result
 from isosent.evaluation.run import TARGET
@@ -28,11 +30,11 @@ from isosent.evaluation.sizes import deviation_note
 from isosent.evaluation.tables import interval_x100, x100
 from isosent.io.json import read_json
 from isosent.numeric.statistics import LEVEL, holm
+from isosent.pages.figures import Figure
 from isosent.pages.progress import Progress, counted
-from isosent.research.study import STUDY_FORMATS, AutoCell, DimsStudy, LayerCell, read_study
 from isosent.transforms.base import NO_TRANSFORM
 
-_STUDIES = ("auto", "dims", "layers", "pooling")
+EDGE = "isosent.research.sections"  # reads the files of studies, and shows them; above this package
 _LONGEST_REFERENCE, _PARTS_SHOWN = 28, 2
 _CHECKSUM_DIGITS = 8
 _ACRONYM = 3
@@ -45,15 +47,19 @@ class ResultFile(NamedTuple):
     result: EvaluationResult
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReportData:
+class StudyPart(NamedTuple):
+    """What the files of one kind of study add to a report."""
+
+    name: str  # dims, layers, pooling or auto
+    section: Callable[[], str]  # HTML
+    figure: Callable[[], Figure] | None = None
+
+
+class ReportData(NamedTuple):
     """What a report is made of."""
 
     results: tuple[ResultFile, ...] = ()
-    dims: tuple[DimsStudy, ...] = ()
-    layers: tuple[LayerCell, ...] = ()
-    pooling: tuple[LayerCell, ...] = ()
-    auto: tuple[AutoCell, ...] = ()
+    studies: tuple[StudyPart, ...] = ()  # in the order of their sections
 
 
 def read_report(paths: Sequence[str | os.PathLike[str]]) -> ReportData:
@@ -66,27 +72,15 @@ def read_report(paths: Sequence[str | os.PathLike[str]]) -> ReportData:
     if repeated := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise InputError(f"report: {repeated[0]} is named {names.count(repeated[0])} times. Name each file once.")
     results: list[ResultFile] = []
-    studies: dict[str, list[Any]] = {name: [] for name in _STUDIES}
+    studies: list[Any] = []
     for name in names:
-        form = str(read_json(_check.input_file(name)).get("format"))
-        if form == FORMAT:
+        if read_json(_check.input_file(name)).get("format") == FORMAT:
             result = read_result(name)
             by_identity = {_identity(each): each for each in (result, *result.variants)}
             results += [ResultFile(name, each) for each in by_identity.values()]
-            continue
-        if form not in STUDY_FORMATS:
-            raise FileFormatError(
-                f"{name} is not a file that isosent evaluate or isosent research study wrote with -o FILE.json: its "
-                f"format is none of {', '.join([FORMAT, *STUDY_FORMATS])}."
-            )
-        study = read_study(name)
-        if study.name not in studies:
-            raise FileFormatError(
-                f"{name} is a study of {study.name}. A report shows results and studies of {', '.join(_STUDIES)}. "
-                "Leave this file out; the study itself prints a table."
-            )
-        studies[study.name] += study.results
-    return ReportData(tuple(results), **{name: tuple(rows) for name, rows in studies.items()})
+        else:
+            studies.append(import_module(EDGE).read_shown_study(name))
+    return ReportData(tuple(results), import_module(EDGE).study_parts(studies) if studies else ())
 
 
 class Step(NamedTuple):

@@ -1,10 +1,9 @@
 """A report: results and studies as one HTML page that needs no other file and no network.
 
-`html_report` puts the sections together: the leaderboard with its figures (`_leaderboard`, `_score_table`), studies of
-dimensions (`_dims`), layers and poolings (`_layers`, `_poolings`), what auto chose (`_choices`, `_auto`), time and
-memory (`_cost`), and the circumstances of every score (`_small_print`, `_all_scores`). Rows and columns are those of
-`report.leaderboard`, pictures those of `report.figures`; this module only writes HTML. A section without data is left
-out.
+`html_report` puts the sections together: the leaderboard with its figures (`_leaderboard`, `_score_table`), those of
+studies, which write their sections themselves, what auto chose (`_choices`), time and memory (`_cost`), and the
+circumstances of every score (`_small_print`, `_all_scores`). Rows and columns are those of `report.leaderboard`,
+pictures those of `report.figures`; this module only writes HTML. A section without data is left out.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from typing import Any
 from isosent.evaluation.result import ERRORS, EvaluationResult, TaskResult
 from isosent.evaluation.run import TARGET
 from isosent.evaluation.tables import interval_x100, x100
-from isosent.pages.figures import Figure, Panel
 from isosent.pages.html import (
     NONE,
     breakable,
@@ -34,20 +32,9 @@ from isosent.pages.html import (
     section,
     table,
 )
-from isosent.report.figures import (
-    best_panel,
-    by_model,
-    dims_figure,
-    dims_title,
-    model_legend,
-    pair_maps,
-    pooling_maps,
-    scores_figure,
-    transform_legend,
-)
-from isosent.report.leaderboard import Column, Leaderboard, ReportData, Row, kind_title, short_reference, steps_of
-from isosent.research.auto import judge
-from isosent.research.study import ROWS, AutoCell, DimsStudy, LayerCell, study_notes, task_titles
+from isosent.report.figures import model_legend, scores_figure
+from isosent.report.leaderboard import Column, Leaderboard, ReportData, Row, kind_title, steps_of
+from isosent.transforms.base import AUTO
 
 _CONTENTS = re.compile(r'<section id="([\w-]+)"><h2>(.*?)</h2>')
 _FLOAT32_BYTES = 4
@@ -57,11 +44,9 @@ def html_report(data: ReportData, board: Leaderboard) -> str:
     """The page of a report."""
     sections = [
         *([_leaderboard(board), _by_task(board)] if board.rows else []),
-        _dims(data.dims),
-        _layers(data.layers),
-        _poolings(data.pooling),
-        _choices(board),
-        _auto(data.auto),
+        *(study.section() for study in data.studies if study.name != AUTO),
+        _choices(board),  # and next to it how good such choices are
+        *(study.section() for study in data.studies if study.name == AUTO),
         *([_cost(board), _small_print(board)] if board.rows else []),
     ]
     title = report_title(data, board)
@@ -81,8 +66,7 @@ def html_report(data: ReportData, board: Leaderboard) -> str:
 def report_title(data: ReportData, board: Leaderboard) -> str:
     """What a report is about, in a few words."""
     if not board.rows:
-        shown = ("dims", data.dims), ("layers", data.layers), ("pooling", data.pooling), ("auto", data.auto)
-        return f"Studies of {', '.join(name for name, study in shown if study)}"
+        return f"Studies of {', '.join(study.name for study in data.studies)}"
     n_models = len(board.rows)
     n_tasks = len({(column.kind, column.tasks) for column in board.columns if not column.is_average})
     return f"{n_models} model{'s' * (n_models > 1)} on {n_tasks} task{'s' * (n_tasks > 1)}"
@@ -167,74 +151,6 @@ def _by_task(board: Leaderboard) -> str:
     )
 
 
-def _dims(studies: Sequence[DimsStudy]) -> str:
-    if not studies:
-        return ""
-    boxes = []
-    for number, study in enumerate(studies):
-        numbers = folded("Numbers", _dims_table(study))
-        boxes.append(figure_box(f"dims-{number}", dims_figure([study]), more=numbers))
-    return section(
-        "dims",
-        "Dimensions",
-        lead(
-            "Scores over the dimensions that a transform keeps. The best width of each line is marked. Open circles: "
-            "vectors without the transform."
-        ),
-        bullets(study_notes(cell for study in studies for cell in study.cells)),
-        f'<div class="figures">{"".join(boxes)}</div>',
-    )
-
-
-def _dims_table(study: DimsStudy) -> str:
-    tasks: list[str | None] = [*study.tasks, *([None] if len(study.tasks) > 1 else [])]
-    curves = [study.curve(task) for task in tasks]
-    times = {time.k: f"{1000 * time.elapsed_s:.2f}" for time in study.search}
-    titles = task_titles(study.cells)
-    names = ["dimensions", *(titles[task] if task else "average" for task in tasks), *(["ms/query"] if times else [])]
-    rows = [
-        (str(k), *(x100(curve[k]) for curve in curves), *([times.get(k, NONE)] if times else [])) for k in study.widths
-    ]
-    return table(dims_title(study), names, rows, numbers=range(1, len(names)))
-
-
-def _layers(cells: Sequence[LayerCell]) -> str:
-    blocks = []
-    for number, (model, of_model) in enumerate(by_model(cells)):
-        boxes = [_map_box(f"layers-{number}-{i}", panel) for i, panel in enumerate(pair_maps(of_model))]
-        note = "The labels of the tasks chose these sets: a bound, not a recipe."
-        best = Figure("The best set of every size", note, [("", [best_panel(of_model)])], transform_legend())
-        blocks.append(_model_block(model, of_model, [*boxes, figure_box(f"best-{number}", best, best.title, note)]))
-    about = "Single layers are on the diagonal, means of two layers below it. The best cell is framed."
-    return section("layers", "Layers", lead(about), bullets(study_notes(cells)), *blocks) if blocks else ""
-
-
-def _poolings(cells: Sequence[LayerCell]) -> str:
-    blocks = []
-    for number, (model, of_model) in enumerate(by_model(cells)):
-        boxes = [_map_box(f"pooling-{number}-{i}", panel) for i, panel in enumerate(pooling_maps(of_model))]
-        blocks.append(_model_block(model, of_model, boxes))
-    about = "The best cell of each map is framed."
-    return section("pooling", "Poolings", lead(about), bullets(study_notes(cells)), *blocks) if blocks else ""
-
-
-def _model_block(model: str, cells: Sequence[LayerCell], boxes: Sequence[str]) -> str:
-    tasks = ", ".join(task_titles(cells).values())
-    heading = f"{short_reference(model)}: Spearman x100, average over {tasks}"
-    return f'<h3>{escape(heading)}</h3><div class="figures">{"".join(boxes)}</div>'
-
-
-def _map_box(name: str, panel: Panel) -> str:
-    rows, columns, values = panel.grid or ((), (), ())
-    figure = Figure(panel.title, f"{len(rows)} rows, {len(columns)} columns, {panel.x.label}.", [("", [panel])])
-    lines = (
-        (row, *(NONE if math.isnan(value) else f"{value:.2f}" for value in numbers))
-        for row, numbers in zip(rows, values, strict=True)
-    )
-    numbers = table(panel.title, ("", *columns), lines, numbers=range(1, len(columns) + 1))
-    return figure_box(name, figure, more=folded("Numbers", numbers))
-
-
 def _choices(board: Leaderboard) -> str:
     """What auto chose for each task, and why."""
     tasks_of: dict[tuple[str, str], list[str]] = {}
@@ -250,34 +166,6 @@ def _choices(board: Leaderboard) -> str:
         "What auto chose",
         lead("Auto chooses from the texts alone and never sees a label."),
         table("What auto chose", ("model", "tasks", "verdict"), rows),
-    )
-
-
-def _auto(cells: Sequence[AutoCell]) -> str:
-    """The choices of auto next to fixed rules and the best in hindsight."""
-    if not cells:
-        return ""
-    verdict = judge(cells)
-    rows = []
-    for model, means in verdict.averages.items():
-        of_model = [cell for cell in cells if cell.model == model]
-        titles = task_titles(of_model)
-        lines = [(titles[cell.task], cell.scores, cell.chosen, cell.best) for cell in of_model]
-        if len(lines) > 1:
-            lines.append(("average", dict(means), "", ""))
-        for task, scores, chosen, best in lines:
-            rows.append((short_reference(model), task, *(x100(scores[row]) for row in ROWS), chosen, best))
-    summary = (
-        f"On average auto is {x100(verdict.mean_regret)} points below the best in hindsight; compared with no "
-        f"transform it lost at most {x100(verdict.worst_loss)} points."
-    )
-    columns = ("model", "task", *ROWS, "verdict", "best in hindsight was")
-    return section(
-        "auto",
-        "How good the choices of auto are",
-        lead("Spearman x100, each transform fitted on the sentences of the task, without labels.", summary),
-        bullets(study_notes(cells)),
-        table("Auto and fixed rules", columns, rows, numbers=range(2, 2 + len(ROWS))),
     )
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from isosent.evaluation.run import TARGET, encode_tasks
 from isosent.evaluation.sts import Lookup, STSSet, sts_task
+from isosent.evaluation.tables import x100
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
 from isosent.numeric.spectrum import spectrum
 from isosent.pages.progress import Progress
+from isosent.pages.tables import make_table
 from isosent.research.study import (
     AUTO_ROW,
     BEST,
@@ -24,14 +27,20 @@ from isosent.research.study import (
     ROWS,
     WHITENING,
     AutoCell,
+    StudyKind,
     deviations_of,
     pivot,
     read_sets,
     spearman_of,
+    study_notes,
+    task_titles,
 )
 from isosent.transforms.agreement import distinct_rows
 from isosent.transforms.auto import STRENGTHS
 from isosent.transforms.base import make_linear
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def study_auto(
@@ -109,3 +118,27 @@ def judge(cells: Sequence[AutoCell]) -> AutoVerdict:
         float(np.mean([cell.scores[BEST] - cell.scores[AUTO_ROW] for cell in cells])),
         float(max(cell.scores[RAW] - cell.scores[AUTO_ROW] for cell in cells)),
     )
+
+
+def _run(model: SentenceEncoder, data: Path, _: Mapping[str, Any], **common: Any) -> list[AutoCell]:
+    return study_auto(model, data, **common)
+
+
+def _tables(cells: Sequence[AutoCell], _: str) -> Iterator[Table | str]:
+    """Every row on every task, x100, and what auto gains and loses."""
+    verdict = judge(cells)
+    for model, means in verdict.averages.items():
+        of_model = [cell for cell in cells if cell.model == model]
+        choices = [f"{cell.task}: {cell.chosen} Best in hindsight: {cell.best}." for cell in of_model]
+        tasks = task_titles(of_model).values()
+        caption = "\n".join([*choices, *study_notes(of_model)])
+        table = make_table("x100", *tasks, "average", title=model, caption=caption)
+        for row in ROWS:
+            table.add_row(row, *(x100(cell.scores[row]) for cell in of_model), x100(means[row]))
+        yield table
+    yield f"models for which a fixed rule has a higher average than auto: {', '.join(verdict.below_average) or 'none'}"
+    yield f"best in hindsight minus auto, mean over encoders and tasks ({len(cells)}): {100 * verdict.mean_regret:.2f}"
+    yield f"largest loss against the original vectors: {100 * max(0.0, verdict.worst_loss):.2f}"
+
+
+STUDY = StudyKind(_run, _tables, has_joint_tables=True)

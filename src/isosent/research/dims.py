@@ -1,29 +1,55 @@
-"""Scores, memory and search time against the dimensions that a transform keeps: figure 1 of BERT-whitening."""
+"""Scores, memory and search time against the dimensions that a transform keeps: figure 1 of BERT-whitening.
+
+`study_dims` fits the transform once per task and scores its leading dimensions at each width; `measure_search` times an
+exact search at each, and `_published` looks for published scores. The record is `DimsStudy`; `_tables` lays it out for
+the terminal, and `dims_figure` draws it.
+"""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from isosent import _check
+from isosent.cli.options import whole_numbers
 from isosent.errors import InputError
 from isosent.evaluation.published import published_rows
 from isosent.evaluation.result import N_RESAMPLES
 from isosent.evaluation.run import TARGET, describe_fitting, fit_tasks
 from isosent.evaluation.sts import STSSet, score_task, sts_task
+from isosent.evaluation.tables import x100
 from isosent.model import SentenceEncoder
 from isosent.numeric.ranking import best_columns
 from isosent.numeric.statistics import bootstrap_interval, central_interval
+from isosent.pages.figures import Axis, Figure, Key, Panel, colour_of, dash_of
 from isosent.pages.progress import Progress
-from isosent.research.study import ALL, DimsCell, DimsStudy, PublishedWidth, SearchTime, deviations_of, read_sets
-from isosent.transforms.base import LinearTransform, make_linear, transform_name
+from isosent.pages.tables import make_table
+from isosent.research.study import (
+    ALL,
+    DimsCell,
+    DimsStudy,
+    PublishedWidth,
+    SearchTime,
+    StudyKind,
+    bytes_of_a_million,
+    deviations_of,
+    read_sets,
+    study_notes,
+    task_titles,
+)
+from isosent.transforms.base import Auto, LinearTransform, is_flow, make_linear, resolve_transform, transform_name
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 LEADING = ("whitening", "principal_components", "truncate")  # transforms whose first k columns are those of width k
 _METHODS = ("pca", "pca_cor")
@@ -32,6 +58,9 @@ TOP = 10
 _MAX_BYTES = 1 << 29
 _BLOCK, _CHUNK = 64, 4096
 _N_DRAWS = 10  # of random dimensions
+_AVERAGE = "average"
+_SEARCH_DASH = "2 4"
+_TICKS_APART = 1.9
 
 
 def study_dims(
@@ -212,3 +241,169 @@ def exact_top(
         best = np.argsort(-products_of_row, kind="stable")[:n_top]
         indices[row], scores[row] = candidates[best], products_of_row[best]
     return indices, scores
+
+
+def _run(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **common: Any) -> list[DimsStudy]:
+    transform = resolve_transform(own["transform"] or LEADING[0], dim=model.dim)
+    if transform is None or isinstance(transform, Auto) or is_flow(transform):
+        raise InputError(
+            f"--transform {own['transform']}: the study of dimensions needs {' or '.join(LEADING)} at the end."
+        )
+    widths = whole_numbers("dims?widths=", own["widths"]) if "widths" in own else None
+    n_docs, *others = whole_numbers("dims?docs=", own.get("docs", f"{N_DOCS}"))
+    if others or n_docs < 0:
+        raise InputError(f"dims?docs={own['docs']}: choose a whole number, 0 or more.")
+    fit = own["fit_on"] or TARGET
+    settings = {"transform": transform, "widths": widths, "fit": fit, "n_docs": n_docs, "sickr": own["sickr"]}
+    return [study_dims(model, data, **settings, **common)]
+
+
+def _tables(studies: Sequence[DimsStudy], how: str) -> Iterator[Table]:
+    """A row per width, with memory and search time; published rows below. All x100."""
+    for result in studies:
+        columns: list[str | None] = [*result.tasks, *([None] if len(result.tasks) > 1 else [])]
+        times = {time.k: f"{1000 * time.elapsed_s:.2f}" for time in result.search}
+        intervals = {k: result.interval(k) for k in result.widths} if how == ALL else {}
+        has_intervals = not all(math.isnan(low) for low, _ in intervals.values())
+        titles = task_titles(result.cells)
+        names = [
+            *(titles[column] if column else "average" for column in columns),
+            *(["95% interval"] if has_intervals else []),
+        ]
+        names += ["MB per million", *(["ms per query"] if times else [])]
+        table = make_table("dimensions", *names, title=result.name, caption=_caption(result, how))
+        best = {column: result.best(column, how) for column in columns}
+        curves = {column: result.curve(column, how) for column in columns}
+
+        def cost(
+            k: int,
+            interval: tuple[float, float] | None = None,
+            times: Mapping[int, str] = times,
+            has_intervals: bool = has_intervals,
+        ) -> list[str]:
+            shown = "" if interval is None else ", ".join(f"{100 * end:.1f}" for end in interval)
+            columns = [shown] if has_intervals else []
+            return [*columns, f"{bytes_of_a_million(k) / 1e6:,.0f}", *([times.get(k, "")] if times else [])]
+
+        whole = [x100(result.whole(column, how)) + " " for column in columns]
+        table.add_row(f"{result.dim}, original", *whole, *cost(result.dim))
+        table.add_section()
+        for k in result.widths:
+            marked = (x100(curves[column][k]) + ("*" if best[column] == k else " ") for column in columns)
+            table.add_row(str(k), *marked, *cost(k, intervals.get(k)))
+        drawn = {column: result.curve(column, how, of_random=True) for column in columns}
+        if result.random:
+            table.add_section()
+        for k in sorted({cell.k for cell in result.random}):
+            table.add_row(f"random {k}", *(x100(drawn[column].get(k, math.nan)) + " " for column in columns), *cost(k))
+        for row in result.published:
+            table.add_section()
+            cells = result.cells if row.transformed else result.untransformed
+            scores = {cell.task: cell.spearman[row.aggregation] for cell in cells if cell.k == row.k}
+            label = row.aggregation if row.transformed else f"original, {row.aggregation}"
+            table.add_row(f"{row.k}, {label}", *(x100(scores[task]) + " " if task else "" for task in columns))
+            published = (f"{row.scores[task]:.2f} " if task in row.scores else "" for task in columns if task)
+            table.add_row(f"  published: {row.label}", *published)
+        yield table
+
+
+def _caption(result: DimsStudy, how: str) -> str:
+    protocol = result.protocol
+    settings = {name: value for name, value in protocol["parameters"].items() if name != "n_components"}
+    lines = [
+        f"Spearman x100, {how}; * best of its column",
+        f"{protocol['transform']}({', '.join(f'{name}={value}' for name, value in settings.items())}) fitted on "
+        f"{protocol['fit']}",
+    ]
+    lines += [
+        f"SICKR: {cell.n_pairs} pairs ({protocol['sickr']})" for cell in result.untransformed if cell.task == "SICKR"
+    ]
+    lines += study_notes(result.cells)
+    if result.random:
+        lines.append("random: so many of the original dimensions, mean of ten draws; interval: of resampled pairs")
+    lines.append(f"sentences without a vector: {sum(cell.n_zero_rows for cell in result.untransformed)}")
+    ranks = {cell.task: cell.n_components for cell in result.cells if cell.n_components < cell.k}
+    for rank in sorted(set(ranks.values())):
+        tasks = ", ".join(task for task, n_components in ranks.items() if n_components == rank)
+        lines.append(f"rank of {tasks}: {rank}; wider rows have so many dimensions")
+    for time in result.search[:1]:
+        lines.append(
+            f"search: exact, ten nearest of {time.n_docs:,} float32 vectors, {time.n_queries} queries at once, one "
+            f"thread, median of {time.n_repeats}"
+        )
+    return "\n".join(lines)
+
+
+def dims_figure(studies: Sequence[DimsStudy], how: str = ALL) -> Figure:
+    """A panel per study: scores, memory and search time over the dimensions kept, the best width of a line marked."""
+    keys = _task_keys(studies)
+    panels = [_panel(study, keys, how) for study in studies]
+    rows = [("", panels[start : start + 2]) for start in range(0, len(panels), 2)]
+    widths = sorted({k for study in studies for k in study.widths})
+    tasks = ", ".join(key.label for key in keys.values())
+    description = f"Spearman of {tasks} at {widths[0]} to {widths[-1]} dimensions."
+    legend = [*keys.values()]
+    legend += [
+        Key(f"search of {n:,} vectors (right axis)", "mark", dash=_SEARCH_DASH)
+        for n in sorted({time.n_docs for study in studies for time in study.search})
+    ]
+    return Figure("Scores, memory and search time by dimensions", description, rows, legend)
+
+
+def _task_keys(studies: Sequence[DimsStudy]) -> dict[str | None, Key]:
+    """The line of every task, and of their average (None) where there are several."""
+    titles = task_titles(cell for study in studies for cell in study.cells)
+    tasks = list(titles)
+    keys: dict[str | None, Key] = {}
+    for number, task in enumerate(tasks):
+        keys[task] = Key(titles[task], colour_of(number), dash=dash_of(number))
+    if len(tasks) > 1:
+        keys[None] = Key(_AVERAGE, "ink", width=3)
+    return keys
+
+
+def dims_title(study: DimsStudy) -> str:
+    return f"{study.name.rpartition('/')[2]}, {study.protocol['transform']} fitted on {study.protocol['fit']}"
+
+
+def _panel(study: DimsStudy, keys: Mapping[str | None, Key], how: str) -> Panel:
+    shown = {task: key for task, key in keys.items() if task is None or task in study.tasks}
+    curves = {task: [(k, 100 * s) for k, s in study.curve(task, how).items() if not math.isnan(s)] for task in shown}
+    whole = {task: 100 * study.whole(task, how) for task in shown if not math.isnan(study.whole(task, how))}
+    scores = [*whole.values(), *(score for points in curves.values() for _, score in points)] or [0.0]
+    widths = sorted({*study.widths, study.dim})
+    low, high = widths[0], max(widths[-1], widths[0] + 1)
+    ticks: list[float] = [high]  # those widths that leave room for their numbers
+    for k in reversed(widths):
+        if k * _TICKS_APART <= ticks[-1]:
+            ticks.append(k)
+    memory = [float(bytes_of_a_million(round(k))) for k in (low, high, *ticks)]
+    milliseconds = [(time.k, 1000 * time.elapsed_s) for time in study.search]
+    times = Axis("ms/query", 0.0, max(time for _, time in milliseconds)) if milliseconds else None
+    panel = Panel(
+        Axis("dimensions kept (open circles: without the transform)", low, high, log=True, at=ticks[::-1]),
+        Axis("Spearman x100", min(scores) - 1, max(scores) + 1),
+        title=dims_title(study),
+        top_axis=Axis("memory of a million", memory[0], memory[1], log=True, write=_bytes, at=memory[2:]),
+        right_axis=times,
+    )
+    if times:
+        panel.line(milliseconds, "mark", dash=_SEARCH_DASH, y_axis=times)
+    for task, points in curves.items():
+        panel.line(points, shown[task].colour, width=shown[task].width, dash=shown[task].dash)
+    for task, points in curves.items():
+        best = study.best(task, how)
+        for k, score in points:
+            if k == best:
+                panel.dot(k, score, shown[task].colour, tip=f"{shown[task].label}: {score:.2f} at {k}")
+    for task, score in whole.items():
+        tip = f"{shown[task].label}, without the transform: {score:.2f}"
+        panel.dot(study.dim, score, shown[task].colour, is_open=True, tip=tip)
+    return panel
+
+
+def _bytes(size: float) -> str:
+    return f"{size / 1e6:.0f} MB" if size < 1e9 else f"{size / 1e9:.3g} GB"
+
+
+STUDY = StudyKind(_run, _tables, dims_figure, options=("transform", "fit_on"), settings=("widths", "docs"))

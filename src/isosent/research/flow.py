@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from isosent.cli.options import split_names, whole_numbers
 from isosent.errors import InputError
 from isosent.evaluation.run import TARGET, TextVectors, encode_tasks
 from isosent.evaluation.sts import sts_task
+from isosent.evaluation.tables import x100
+from isosent.io.texts import is_table, read_texts
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import Progress
-from isosent.research.study import RAW, FlowCell, deviations_of, read_sets, spearman_of
-from isosent.transforms.base import AUTO, make_transform
+from isosent.pages.tables import make_table
+from isosent.research.study import (
+    RAW,
+    FlowCell,
+    StudyKind,
+    deviations_of,
+    read_sets,
+    spearman_of,
+    study_notes,
+    task_titles,
+)
+from isosent.transforms.base import AUTO, is_flow, make_transform, resolve_transform, settings_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 NLI, FLOW = "NLI", "flow"
 _FIXED = ("standardize", "whitening")
@@ -72,3 +90,48 @@ def study_flow(
             n_rows = records[0].n_texts if records else 0
             cells.append(FlowCell(name, task.name, row, scores, bits, fit_s, n_rows, deviations_of(task)))
     return cells
+
+
+def _run(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **common: Any) -> list[FlowCell]:
+    seeds = whole_numbers("flow?seeds=", own.get("seeds", "0,1,2"))
+    flow = resolve_transform(own["transform"] or "glow_flow", dim=model.dim)
+    if not is_flow(flow):
+        raise InputError(f"--transform {own['transform']}: the study of flows needs glow_flow.")
+    settings = {name: value for name, value in settings_of(flow).items() if name != "seed"}
+    nli = []
+    for path in split_names(own.get("nli")) or []:
+        columns: Sequence[str | None] = split_names(own.get("columns", "premise,hypothesis")) or []
+        nli += [text for column in (columns if is_table(path) else [None]) for text in read_texts(path, column=column)]
+    return study_flow(model, data, nli=nli, seeds=seeds, settings=settings, **common)
+
+
+def _tables(cells: Sequence[FlowCell], _: str) -> Iterator[Table]:
+    """What was fitted, x100, with bits per dimension and time."""
+    n_seeds = max(len(cell.scores) for cell in cells)
+    tasks = list(dict.fromkeys(cell.task for cell in cells))
+    columns = [
+        *task_titles(cells).values(),
+        *(["average"] if len(tasks) > 1 else []),
+        "bits per dimension",
+        "s per fit",
+    ]
+    caption = f"Spearman x100 (all); flow: mean ± standard deviation of {n_seeds} seeds; bits: of held-out rows"
+    table = make_table("fitted", *columns, title=cells[0].model, caption="\n".join([caption, *study_notes(cells)]))
+    for row in dict.fromkeys(cell.row for cell in cells):
+        of_row = [cell for cell in cells if cell.row == row]
+        scores = [list(cell.scores) for cell in of_row]
+        if len(tasks) > 1:
+            scores.append([fmean(of_seed) for of_seed in zip(*scores, strict=True)])
+        bits = [pair for cell in of_row for pair in cell.held_out_bits if None not in pair]
+        change = " to ".join(f"{fmean(side):.2f}" for side in zip(*bits, strict=True))
+        seconds = fmean(cell.fit_s for cell in of_row)
+        table.add_row(row, *map(_spread, scores), change, f"{seconds:.1f}" if seconds else "")
+    yield table
+
+
+def _spread(scores: Sequence[float]) -> str:
+    mean = x100(fmean(scores))
+    return mean if len(scores) == 1 else f"{mean} ± {100 * stdev(scores):.2f}"
+
+
+STUDY = StudyKind(_run, _tables, options=("transform",), settings=("nli", "columns", "seeds"))

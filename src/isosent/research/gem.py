@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import combinations
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from isosent.encoders.reference import options_of, write_options
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.word_average import GEM, Average, Weighting
 from isosent.errors import InputError
 from isosent.evaluation.sts import STSSet, score_task
+from isosent.evaluation.tables import x100
 from isosent.model import SentenceEncoder
 from isosent.numeric.gem import SCORES
 from isosent.numeric.moments import Moments
+from isosent.pages.figures import Axis, Figure, Key, Panel, colour_of, dash_of
 from isosent.pages.progress import Progress, counted, part_of
-from isosent.research.study import GemCell, deviations_of, read_sets
+from isosent.pages.tables import make_table
+from isosent.research.study import GemCell, StudyKind, deviations_of, read_sets, study_notes, task_titles
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 ABLATION = "ablation"
 _PARTS: Mapping[str, Mapping[str, Any]] = {
@@ -37,6 +45,12 @@ SENSITIVITY: Mapping[str, tuple[str, Sequence[int]]] = {
     "candidates": ("n_candidates", range(25, 66, 5)),
     "removed": ("n_removed", range(5, 26, 2)),
     "power": ("power", range(6)),
+}
+_LABELS = {
+    "window": "words on each side (window, m)",
+    "candidates": "principal vectors of the corpus (n_candidates, K)",
+    "removed": "principal vectors removed (n_removed, h)",
+    "power": "power of the singular values (power, t)",
 }
 
 
@@ -126,3 +140,64 @@ def _measure_on(encoder: StaticEncoder, task: STSSet) -> Callable[[Weighting], t
         return scores.pearson["all"], scores.spearman["all"], scores.n_zero_rows
 
     return measure
+
+
+def _run(model: SentenceEncoder, data: Path, _: Mapping[str, Any], **common: Any) -> list[GemCell]:
+    return study_gem(model, data, **common)
+
+
+def _tables(cells: Sequence[GemCell], _: str) -> Iterator[Table]:
+    """Pearson, then Spearman, x100 of every setting on every task."""
+    by_place = {(cell.study, cell.condition, cell.task): cell for cell in cells}
+    tasks = list(dict.fromkeys(cell.task for cell in cells))
+    n_zero_rows = max(cell.n_zero_rows for cell in cells)
+    caption = f"sentences without a vector: at most {n_zero_rows} of a task and setting; their cosine counts as 0"
+    caption, titles = "\n".join([caption, *study_notes(cells)]), task_titles(cells)
+    for metric in ("pearson", "spearman"):
+        title = f"{cells[0].model}: {metric}"
+        table = make_table("study", "condition", *titles.values(), left=2, title=title, caption=caption)
+        previous = ""
+        for name, condition in dict.fromkeys((cell.study, cell.condition) for cell in cells):
+            if name != previous:
+                table.add_section()
+            scores = (x100(getattr(by_place[name, condition, task], metric)) for task in tasks)
+            table.add_row("" if name == previous else name, condition, *scores)
+            previous = name
+        yield table
+
+
+def gem_figure(cells: Sequence[GemCell]) -> Figure:
+    """The change of Pearson (left) and Spearman (right) when one setting of GEM varies, a row per setting."""
+
+    def name(cell: GemCell) -> str:
+        return f"{cell.model.rpartition('/')[2]}, {cell.task}"
+
+    names = list(dict.fromkeys(map(name, cells)))
+    panels: dict[str, list[Panel]] = {study: [] for study in SENSITIVITY}
+    for metric in ("pearson", "spearman"):
+        start: dict[str, float] = {}  # scores of the model as it is: the first cell of the ablation
+        changes: dict[str, dict[str, list[tuple[float, float]]]] = {
+            study: {name: [] for name in names} for study in SENSITIVITY
+        }
+        for cell in cells:
+            score = 100 * getattr(cell, metric)
+            if cell.study == ABLATION:
+                start.setdefault(name(cell), score)
+            elif not math.isnan(score - start[name(cell)]):
+                changes[cell.study][name(cell)].append((float(cell.condition), score - start[name(cell)]))
+        heights = [y for lines in changes.values() for points in lines.values() for _, y in points]
+        y_axis = Axis(f"{metric.capitalize()} x100, change", min([*heights, -0.5]), max([*heights, 0.5]))
+        for study, lines in changes.items():
+            values = sorted({x for points in lines.values() for x, _ in points}) or [0.0]
+            x_axis = Axis(_LABELS[study], values[0], max(values[-1], values[0] + 1), at=values)
+            panel = Panel(x_axis, y_axis)
+            panel.level(0)
+            for number, points in enumerate(lines.values()):
+                panel.line(points, colour_of(number), dash=dash_of(number))
+            panels[study].append(panel)
+    legend = [Key(name, colour_of(number), dash=dash_of(number)) for number, name in enumerate(names)]
+    title = "Scores of GEM when one of its settings varies"
+    return Figure(title, f"Of {', '.join(names)}.", [("", row) for row in panels.values()], legend)
+
+
+STUDY = StudyKind(_run, _tables, lambda cells, _: gem_figure(cells))

@@ -5,7 +5,7 @@ the transform fitted on the sentences of the task.
 
 `study_layers` and `study_pooling` choose what to score; `search_layers` encodes the distinct texts of the tasks
 (`place_tasks`) for many layer poolings in one pass, and `score_vectors` scores each under each transform. The records
-are `LayerCell`; `averages`, `best_of_sizes` and `pair_grid` arrange them for tables and figures.
+are `LayerCell`; `research.layer_tables` arranges them for tables and figures.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from isosent.cli.options import split_names
 from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError
 from isosent.evaluation.published import published_rows
@@ -36,16 +38,26 @@ from isosent.numeric.similarity import nonzero_rows, spearman
 from isosent.numeric.spectrum import spectrum
 from isosent.numeric.threads import n_workers
 from isosent.pages.progress import Progress, counted, part_of
-from isosent.research.study import ALL, LayerCell, PublishedScore, deviations_of, pivot, read_sets
+from isosent.research.layer_tables import (
+    AUTO,
+    EXHAUSTIVE,
+    NONE,
+    TRANSFORMS,
+    WHITENING,
+    Layers,
+    best_of_sizes,
+    layer_figure,
+    layer_tables,
+    pooling_figure,
+    pooling_tables,
+)
+from isosent.research.study import ALL, LayerCell, PublishedScore, StudyKind, deviations_of, read_sets
 from isosent.transforms.agreement import Pairs, sample_pairs
 from isosent.transforms.auto import Candidate, choose, under
 from isosent.transforms.base import Auto
 
-NONE, WHITENING, AUTO = TRANSFORMS = ("none", "whitening", "auto")
-EXHAUSTIVE = {NONE: 3, WHITENING: 3, AUTO: 2}  # up to this size all sets of layers are scored
 STUDIED_POOLINGS = ("cls", *(name for name in POOLINGS if name != "cls"), SBERT_WK)
 
-Layers = tuple[int, ...]
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -148,45 +160,6 @@ def study_pooling(
                 layers, placed.task, scores, name=name, reference=encoder.reference, sickr=sickr, pooling=pooling
             )
     return cells
-
-
-class BestSet(NamedTuple):
-    layers: Layers
-    average: float  # over the tasks; NaN where no set of that size has one
-
-
-def best_of_sizes(cells: Iterable[LayerCell], aggregation: str) -> dict[str, dict[int, BestSet]]:
-    """The best set of layers of every size among those scored, by transform."""
-    best: dict[str, dict[int, BestSet]] = {}
-    for (_, layers, transform), average in averages(cells, aggregation).items():
-        sizes = best.setdefault(transform, {})
-        current = sizes.get(len(layers))
-        if current is None or average > current.average or (math.isnan(current.average) and not math.isnan(average)):
-            sizes[len(layers)] = BestSet(layers, average)
-    return best
-
-
-def averages(cells: Iterable[LayerCell], aggregation: str) -> dict[tuple[str, Layers, str], float]:
-    """Mean over the tasks, by pooling, layers and transform."""
-    return pivot(
-        cells, lambda cell: (cell.pooling, cell.layers, cell.transform), lambda cell: cell.spearman[aggregation]
-    )
-
-
-def published_average(cells: Sequence[LayerCell], aggregation: str) -> float:
-    """Mean of the published numbers over the tasks; NaN if a task has none."""
-    scores = [cell.published[aggregation].spearman for cell in cells if aggregation in cell.published]
-    return float(np.mean(scores)) if scores and len(scores) == len(cells) else float("nan")
-
-
-def pair_grid(cells: Sequence[LayerCell], transform: str, aggregation: str) -> NDArray[np.float64]:
-    """Averages of single layers (the diagonal) and of pairs (below it): figure 1 of the paper."""
-    n_layers = 1 + max(layer for cell in cells for layer in cell.layers)
-    grid = np.full((n_layers, n_layers), np.nan)
-    for (_, layers, name), average in averages(cells, aggregation).items():
-        if name == transform and len(layers) <= 2:
-            grid[layers[-1], layers[0]] = average
-    return grid
 
 
 class Score(NamedTuple):
@@ -324,3 +297,17 @@ def score_vectors(
             mapped = transform.fit_moments(Moments.from_rows(vectors[has_vector])).linear_map_.apply(scored)
         scores[AUTO] = score(mapped * is_scored, str(chosen))
     return scores
+
+
+def _run_layers(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **common: Any) -> list[LayerCell]:
+    pooling, how = own["pooling"] or "mean", own["aggregation"]
+    return study_layers(model, data, pooling=pooling, aggregation=how, sickr=own["sickr"], **common)
+
+
+def _run_pooling(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **common: Any) -> list[LayerCell]:
+    poolings = split_names(own["pooling"]) or STUDIED_POOLINGS
+    return study_pooling(model, data, poolings=poolings, sickr=own["sickr"], **common)
+
+
+LAYERS = StudyKind(_run_layers, layer_tables, layer_figure, options=("pooling",))
+POOLING = StudyKind(_run_pooling, pooling_tables, pooling_figure, options=("pooling",))

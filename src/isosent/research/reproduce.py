@@ -26,7 +26,6 @@ from isosent import _check
 from isosent.encoders.reference import SCHEMES, escape, parse_reference, with_options, without_permissions
 from isosent.errors import FileFormatError, InputError, ModelReferenceError, TaskNotFoundError
 from isosent.evaluation.published import (
-    EVALUATED,
     PAPERS,
     SCORE,
     TARGET,
@@ -47,11 +46,13 @@ from isosent.model import SentenceEncoder
 from isosent.pages.progress import Progress
 from isosent.research.dims import study_dims
 from isosent.research.gem import SENSITIVITY, study_gem
-from isosent.research.layers import NONE, best_of_sizes, study_layers
+from isosent.research.layer_tables import NONE, best_of_sizes
+from isosent.research.layers import study_layers
 from isosent.research.reproduction import Cell, Number, Numbers, Outcome, Reproduction, StandIn, TableOutcome
 from isosent.research.study import ALL, layers_label
 from isosent.transforms.base import Transform, is_flow, make_transform
 
+EVALUATED = "evaluated"  # fitted on the sentences of the evaluated pairs alone
 STS, CPU = "sts", "CPU"
 STSB, DEV = "STSB", "STSB-dev"
 _INSTEAD = "instead"
@@ -83,7 +84,7 @@ def reproduce(
     for table, table_plans in plans:
         for plan in table_plans:
             for request in plan.runs:
-                tasks_of.setdefault(request, {}).update(dict.fromkeys(table.tasks))
+                tasks_of.setdefault(request, {}).update(dict.fromkeys(_tasks_of(table)))
     measured = {}
     for request, tasks in tasks_of.items():
         measured[request] = measurements.of(request, list(tasks))
@@ -100,8 +101,10 @@ def reproduce(
 
 
 def _read_paper(paper: str | os.PathLike[str]) -> Paper:
-    if paper in PAPERS or not Path(paper).exists():
+    if paper in PAPERS:
         return known_paper(str(paper))
+    if not Path(paper).exists():
+        raise InputError(f"reproduce: {str(paper)!r} is no paper. Use {', '.join(PAPERS)}, or a YAML file.")
     stored = read_paper(paper)
     tables = []
     for table in stored.tables:  # a file must not grant its models permissions, such as to run code
@@ -110,6 +113,11 @@ def _read_paper(paper: str | os.PathLike[str]) -> Paper:
         conditions = tuple(structs.replace(each, options=some) for each, some in pairs)
         tables.append(structs.replace(table, conditions=conditions))
     return structs.replace(stored, tables=tuple(tables))
+
+
+def _tasks_of(table: PaperTable) -> list[str]:
+    """What the columns of a table are about, each once."""
+    return list(dict.fromkeys(column.task for column in table.columns))
 
 
 def _select(paper: Paper, names: Sequence[str] | None) -> list[PaperTable]:
@@ -471,7 +479,7 @@ def _outcome(
         """Measured numbers by column, and the command for their tasks; for all tasks where there are none."""
         numbers = _by_column(table, condition, measured[request]) if request in plan.runs else {}
         tasks = dict.fromkeys(column.task for column in table.columns if column.name in numbers)
-        return numbers, request.command(data, list(tasks) or table.tasks)
+        return numbers, request.command(data, list(tasks) or _tasks_of(table))
 
     numbers, command = ({}, None) if plan.request is None else numbers_and_command(plan.request)
     scale = 100 if table.unit == SCORE else 1
@@ -495,7 +503,9 @@ def _outcome(
 def _by_column(table: PaperTable, condition: Condition, numbers: Numbers) -> dict[str, Number]:
     by_column = {}
     for column in table.columns:
-        metric = table.metric_of(column, condition)
+        metric = column.metric or table.metric
+        if metric is not None and (how := condition.aggregation or table.aggregation) not in (None, ALL):
+            metric = f"{metric}_{how}"
         metrics = [name for task, name in numbers if task == column.task]
         if metrics and metric not in metrics:
             listed = ", ".join(name for name in metrics if name)

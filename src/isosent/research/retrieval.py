@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _extras
+from isosent.evaluation.tables import x100
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import Progress
-from isosent.research.study import RetrievalCell, read_sets
+from isosent.pages.tables import make_table
+from isosent.research.study import RetrievalCell, StudyKind, read_sets
 from isosent.search.engine import KINDS, behind_map, stores_of
 from isosent.search.index import Index
 from isosent.search.units import unit_vectors
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 LEAST_GRADE: Final = 4.5  # of pairs that mean the same, of 5
 K: Final = 10
@@ -143,3 +149,28 @@ def alternating_medians(*calls: Callable[[], Any], repeats: int = _REPEATS) -> l
             call()
             taken.append(perf_counter() - start)
     return [median(taken) for taken in times]
+
+
+def _tables(cells: Sequence[RetrievalCell], _: str) -> Iterator[Table]:
+    """A row per index. The last columns are percentages."""
+    columns = ("kind", "store", "bytes", "on disk", "build s", "queries/s", "of FAISS", "recall@10", "labeled")
+    caption = (
+        "bytes per vector; queries/s in batches of 100, and as a multiple of plain FAISS with the same codes;\n"
+        "recall@10 against exact search, and of labeled paraphrases"
+    )
+    for vectors in dict.fromkeys(cell.vectors for cell in cells):
+        of_vectors = [cell for cell in cells if cell.vectors == vectors]
+        title = f"{cells[0].model}: {cells[0].n_rows} sentences, {of_vectors[0].dim} dimensions, {vectors}"
+        table = make_table(*columns, title=title, caption=caption)
+        for cell in of_vectors:
+            speed = f"{cell.queries_per_s:,.0f}", f"{cell.queries_per_s / cell.plain_queries_per_s:.2f}"
+            sizes = f"{cell.bytes_searched:.0f}", f"{cell.bytes_on_disk:.0f}", f"{cell.build_s:.1f}"
+            table.add_row(cell.kind, cell.store, *sizes, *speed, x100(cell.recall), x100(cell.labelled_recall))
+        yield table
+
+
+def _run(model: SentenceEncoder, data: Path, _: Mapping[str, Any], **common: Any) -> list[RetrievalCell]:
+    return study_retrieval(model, data, **common)
+
+
+STUDY = StudyKind(_run, _tables)

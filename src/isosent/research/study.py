@@ -1,8 +1,8 @@
 """Studies: lists of records that hold the scores of one setting on one task, their file format, CSV, and averages.
 
-Each study (`layers`, `dims`, `gem`, `auto`, `flow`, `retrieval`) is a function from a model and a folder of STS tasks
-to records.
-Tables and figures are averages of them, see `pivot`.
+Each study (`layers`, `dims`, `gem`, `auto`, `flow`, `retrieval`) is a module: a function from a model and a folder of
+STS tasks to records, the tables and the figure of records, which are averages of them (`pivot`), and a `StudyKind` that
+names these for `research.commands`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,12 @@ from isosent.evaluation.sts import AGGREGATIONS, SICKR_PARTS, Lookup, STSSet, re
 from isosent.io.json import check_schema, nan_where_none, read_json, without_nan
 from isosent.io.schemas import Checksum, Finite, Seconds, Size, Whole
 from isosent.model import SentenceEncoder
+from isosent.pages.figures import Figure
 from isosent.pages.tables import csv_table
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     Score = float  # NaN where undefined
     Layers = tuple[int, ...]
 else:
@@ -44,6 +47,17 @@ RAW, WHITENING, HALF, PROJECTION, AUTO_ROW, BEST = ROWS = (  # of the study of a
 )
 AT_RANDOM = "random dimensions"
 _MILLION, _FLOAT32_BYTES = 10**6, 4
+
+
+class StudyKind(NamedTuple):
+    """A study, as the command line runs it."""
+
+    run: Callable[..., list[Any]]  # model, folder, options; name, tasks, progress -> records
+    tables: Callable[[Sequence[Any], str], Iterable[Table | str]]  # records, aggregation
+    figure: Callable[[Sequence[Any], str], Figure] | None = None
+    options: tuple[str, ...] = ()  # of the command, those that only some studies have
+    settings: tuple[str, ...] = ()  # after the question mark
+    has_joint_tables: bool = False  # of all models together
 
 
 class TaskCell(Protocol):
