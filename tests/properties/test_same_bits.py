@@ -32,8 +32,8 @@ from isosent.numeric.ranking import best_columns, nearest_columns, neighbour_rec
 from isosent.numeric.similarity import unit_rows
 from isosent.research.dims import exact_top
 from isosent.search import Index, cluster, find_duplicates
-from isosent.search.database import push
 from isosent.search.keywords import Keywords
+from isosent.search.stores.database import push
 from isosent.transforms.agreement import sample_pairs
 from isosent.transforms.auto import choose_without_texts
 from isosent.transforms.base import Auto

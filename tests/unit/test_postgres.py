@@ -17,8 +17,8 @@ import pytest
 from isosent.errors import InputError, IsosentError, OutputError
 from isosent.io.space import Space
 from isosent.search import Index
-from isosent.search.database import push
-from isosent.search.postgres import PostgresTable
+from isosent.search.stores.database import push
+from isosent.search.stores.postgres import PostgresTable
 
 psycopg = pytest.importorskip("psycopg")
 

@@ -18,9 +18,9 @@ from isosent.io.atomic import locked
 from isosent.io.space import Space, space_in
 from isosent.io.system import disk_error
 from isosent.numeric.ranking import exact_products
-from isosent.search.database import LANCE, TABLE
 from isosent.search.keywords import FUSED, fuse
 from isosent.search.rows import ID, TEXT, VECTOR, check_columns, names_beside_hits
+from isosent.search.stores.database import LANCE, TABLE
 from isosent.search.where import parse_where, sql_literal, to_sql
 
 _INDEXED_ROWS: Final = 100_000  # above, LanceDB clusters the vectors; below, it compares all of them
