@@ -19,7 +19,7 @@ from isosent.evaluation.result import N_RESAMPLES
 from isosent.evaluation.run import TARGET, describe_fitting, fit_tasks
 from isosent.evaluation.sts import STSSet, score_task, sts_task
 from isosent.model import SentenceEncoder
-from isosent.numeric.ranking import best_columns
+from isosent.numeric.neighbors import best_columns
 from isosent.numeric.statistics import bootstrap_interval, central_interval
 from isosent.pages.progress import Progress
 from isosent.research.study import ALL, DimsCell, DimsStudy, PublishedWidth, SearchTime, deviations_of, read_sets

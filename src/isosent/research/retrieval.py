@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from isosent import _extras
 from isosent.model import SentenceEncoder
+from isosent.numeric.neighbors import fast_nearest
 from isosent.pages.progress import Progress
 from isosent.research.study import RetrievalCell, read_sets
 from isosent.search.engine import KINDS, STORES, behind_map
@@ -58,8 +59,7 @@ def study_retrieval(
     cells = []
     for fitted, label in _variants(model, raw):
         units = unit_vectors(fitted.transform(raw))
-        faiss = _extras.require("faiss")
-        nearest = faiss.knn(units[pairs[:, 0]], units, K + 1, faiss.METRIC_INNER_PRODUCT)[1]
+        nearest = fast_nearest(units[pairs[:, 0]], [units], K + 1)[1]
         exact = _others(nearest, pairs[:, 0])
         for kind in KINDS:
             for store in STORES:

@@ -17,7 +17,7 @@ from isosent.errors import InputError, OutputError
 from isosent.io.atomic import locked
 from isosent.io.space import Space, space_in
 from isosent.io.system import disk_error
-from isosent.numeric.ranking import exact_products
+from isosent.numeric.neighbors import exact_products
 from isosent.search.keywords import FUSED, fuse
 from isosent.search.rows import ID, TEXT, VECTOR, check_columns, names_beside_hits
 from isosent.search.stores.database import LANCE, TABLE
