@@ -18,10 +18,10 @@ import numpy as np
 import isosent
 from isosent.evaluation.cqa import read_cqa
 from isosent.evaluation.sts import read_sts
+from isosent.numeric.neighbors import nearest_others
 from isosent.numeric.similarity import unit_rows
 from isosent.search import cluster, find_duplicates
 from isosent.search.chance import Chance
-from isosent.search.duplicates import neighbours
 
 RATE = 0.01
 MOST_TEXTS = 2500
@@ -92,7 +92,7 @@ def in_groups(found):
 
 def nearest(model, texts):
     units = unit_rows(model.encode(texts)).astype(np.float32)
-    cosines, places = neighbours(units, 1)
+    cosines, places = nearest_others(units, 1)
     return units, cosines[:, 0], places[:, 0]
 
 

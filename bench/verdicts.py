@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from isosent.evaluation.unlabelled import Difference, VectorComparison, explained_by_words, overlap_agreements
-from isosent.numeric.ranking import nearest_columns
+from isosent.numeric.neighbors import nearest_columns
 from isosent.numeric.similarity import unit_rows
 from isosent.numeric.statistics import central_interval, mean_draws
 from isosent.transforms.agreement import sample_pairs, topics_of_neighbors

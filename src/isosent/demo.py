@@ -25,7 +25,7 @@ from isosent.errors import OutputError
 from isosent.io.atomic import replacing
 from isosent.loading import load
 from isosent.model import SentenceEncoder
-from isosent.numeric.ranking import nearest_rows, neighbour_recall
+from isosent.numeric.neighbors import nearest_rows, neighbor_recall
 from isosent.numeric.similarity import cosine_matrix
 from isosent.search.index import Index
 from isosent.search.smaller import sizes
@@ -214,7 +214,7 @@ def _shortened(model: SentenceEncoder) -> Shortened:
         n_texts=len(texts),
         recommendation=str(choice["reason"]),
         n_bytes=(vectors[0].nbytes, codes[0].nbytes),
-        recall=neighbour_recall(vectors, decoded, len(texts) // 2),
+        recall=neighbor_recall(vectors, decoded, len(texts) // 2),
         n_paraphrased=int(counts[counts > 1].sum()),
         n_found=(n_found[0], n_found[1]),
     )

@@ -58,6 +58,7 @@ def ids(finished):
         (("search", "mysql://me:secret@host/db", "a query", "-m", "wordllama"), ["mysql"]),
         (("search", "postgresql://me:secret@127.0.0.1/db", "a query"), ["-m MODEL"]),
         (("search", "postgresql:/me:secret@127.0.0.1/db", "a query"), ["-m MODEL"]),
+        (("search", "postgresql:/me:secret@127.0.0.1/db", "a query", "--unique"), ["--unique", "127.0.0.1/db"]),
         (("index", "push", "index", "--to", "postgresql:/me:sec!secret@h/db"), ["postgresql"]),
         (("index", "push", "index", "--to", "mysql://h/?pass=secret"), ["mysql"]),
         (("search", "lance:copy", "a query", "-m", "wordllama"), ["lance:copy", "isosent_rows"]),

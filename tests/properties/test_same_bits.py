@@ -28,12 +28,12 @@ from isosent import CommonComponentRemoval, LinearMap, Whitening
 from isosent.io.shards import Sharding
 from isosent.io.vectors import open_vectors
 from isosent.jobs.shards import encode_folder
-from isosent.numeric.ranking import best_columns, nearest_columns, neighbour_recall
+from isosent.numeric.neighbors import best_columns, nearest_columns, neighbor_recall
 from isosent.numeric.similarity import unit_rows
 from isosent.research.dims import exact_top
 from isosent.search import Index, cluster, find_duplicates
-from isosent.search.database import push
 from isosent.search.keywords import Keywords
+from isosent.search.stores.database import push
 from isosent.transforms.agreement import sample_pairs
 from isosent.transforms.auto import choose_without_texts
 from isosent.transforms.base import Auto
@@ -115,7 +115,7 @@ def choices():
         "pairs": np.concatenate([np.concatenate([half.first, half.second]) for half in sample_pairs(texts)]),
         "auto": [fitted["chosen"], len(fitted["candidates"])],
         "auto without texts": str(choose_without_texts(isosent.Moments.from_rows(units), Auto(32), units).chosen),
-        "recall": neighbour_recall(np.tile(units[:500], (2, 1)), np.tile(units[:500, :64], (2, 1)), 100),
+        "recall": neighbor_recall(np.tile(units[:500], (2, 1)), np.tile(units[:500, :64], (2, 1)), 100),
         "separate": separate_groups(units, texts) is None,
         "erasure": measure(units, np.arange(len(units)) % 3 == 0, texts).same,
         "duplicates": duplicates.groups,

@@ -32,7 +32,13 @@ RULES = [
     Rule(
         "spaces are made",
         r"(?<!class )\bSpace\(",
-        "space encoders/base encoders/precomputed persistence search/postgres",
+        "space encoders/base encoders/precomputed persistence search/stores/postgres",
+    ),
+    Rule("an index or a database is told apart", r"\bis_(index|database)\b", "search"),
+    Rule(
+        "the nearest are selected",
+        r"argpartition|np\.partition|\.knn\(|\.topk\(|fill_diagonal\(\w+, -np\.inf\)",
+        "numeric/neighbors",
     ),
     Rule("the edge is found by its name", r"isosent\.research", "research cli/main report/leaderboard"),
     Rule(

@@ -212,7 +212,7 @@ def test_functions_take_few_arguments_by_position():
 
 
 def test_equal_scores_are_taken_in_their_order():
-    """Else the processor decides. The k best of each row: `best_columns` in `numeric/ranking.py`."""
+    """Else the processor decides. The k best of each row: `best_columns` in `numeric/neighbors.py`."""
     wrong = []
     for path, _ in modules():
         for node in nodes_of(path):

@@ -16,7 +16,7 @@ from isosent.errors import InputError, IsosentWarning
 from isosent.numeric.canary import Canary
 from isosent.numeric.similarity import unit_rows
 from isosent.search import Index
-from isosent.search.database import open_database, pull, push, search_database
+from isosent.search.stores.database import DatabaseStore, open_database, pull, push
 from isosent.search.where import matching_rows
 from isosent.space import Space
 
@@ -226,7 +226,7 @@ def test_columns_of_a_table_are_kept_apart_from_those_of_a_hit(url, wordllama, t
     index = Index.create(["a cat", "a dog"], wordllama, metadata=metadata)
     push(index, url)
     [expected] = index.search("a dog", k=1).to_arrow().drop_columns(["query", "rank", "share"]).to_pylist()
-    [table] = search_database(url, "a dog", wordllama, 1, where="score = 8 and rank = 'y'")
+    [table] = DatabaseStore(url, wordllama).search("a dog", 1, where="score = 8 and rank = 'y'")
     assert table.to_pylist() == [expected | {"score": pytest.approx(1)}]
     assert [expected[name] for name in ("score__", "score_", "rank_", "_x")] == [8, 2, "y", 4]
     assert next(pull(url, tmp_path / "copy").batches()).schema.names == next(index.batches()).schema.names
@@ -237,7 +237,7 @@ def test_columns_that_the_rows_lack_become_null(url, wordllama):
     push(Index.create(texts, wordllama, metadata={"a": [1, 2]}), url)
     assert push(Index.create(texts, wordllama), url) == (2, 0)
     assert push(Index.create(texts, wordllama), url) == (0, 0)
-    [table] = search_database(url, "a cat", wordllama, 5)
+    [table] = DatabaseStore(url, wordllama).search("a cat", 5)
     assert table.column("a").to_pylist() == [None, None]
     with pytest.raises(InputError, match="has no column b; it has: "):
         push(Index.create(texts, wordllama, metadata={"b": [1, 2]}), url)
@@ -275,7 +275,7 @@ def test_an_error_of_lancedb_names_no_file_of_its_source(tmp_path, monkeypatch):
 def test_reading_creates_no_folder(tmp_path, wordllama):
     pytest.importorskip("lancedb")
     url = f"lance:{tmp_path / 'db'}"
-    for read in (lambda: search_database(url, "a cat", wordllama), lambda: pull(url, tmp_path / "copy")):
+    for read in (lambda: DatabaseStore(url, wordllama).search("a cat"), lambda: pull(url, tmp_path / "copy")):
         with pytest.raises(InputError, match="no table"):
             read()
     assert list(tmp_path.iterdir()) == []
@@ -292,7 +292,7 @@ def test_an_index_is_pushed_searched_and_pulled(index, url, wordllama, texts, tm
     assert push(index, url) == (0, 0)
     query = "somebody rides a horse"
     expected = index.search(query, k=5)
-    [table] = search_database(url, query, wordllama, 5)
+    [table] = DatabaseStore(url, wordllama).search(query, 5)
     assert table.column("id").to_pylist() == expected.ids[0].tolist()
     assert_allclose(table.column("score").to_numpy(), expected.scores[0], atol=1e-5)
     assert table.column_names == ["id", "score", "text", "year", "two words"]
@@ -308,11 +308,11 @@ def test_the_first_query_of_a_table_warns_of_a_model_that_has_changed(index, url
     stored = database.canary
     database.close()
     assert Canary.from_text("the table", stored).lowest_cosine(index.canary) == pytest.approx(1, abs=1e-3)
-    search_database(url, "a cat", wordllama, 1)  # unchanged: a warning would be an error
+    DatabaseStore(url, wordllama).search("a cat", 1)  # unchanged: a warning would be an error
     other = Canary(None, np.roll(index.canary.queries, 1, axis=1))
     monkeypatch.setattr(type(wordllama.encoder), "canary_now", lambda self, *, of_first_query: other)
     with pytest.warns(IsosentWarning, match="has changed.*cosine"):
-        search_database(url, "a cat", wordllama, 1)
+        DatabaseStore(url, wordllama).search("a cat", 1)
     for damaged in ("no base64", "AAAA", b64encode(np.full(14, np.nan, np.float16).tobytes())):
         with pytest.raises(InputError, match=r"the table.*fixed texts are damaged"):
             Canary.from_text("the table", damaged)
@@ -336,7 +336,8 @@ def test_a_push_leaves_exactly_the_rows_of_the_index(index, url, wordllama):
 
 KILLED = """
 import os, signal, sys
-from isosent.search import Index, database
+from isosent.search import Index
+from isosent.search.stores import database
 database._PART_ROWS = 16
 parts = []
 def killed(done, total):
@@ -365,7 +366,7 @@ def test_a_killed_push_is_resumed(index, url, tmp_path):
 
 
 def test_two_pushes_at_once_write_every_row_once(index, url, monkeypatch):
-    monkeypatch.setattr("isosent.search.database._PART_ROWS", 8)
+    monkeypatch.setattr("isosent.search.stores.database._PART_ROWS", 8)
     for n_new in (60, 80):
         with ThreadPoolExecutor(2) as pool:
             written = [future.result()[0] for future in [pool.submit(push, index, url) for _ in range(2)]]
@@ -383,9 +384,9 @@ def test_other_spaces_and_widths_are_refused(index, url, wordllama, texts):
     with pytest.raises(InputError, match=r"whitening.*wordllama|wordllama.*whitening"):
         push(Index.create(texts[:5], other), url)
     with pytest.raises(InputError, match="whitening"):
-        search_database(url, ["a query"], other)
+        DatabaseStore(url, other).search(["a query"])
     with pytest.raises(InputError, match="empty"):
-        search_database(url, [" "], wordllama)
+        DatabaseStore(url, wordllama).search([" "])
 
 
 def test_an_index_without_rows_is_not_pushed(url, wordllama):
@@ -417,7 +418,7 @@ def test_a_password_among_the_options_is_never_shown(index, postgres_url, option
     url = f"{postgres_url}&{option}=secret&table=with_{option}"
     push(index, url)
     with pytest.raises(InputError, match=f"table with_{option}") as caught:
-        search_database(url, ["a query"], wordllama.fitted(texts, "whitening", settings={"n_components": 16}))
+        DatabaseStore(url, wordllama.fitted(texts, "whitening", settings={"n_components": 16})).search(["a query"])
     assert "secret" not in str(caught.value)
 
 

@@ -5,9 +5,9 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from isosent.errors import InputError
+from isosent.numeric.neighbors import nearest_others
 from isosent.report.groups_page import duplicates_page
 from isosent.search import cluster, find_duplicates
-from isosent.search.duplicates import neighbours
 
 
 def planted(n_texts=600, dim=32, sizes=(2, 3, 60), seed=0):
@@ -159,7 +159,7 @@ def test_a_data_frame_has_a_row_per_text_in_a_group():
 def test_neighbours_are_the_nearest_other_rows(n_rows):
     rows = np.random.default_rng(0).normal(size=(n_rows, 8)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    cosines, places = neighbours(rows, 3)
+    cosines, places = nearest_others(rows, 3)
     assert cosines.shape == places.shape == (n_rows, 3)
     some = np.linspace(0, n_rows - 1, 50).astype(int)
     expected = rows[some].astype(float) @ rows.T
@@ -172,7 +172,7 @@ def test_neighbours_of_some_rows_among_many():
     rows = np.random.default_rng(0).normal(size=(70_000, 4)).astype(np.float32)
     rows[40_000:40_005] = rows[3]
     some = np.array([3, 40_001, 69_999])
-    cosines, places = neighbours(rows, 3, rows=some)
+    cosines, places = nearest_others(rows, 3, rows=some)
     expected = rows[some] @ rows.T
     expected[np.arange(3), some] = -np.inf
     np.testing.assert_allclose(cosines, -np.sort(-expected, axis=1)[:, :3], rtol=1e-5)
@@ -204,8 +204,8 @@ def test_large_sets_are_grouped_in_lists_and_say_with_which_recall(many, monkeyp
     found = find_duplicates(None, vectors=vectors, false_positives=0.001)
     assert sorted(found.groups) == groups
     assert found.recall == found.to_json()["recall"] == 1
-    monkeypatch.setattr("isosent.search.duplicates._FEWEST_PROBED", 1)
-    monkeypatch.setattr("isosent.search.duplicates._MOST_PROBED", 1)
+    monkeypatch.setattr("isosent.numeric.neighbors._FEWEST_PROBED", 1)
+    monkeypatch.setattr("isosent.numeric.neighbors._MOST_PROBED", 1)
     assert 0.3 < find_duplicates(None, vectors=vectors, false_positives=0.2).recall < 0.99
 
 

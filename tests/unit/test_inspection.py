@@ -21,7 +21,7 @@ from isosent.jobs.inspect import (
     inspect_vectors,
 )
 from isosent.numeric.moments import Moments
-from isosent.numeric.ranking import neighbour_recall
+from isosent.numeric.neighbors import neighbor_recall
 from isosent.numeric.similarity import unit_rows
 from isosent.numeric.spectrum import mean_cosine_of_sum
 from isosent.report.inspect_page import html_page, inspection_tables
@@ -258,8 +258,8 @@ def test_a_rotation_keeps_all_neighbours_and_a_truncation_some():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(500, 16))
     rotation = np.linalg.qr(rng.normal(size=(16, 16)))[0]
-    assert neighbour_recall(rows, rows @ rotation, 100) == 1
-    recalls = [neighbour_recall(rows, rows[:, :k], 100) for k in (15, 8, 2)]
+    assert neighbor_recall(rows, rows @ rotation, 100) == 1
+    recalls = [neighbor_recall(rows, rows[:, :k], 100) for k in (15, 8, 2)]
     assert 1 > recalls[0] > recalls[1] > recalls[2] > 10 / 500
 
 
@@ -268,7 +268,7 @@ def test_recall_is_the_share_of_the_nearest_that_stay():
     moved = np.where(np.arange(21) % 2, angles, angles + 1)  # every second neighbour goes far away
     moved[0] = 0
     before, after = (np.stack([np.cos(each), np.sin(each)], axis=1) for each in (angles, moved))
-    assert neighbour_recall(before, after, 1) == 0.5
+    assert neighbor_recall(before, after, 1) == 0.5
 
 
 def test_vectors_without_texts_get_the_recall_of_fewer_dimensions(rows):

@@ -16,8 +16,8 @@ import pytest
 
 from isosent.errors import InputError, IsosentError, OutputError
 from isosent.search import Index
-from isosent.search.database import push
-from isosent.search.postgres import PostgresTable
+from isosent.search.stores.database import push
+from isosent.search.stores.postgres import PostgresTable
 from isosent.space import Space
 
 psycopg = pytest.importorskip("psycopg")

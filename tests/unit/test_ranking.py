@@ -4,15 +4,12 @@ import math
 import numpy as np
 import pytest
 
+from isosent.numeric.neighbors import best_columns, exact_products, nearest_columns, nearest_rows
 from isosent.numeric.ranking import (
     average_precision,
-    best_columns,
     cosine_ranks,
-    exact_products,
     expected_average_precision,
     ndcg_at_k,
-    nearest_columns,
-    nearest_rows,
     ranks_by_score,
     recall_at_k,
     reciprocal_rank,

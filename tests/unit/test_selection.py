@@ -13,7 +13,7 @@ import isosent
 from isosent import Whitening
 from isosent.demo import _sample
 from isosent.errors import InputError
-from isosent.numeric.ranking import nearest_rows
+from isosent.numeric.neighbors import nearest_rows
 from isosent.numeric.similarity import unit_rows
 from isosent.transforms import agreement, auto
 from isosent.transforms.agreement import sample_pairs, topical_agreement, topics_of_neighbors, words_of

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from isosent.errors import InputError
-from isosent.numeric.ranking import neighbour_recall
+from isosent.numeric.neighbors import neighbor_recall
 from isosent.numeric.similarity import held_out_rows, unit_rows
 from isosent.search import Index, sizes
 from isosent.search.engine import bytes_per_vector
@@ -104,7 +104,7 @@ def test_what_is_measured_is_what_is_saved(vectors):
     for center in (False, True):
         size = one(found, "float32", 16, "principal_components", center=center)
         mapped = found.model(size, rows[others]).transform(rows)
-        kept = neighbour_recall(*(each[np.r_[queries, others]] for each in (rows, mapped)), len(queries))
+        kept = neighbor_recall(*(each[np.r_[queries, others]] for each in (rows, mapped)), len(queries))
         assert size.recall == pytest.approx(kept, abs=0.002)
 
 
@@ -125,7 +125,7 @@ def test_neighbors_before_a_transform_are_counted_too(vectors):
     assert one(found, "float32", 8).recall == 1
     queries, others = held_out_rows(vectors[:, :8])
     rows = np.r_[queries, others]
-    kept = neighbour_recall(vectors[rows], vectors[rows, :8], len(queries))
+    kept = neighbor_recall(vectors[rows], vectors[rows, :8], len(queries))
     assert one(found, "float32", 8).original_recall == pytest.approx(kept, abs=0.002)
     assert f"{1 - kept:.0%}"[:-1] in found.sentence(one(found, "float32", 8))
 

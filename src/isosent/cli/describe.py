@@ -29,8 +29,7 @@ from isosent.model import SentenceEncoder
 from isosent.pages.progress import progress_bar
 from isosent.pages.tables import make_table
 from isosent.persistence import MIGRATION
-from isosent.search.index import Index
-from isosent.search.storage import is_index
+from isosent.search.stores import find_index
 from isosent.transforms.calibration import RANDOM_PAIRS
 from isosent.words.formats import format_of
 from isosent.words.word_vectors import FORMAT, read_word_vectors
@@ -54,8 +53,8 @@ def info(source: str, as_json: bool) -> None:
     isosent info glove.840B.300d.zip
     """  # noqa: D301
     path = Path(source)
-    if is_index(path):
-        stats = Index.open(path).stats()
+    if (index := find_index(path)) is not None:
+        stats = index.stats()
         if as_json:
             show_json(stats.to_json())
         else:

@@ -14,7 +14,6 @@ import click
 import numpy as np
 from click.core import ParameterSource
 
-from isosent import search  # its classes are imported when they are first used
 from isosent.cli.options import (
     PATH,
     column_option,
@@ -58,8 +57,9 @@ from isosent.persistence import check_model_folder
 from isosent.report.figures import check_figures, write_figures
 from isosent.report.leaderboard import make_leaderboard, read_report
 from isosent.report.results_page import html_report, report_title
+from isosent.search.index import Index
 from isosent.search.rows import ID, TEXT, VECTOR
-from isosent.search.storage import is_index
+from isosent.search.stores import find_index
 from isosent.search.units import units_of_lists
 from isosent.space import same_space
 from isosent.storage import Storage
@@ -169,10 +169,10 @@ def evaluate(
         show(_variants_table(dict(zip(transform, results, strict=True))))
 
 
-def _evaluated(model: str | None) -> SentenceEncoder | search.Index:
+def _evaluated(model: str | None) -> SentenceEncoder | Index:
     """What is named: a model, an index, or files with the texts of the tasks and their vectors."""
-    if model is not None and is_index(model):
-        return search.Index.open(model)
+    if model is not None and (index := find_index(model)) is not None:
+        return index
     paths = (model or "").split(",")
     if not all(Path(path).is_file() and holds_vectors(path) for path in paths):
         return open_model(model)
@@ -431,10 +431,10 @@ def migrate(old: str, new: str, texts: str | None, queries: str | None, output: 
         check_model_folder(output)
     answers = None if queries is None else _answers(queries)
     stored: VectorSource | None = None
-    if is_index(old):
+    if (index := find_index(old)) is not None:
         if texts is not None:
             raise InputError(f"migrate: {old} is an index and has its own texts. Leave out {texts}.")
-        first, listed, stored = _index_side(Path(old))
+        first, listed, stored = _index_side(index)
         _require_same_ids(old, new)
     elif texts is None:
         raise InputError(
@@ -483,9 +483,9 @@ def _opened(side: str) -> SentenceEncoder | VectorSource:
     return open_vectors(side) if holds_vectors(side) else open_model(side)
 
 
-def _index_side(folder: Path) -> tuple[SentenceEncoder | VectorSource, list[str], VectorSource | None]:
+def _index_side(opened: Index) -> tuple[SentenceEncoder | VectorSource, list[str], VectorSource | None]:
     """The model of an index, or its vectors if it has none, its texts, and the vectors that its model need not make."""
-    opened = search.Index.open(folder)
+    folder = opened.folder
     if TEXT not in opened.schema.names:
         raise InputError(f"migrate: {folder} holds no texts. Give a file of them, and one of their vectors as OLD.")
     if (groups := opened.model.groups) is not None:
@@ -506,8 +506,8 @@ def _require_same_ids(*paths: str) -> None:
     """Refuse tables and an index whose ids differ."""
     ids = {}
     for path in paths:
-        if is_index(path):
-            ids[path] = [name for batch in search.Index.open(path).batches() for name in batch.column(ID).to_pylist()]
+        if (index := find_index(path)) is not None:
+            ids[path] = [name for batch in index.batches() for name in batch.column(ID).to_pylist()]
         elif is_table(path):
             with open_table(path) as table:
                 if "id" in table.columns:

@@ -3,8 +3,8 @@
 `index` is a group: ``create`` is meant where no subcommand is named (`_IndexCommands`); ``add``, ``remove``,
 ``compact`` and ``migrate`` change a folder, ``verify`` checks its model, ``push`` and ``pull`` copy between it and the
 table of a database. `_read_inputs` turns the files of a command into texts, vectors, ids and metadata; with workers,
-`_encoded` encodes them into a folder first. `search` asks an index or a table. The work is done by `Index` and
-`search.database`; the rest is printing.
+`_encoded` encodes them into a folder first. `search` asks a store, which is an index or such a table. The work is done
+by `Index` and `search.stores`; the rest is printing.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from isosent.cli.printing import (
     show_stats,
 )
 from isosent.encoders.precomputed import PrecomputedVectors
-from isosent.encoders.reference import DEFAULT_REFERENCE, MODEL_FILE, without_permissions
-from isosent.errors import InputError, InputFileError, ModelFolderError
+from isosent.encoders.reference import DEFAULT_REFERENCE, without_permissions
+from isosent.errors import InputError, InputFileError
 from isosent.io.atomic import check_folder
 from isosent.io.bounds import STANDARD_INPUT
 from isosent.io.remote import local_copies
@@ -51,19 +51,18 @@ from isosent.numeric.canary import CHANGED, LEAST_KEPT
 from isosent.pages.progress import progress_bar
 from isosent.persistence import MIGRATION
 from isosent.search.build import MIN_RECALL
-from isosent.search.database import is_database, search_database
-from isosent.search.database import pull as pull_index
-from isosent.search.database import push as push_index
 from isosent.search.engine import K_MEASURED, KINDS, bytes_per_vector, stores_of
 from isosent.search.index import Index
 from isosent.search.result import IndexStats
-from isosent.search.rows import CUSTOM_ID, TEXT, order_by_ids, read_rows
-from isosent.search.storage import INDEX, MODEL_FOLDER, QUERY_FOLDER, is_index
+from isosent.search.rows import CUSTOM_ID, TEXT, ids_from_text, order_by_ids, read_rows
+from isosent.search.storage import INDEX
+from isosent.search.stores import open_store
+from isosent.search.stores.database import pull as pull_index
+from isosent.search.stores.database import push as push_index
 from isosent.space import Space
 from isosent.storage import INDEXED
 
 _DEFAULT = "create"
-_LARGEST_ID = 2**63 - 1
 _MOST_HITS = 10
 _TEXT_LIKE = (".txt", ".csv", ".tsv")  # a query may end so and be no file
 _LARGEST_CHANCE = 0.5  # of a recall; with fewer texts, chance finds most
@@ -144,7 +143,7 @@ def create(
     isosent index texts.csv --column text -m model -o index
     """  # noqa: D301
     _extras.require("faiss")  # the extra is named before a file is read
-    check_folder(output, INDEX)
+    is_replaced = check_folder(output, INDEX)
     names = input_paths(rows, (*TEXT_ENDINGS, *VECTOR_ENDINGS), as_parts=False)
     with local_copies(names) as (paths, _):
         if len(paths) > 1 and (texts is not None or any(map(holds_vectors, paths))):
@@ -163,7 +162,6 @@ def create(
         if not n_rows:
             unit = "text" if inputs["vectors"] is None else "vector"
             raise InputError(f"{', '.join(paths)}: no {unit}s.")
-        is_replaced = is_index(output)
         with progress_bar("indexing") as bar:
             made = Index.create(
                 inputs.pop("texts"),
@@ -229,7 +227,7 @@ def remove(folder: Path, ids: tuple[str, ...]) -> None:
     isosent index remove INDEX 17 42
     """  # noqa: D301
     opened = Index.open(folder)
-    n_removed = opened.remove(_parsed_ids(ids, opened))
+    n_removed = opened.remove(ids_from_text(ids, opened.schema))
     show(f"{folder}: {n_removed} of {len(ids)} rows deleted; {len(opened)} now")
     say_if_stale(folder, opened.stats())
 
@@ -371,13 +369,15 @@ def search(
         "rerank": rerank,
         "unique": unique,
         "group": group,
+        "explain": explain,
+        "like": likes,
     }
-    given = settings | {"explain": explain, "like": likes}
-    chosen = {name for name, value in given.items() if value not in (None, False, ())}
+    chosen = {name: value for name, value in settings.items() if value not in (None, False, ())}
+    store = open_store(folder, model)
     if against is not None:
         if chosen or queries or conditions or model or k != _MOST_HITS:
             raise InputError("search: --against measures recall@10; leave out queries and all options but --json.")
-        _measure_recall(folder, against, as_json=as_json)
+        _measure_recall(store.index("against"), against, as_json=as_json)
         return
     where = conditions[0] if len(conditions) == 1 else " and ".join(f"({each})" for each in conditions) or None
     if bool(queries) == bool(likes):
@@ -386,62 +386,17 @@ def search(
             if queries
             else "search: name queries, or rows with --like."
         )
-    if queries and is_index(queries[0]) and not is_index(folder) and not is_database(folder):
-        raise InputError(f"search: {queries[0]} is the index. Name it first: isosent search {queries[0]} {folder}")
+    if likes:
+        _refuse(chosen.keys() - {"like"}, "a query, not --like")
     queries, vectors = _query_texts(queries)
-    if is_database(folder):
-        _refuse(chosen - {"hybrid", "group"}, f"an index, and {folder} is a database")
-        if vectors is not None:
-            raise InputError(f"search: a database is searched by texts, and {queries[0]} holds vectors.")
-        if model is None:
-            raise InputError("search: a database needs the model that made its vectors: -m MODEL.")
-        tables = search_database(folder, list(queries), load(model), k, where=where, hybrid=hybrid, group=group)
-        hits = [[{"rank": n, **row} for n, row in enumerate(table.to_pylist(), start=1)] for table in tables]
-        _show_hits(queries, hits, as_json=as_json)
-        return
     asked = [f"like {name}" for name in likes] or list(queries)
     if vectors is not None:
-        _refuse(chosen & {"hybrid", "explain", "rerank"}, f"texts; {queries[0]} holds vectors")
+        _refuse(chosen.keys() & {"hybrid", "explain", "rerank"}, f"texts; {queries[0]} holds vectors")
         asked = [f"row {row} of {queries[0]}" for row in range(vectors.n_rows)]
-    opened = _opened(folder, model)
-    if explain and TEXT not in opened.schema.names:
-        raise InputError("search: --explain needs the texts of the rows; this index has none.")
-    if not likes and opened.groups is not None and group is None:
-        say(opened.groups.note("queries without --group"))
-    if likes:
-        _refuse(chosen - {"like"}, "a query, not --like")
-        result = opened.more_like(_parsed_ids(likes, opened), k, where=where)
-    else:
-        result = opened.search(list(queries) if vectors is None else vectors, k, where=where, **settings)
-    hits = [[] for _ in asked]
-    for row in result.to_arrow().to_pylist():
-        query = row.pop("query")
-        hits[query].append(row)
-        if explain:
-            groups = opened.groups
-            of_both = (group, None if groups is None else row.get(groups.column))
-            words = opened.model.explain(
-                asked[query], row.get("text") or "", roles=("query", "document"), groups=of_both
-            )
-            row["words"] = words.line()
+    hits = store.hits(queries if vectors is None else vectors, k, where=where, **chosen)
+    if not likes and group is None and store.groups is not None:
+        say(store.groups.note("queries without --group"))
     _show_hits(asked, hits, as_json=as_json)
-
-
-def _opened(folder: str, moved: str | None) -> Index:
-    """Open an index; if its model or that of its queries has moved, with what is there now."""
-    if moved is None or not is_index(folder):
-        return Index.open(folder)
-    # each is refused unless it has the fingerprint that is saved in the index, or the vectors of its canary
-    if (Path(folder) / QUERY_FOLDER).is_dir():
-        try:
-            return Index.open(folder, query_model=load(Path(folder) / QUERY_FOLDER, encoder=moved))
-        except ModelFolderError as error:
-            if moved.startswith("static:"):  # else the model itself is meant
-                raise InputError(
-                    f"search: -m {moved} is not the query model of {folder}. {str(error).partition(chr(10))[0]}"
-                ) from None
-    is_saved = (Path(moved) / MODEL_FILE).is_file()
-    return Index.open(folder, load(moved) if is_saved else load(Path(folder) / MODEL_FOLDER, encoder=moved))
 
 
 def _refuse(options: Collection[str], needed: str) -> None:
@@ -475,11 +430,9 @@ def _is_query_file(query: str) -> bool:
     return False
 
 
-def _measure_recall(folder: str, against: str, *, as_json: bool) -> None:
+def _measure_recall(opened: Index, against: str, *, as_json: bool) -> None:
     """Recall of an index against an exact search of other vectors of the same texts."""
-    if is_database(folder):
-        raise InputError(f"search: --against needs an index, and {folder} is a database.")
-    opened, inputs = Index.open(folder), _read_inputs(against, None, None, None)
+    inputs = _read_inputs(against, None, None, None)
     if inputs["vectors"] is None:
         raise InputError(f"search: --against needs vectors; {against} holds texts. Encode them: isosent encode.")
     recall, n_queries = opened.recall_against(inputs["vectors"], ids=inputs["ids"])
@@ -622,16 +575,6 @@ def _encoded(
             progress=bar,
         )
     return open_vectors(folder)
-
-
-def _parsed_ids(ids: Sequence[str], opened: Index) -> list[Any]:
-    """Ids as the index has them."""
-    if str(opened.schema.field("id").type) == "string":
-        return list(ids)
-    for name in ids:
-        if not name.isdecimal() or len(name) > len(str(_LARGEST_ID)) or int(name) > _LARGEST_ID:
-            raise InputError(f"id {name!r:.80}: the ids of this index are whole numbers.")
-    return [int(name) for name in ids]
 
 
 def _show_budget(stats: IndexStats, budget_mb: float) -> None:

@@ -21,7 +21,7 @@ from isosent.io.atomic import check_destination
 from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.search.index import Index
-from isosent.search.storage import is_index
+from isosent.search.stores import find_index
 
 for _package in ("starlette", "uvicorn", "orjson", "prometheus_client", "httpx"):
     _extras.require(_package)
@@ -141,11 +141,12 @@ def serve(
 def open_source(reference: str) -> SentenceEncoder | Index | tuple[SentenceEncoder, SentenceEncoder]:
     """Open a model or an index; with ``?query_model=FOLDER``, a model and the static model that answers its queries."""
     source, query_model = _without_query_model(reference)
-    if not is_index(source):
+    index = find_index(source)
+    if index is None:
         return load(source) if query_model is None else (load(source), load(query_model))
     if query_model is not None:
         raise InputError(f"{source} is an index, which chooses its query model itself: isosent index --query-model.")
-    return Index.open(source)
+    return index
 
 
 def _without_query_model(reference: str) -> tuple[str, str | None]:

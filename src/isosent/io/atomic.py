@@ -82,14 +82,15 @@ class Replaceable:
     is_here: Callable[[Path], bool]
 
 
-def check_folder(path: str | os.PathLike[str], replaceable: Replaceable) -> None:
-    """Refuse a place where no folder can be written, before any work is done."""
+def check_folder(path: str | os.PathLike[str], replaceable: Replaceable) -> bool:
+    """Refuse a place where no folder can be written, before any work is done; say whether one will be replaced."""
     path = Path(path)
     check_parent(path)
     recover(path)
-    can_go = path.is_dir() and (replaceable.is_here(path) or not any(path.iterdir()))
-    if path.exists() and not can_go:
+    is_replaced = path.is_dir() and replaceable.is_here(path)
+    if path.exists() and not is_replaced and not (path.is_dir() and not any(path.iterdir())):
         raise OutputError(f"{path} exists, and is neither empty nor {replaceable.name}. Name another folder.")
+    return is_replaced
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------

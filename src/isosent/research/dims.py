@@ -28,7 +28,7 @@ from isosent.evaluation.run import TARGET, describe_fitting, fit_tasks
 from isosent.evaluation.sts import STSSet, score_task, sts_task
 from isosent.evaluation.tables import x100
 from isosent.model import SentenceEncoder
-from isosent.numeric.ranking import best_columns
+from isosent.numeric.neighbors import best_columns
 from isosent.numeric.statistics import bootstrap_interval, central_interval
 from isosent.pages.figures import Axis, Figure, Key, Panel, colour_of, dash_of
 from isosent.pages.progress import Progress

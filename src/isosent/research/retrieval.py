@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from isosent import _extras
 from isosent.evaluation.tables import x100
 from isosent.model import SentenceEncoder
+from isosent.numeric.neighbors import fast_nearest
 from isosent.pages.progress import Progress
 from isosent.pages.tables import make_table
 from isosent.research.study import RetrievalCell, StudyKind, read_sets
@@ -64,8 +65,7 @@ def study_retrieval(
     cells = []
     for fitted, label in _variants(model, raw):
         units = unit_vectors(fitted.transform(raw))
-        faiss = _extras.require("faiss")
-        nearest = faiss.knn(units[pairs[:, 0]], units, K + 1, faiss.METRIC_INNER_PRODUCT)[1]
+        nearest = fast_nearest(units[pairs[:, 0]], [units], K + 1)[1]
         exact = _others(nearest, pairs[:, 0])
         for kind in KINDS:
             for store in stores_of(kind):

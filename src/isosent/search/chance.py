@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from isosent import _check
 from isosent.errors import InputError
+from isosent.numeric.neighbors import nearest_cosines
 from isosent.numeric.similarity import nonzero_rows, random_cosines, unit_rows
 from isosent.transforms.calibration import RANDOM_PAIRS, Calibration
 
@@ -29,7 +30,6 @@ _MOST_EXPONENT = 11.0  # two unrelated texts may share words, so the tail is hea
 _EXPONENT_A_DIMENSION = 0.4
 _N_PAIRS = 200_000
 _N_NEIGHBOURS = 2_000
-_BLOCK_ROWS = 256
 _NO_HIT = -1.0
 _LEAST_SQUARE = 1e-9
 _ROUNDING = 1e-5
@@ -166,7 +166,7 @@ class Chance:
         if np.ptp(pairs) <= _ROUNDING:
             return None
         asking = np.sort(rng.choice(len(rows), min(len(rows), _N_NEIGHBOURS), replace=False))
-        isolated = float(np.quantile(_nearest(centred, asking), _ISOLATED)) + raised
+        isolated = float(np.quantile(nearest_cosines(centred, asking), _ISOLATED)) + raised
         effective_dim = 1 / float(np.mean(pairs**2))
         exponent = min(_MOST_EXPONENT, _EXPONENT_A_DIMENSION * max(effective_dim - 1, 1))
         return cls(mean, Calibration.from_null(pairs), min(isolated, 1.0), exponent, n_rows, len(rows) - 1)
@@ -338,14 +338,3 @@ def _distinct(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """The first of equal rows: a text that occurs a hundred times would make its copies look like chance."""
     first = {row.tobytes(): number for number, row in reversed(list(enumerate(rows)))}
     return rows[np.sort(np.fromiter(first.values(), np.intp, len(first)))]
-
-
-def _nearest(units: NDArray[np.floating], asking: NDArray[np.intp]) -> NDArray[np.floating]:
-    """Cosine of the nearest other row of each row in `asking`, (n_asking,)."""
-    nearest = np.empty(len(asking), units.dtype)
-    for start in range(0, len(asking), _BLOCK_ROWS):
-        block = asking[start : start + _BLOCK_ROWS]
-        cosines = units[block] @ units.T
-        cosines[np.arange(len(block)), block] = -np.inf
-        nearest[start : start + _BLOCK_ROWS] = cosines.max(axis=1)
-    return nearest

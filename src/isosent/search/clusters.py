@@ -14,7 +14,7 @@ from isosent import _check, _extras
 from isosent.errors import InputError
 from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
-from isosent.numeric.ranking import exact_products
+from isosent.numeric.neighbors import exact_products
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.pages.progress import Progress
 from isosent.search.units import compared_units

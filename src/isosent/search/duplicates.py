@@ -1,7 +1,7 @@
 """Duplicates: groups of texts that are close to each other and differ in no fact.
 
-`find_duplicates` encodes the texts and finds the nearest ones of each: all are compared (`neighbours`), or of many
-texts those in lists around it (`_listed_neighbours`), and a sample says how many pairs that finds. Distances become
+`find_duplicates` encodes the texts and finds the nearest ones of each: all are compared (`nearest_others`), or of many
+texts those in lists around it (`nearest_in_lists`), and a sample says how many pairs that finds. Distances become
 closeness: how much nearer two texts are than the texts around them. `_least_closeness` measures in random parts of the
 corpus which closeness chance exceeds at the rate that was requested. `_Rule` says which texts are close enough for what
 their words say (`wording`), and `_grouped` groups a text with its duplicates, those with most duplicates first.
@@ -23,9 +23,9 @@ from isosent import _check, _extras
 from isosent.errors import InputError
 from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
-from isosent.numeric.ranking import best_columns, exact_products, nearest_columns
-from isosent.numeric.similarity import nonzero_rows, unit_rows
-from isosent.numeric.threads import one_thread_products, over_blocks
+from isosent.numeric.neighbors import exact_products, nearest_in_lists, nearest_others
+from isosent.numeric.similarity import nonzero_rows
+from isosent.numeric.threads import one_thread_products
 from isosent.pages.progress import Progress
 from isosent.search.chance import Chance
 from isosent.search.units import compared_units
@@ -60,19 +60,9 @@ _FEW_LETTERS: Final = 4  # that a misspelling changes, in bytes
 _N_NEXT: Final = 8  # neighbors whose letters are compared
 _MOST_COMPARED: Final = 50  # texts of a group that are compared with each other
 _SHORTEST: Final = 1e-3  # distance that float32 cosines tell from 0
-_BLOCK_ROWS: Final = 256
-_BLOCK_COLUMNS: Final = 1 << 15
 MOST_EXACT: Final = 20_000  # of more texts, each is compared with those in lists around it
 _SAMPLE: Final = 4096  # rows that are compared with all others, to measure the recall
 _SAMPLE_OF_PART: Final = 1024  # rows of a part whose nearest one is found, to measure chance
-_LISTS_PER_ROOT: Final = 4  # lists per square root of the number of rows
-_SAMPLED_A_LIST: Final = 16
-_ROUNDS: Final = 4  # of k-means
-_RECALL_OF_NEXT: Final = 0.9  # share of the three nearest of a row that lie in the lists it is compared with
-_FEWEST_PROBED: Final = 8
-_MOST_PROBED: Final = 64
-_ROWS_LISTED: Final = 1 << 14  # rows whose candidates are kept at a time
-_LIST_ROWS: Final = 128
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -315,132 +305,6 @@ def _distinct(values: Sequence[Hashable]) -> tuple[list[int], NDArray[np.intp]]:
     return first_rows, np.array([place_of[value] for value in values], dtype=np.intp)
 
 
-def neighbours(
-    units: NDArray[np.float32], k: int, *, rows: NDArray[np.intp] | None = None
-) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
-    """Cosines and places of the k nearest other rows of each row, or of `rows`, nearest first, (n, k); k < n_rows."""
-    asking = np.arange(len(units)) if rows is None else rows
-    cosines, places = np.empty((len(asking), k), np.float32), np.empty((len(asking), k), np.intp)
-
-    def search(start: int) -> None:
-        part = asking[start : start + _BLOCK_ROWS]
-        queries, nearest = units[part], []
-        for first in range(0, len(units), _BLOCK_COLUMNS):
-            block = queries @ units[first : first + _BLOCK_COLUMNS].T
-            own = np.flatnonzero((part >= first) & (part < first + block.shape[1]))
-            block[own, part[own] - first] = -np.inf
-            found, columns = nearest_columns(block, queries, units[first : first + _BLOCK_COLUMNS], k)
-            nearest.append((found, columns + first))
-        done, (found, columns) = slice(start, start + len(part)), map(np.hstack, zip(*nearest, strict=True))
-        cosines[done], places[done] = _in_order(found, columns, k)
-
-    over_blocks(search, len(asking), _BLOCK_ROWS)
-    return cosines, places
-
-
-def _in_order(
-    cosines: NDArray[np.float32], places: NDArray[Any], k: int
-) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
-    """The k nearest of each row, nearest first; equally near ones in the order of their places."""
-    if cosines.shape[1] > 2 * k:
-        best = best_columns(cosines, 2 * k)
-        cosines, places = np.take_along_axis(cosines, best, axis=1), np.take_along_axis(places, best, axis=1)
-    order = np.lexsort((places, -cosines), axis=1)[:, :k]
-    return np.take_along_axis(cosines, order, axis=1), np.take_along_axis(places, order, axis=1)
-
-
-# -- lists: a row of a large set is compared with those around it ----------------------------------------------------
-
-
-def _listed_neighbours(
-    units: NDArray[np.float32], k: int, sample: NDArray[np.intp], nearest: NDArray[np.intp], seed: int
-) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
-    """As `neighbours`, but each row is compared with a few lists; `nearest` are the exact neighbors of a sample."""
-    centers = _centers(units, seed)
-    lists = _nearest_lists(units[nearest[:, :3].ravel()], centers, 1).reshape(-1, 3)
-    to_centers = units[sample] @ centers.T
-    ranks = [(to_centers > np.take_along_axis(to_centers, each[:, None], 1)).sum(axis=1) for each in lists.T]
-    n_probe = int(np.clip(np.quantile(ranks, _RECALL_OF_NEXT), _FEWEST_PROBED - 1, _MOST_PROBED - 1)) + 1
-    probes = _nearest_lists(units, centers, min(n_probe, len(centers)))
-    members = np.argsort(probes[:, 0], kind="stable").astype(np.int32)
-    bounds = np.searchsorted(probes[members, 0], np.arange(len(centers) + 1))
-    cosines, places = np.empty((len(units), k), np.float32), np.empty((len(units), k), np.intp)
-
-    def search(start: int) -> None:
-        part = probes[start : start + _ROWS_LISTED]
-        order = np.argsort(part.ravel(), kind="stable")
-        numbers, queries = part.ravel()[order], order // part.shape[1]
-        found = _Nearest(len(part), k + 1)  # and the row itself
-        for number in np.unique(numbers):
-            asking = queries[np.searchsorted(numbers, number) : np.searchsorted(numbers, number, "right")]
-            rows = units[start + asking]
-            for first in range(bounds[number], bounds[number + 1], _LIST_ROWS):
-                others = members[first : min(first + _LIST_ROWS, bounds[number + 1])]
-                found.add(asking, rows @ units[others].T, others)
-        is_own = found.places == np.arange(start, start + len(part))[:, None]
-        done = slice(start, start + len(part))
-        cosines[done], places[done] = _in_order(np.where(is_own, -np.inf, found.cosines), found.places, k)
-
-    over_blocks(search, len(units), _ROWS_LISTED)
-    short = np.flatnonzero(~np.isfinite(cosines[:, -1]))  # in small lists
-    cosines[short], places[short] = neighbours(units, k, rows=short)
-    return cosines, places
-
-
-def _centers(units: NDArray[np.float32], seed: int) -> NDArray[np.float32]:
-    """Centers of the lists: spherical k-means on a sample."""
-    from scipy.sparse import csr_array
-
-    n_lists = int(_LISTS_PER_ROOT * math.sqrt(len(units)))
-    sample = units[np.random.default_rng(seed).permutation(len(units))[: _SAMPLED_A_LIST * n_lists]]
-    centers = sample[:n_lists]
-    for _ in range(_ROUNDS):
-        lists = _nearest_lists(sample, centers, 1)[:, 0]
-        ones = csr_array((np.ones(len(sample), np.float32), lists, np.arange(len(sample) + 1)), (len(sample), n_lists))
-        centers = unit_rows(ones.T @ sample)
-    return centers
-
-
-def _nearest_lists(rows: NDArray[np.float32], centers: NDArray[np.float32], n: int) -> NDArray[np.int32]:
-    """Numbers of the n lists whose centers are nearest to each row, nearest first."""
-    lists = np.empty((len(rows), n), np.int32)
-
-    def search(start: int) -> None:
-        block = rows[start : start + _BLOCK_ROWS] @ centers.T
-        lists[start : start + _BLOCK_ROWS] = block.argmax(axis=1)[:, None] if n == 1 else best_columns(block, n)
-
-    over_blocks(search, len(rows), _BLOCK_ROWS)
-    return lists
-
-
-class _Nearest:
-    """The k nearest of the rows that each query has been compared with, and room for candidates."""
-
-    def __init__(self, n_queries: int, k: int) -> None:
-        self.k = k
-        self.cosines = np.full((n_queries, k + 2 * _LIST_ROWS), -np.inf, np.float32)
-        self.places = np.zeros(self.cosines.shape, np.int32)
-        self.counts = np.zeros(n_queries, np.intp)
-        self.least = np.full(n_queries, -np.inf, np.float32)  # cosine of the k-th
-
-    def add(self, queries: NDArray[np.intp], cosines: NDArray[np.float32], places: NDArray[np.int32]) -> None:
-        """Compare queries with at most `_LIST_ROWS` rows."""
-        full = queries[self.counts[queries] + len(places) > self.cosines.shape[1]]
-        if full.size:
-            best = best_columns(self.cosines[full], self.k)
-            numbers = np.take_along_axis(self.cosines[full], best, axis=1)
-            self.places[full, : self.k] = np.take_along_axis(self.places[full], best, axis=1)
-            self.cosines[full] = -np.inf
-            self.cosines[full, : self.k] = numbers
-            self.least[full], self.counts[full] = numbers.min(axis=1), self.k
-        near = np.flatnonzero(cosines > self.least[queries, None])
-        rows, columns = np.divmod(near, len(places))
-        counts = np.bincount(rows, minlength=len(queries))
-        slots = np.arange(len(rows)) + np.repeat(self.counts[queries] - (np.cumsum(counts) - counts), counts)
-        self.cosines[queries[rows], slots], self.places[queries[rows], slots] = cosines.ravel()[near], places[columns]
-        self.counts[queries] += counts
-
-
 # -- the rule --------------------------------------------------------------------------------------------------------
 
 
@@ -451,11 +315,11 @@ def _stars(
     k = min(_N_NEIGHBOURS, len(units) - 1)
     is_exact = len(units) <= MOST_EXACT
     if is_exact:
-        cosines, places = neighbours(units, k)
+        cosines, places = nearest_others(units, k)
     else:
         sample = np.sort(np.random.default_rng(seed).permutation(len(units))[:_SAMPLE])
-        exact = neighbours(units, k, rows=sample)
-        cosines, places = _listed_neighbours(units, k, sample, exact[1], seed)
+        exact = nearest_others(units, k, rows=sample)
+        cosines, places = nearest_in_lists(units, k, sample, exact[1], seed)
     distances = _distances(cosines)
     radii = _radii(distances)
     closeness = _closeness(distances, radii[:, None], radii[places])
@@ -619,12 +483,12 @@ def _least_closeness(units: NDArray[np.float32], rows: NDArray[np.intp], false_p
 def _nearest_closeness(units: NDArray[np.float32], n_asking: int) -> NDArray[np.float32]:
     """Closeness of the nearest other row of the first rows."""
     asking = np.arange(min(n_asking, len(units)))
-    cosines, places = neighbours(units, 3, rows=asking)
+    cosines, places = nearest_others(units, 3, rows=asking)
     radii = np.zeros(len(units), np.float32)
     radii[asking] = _radii(_distances(cosines))
     others = np.setdiff1d(places, asking)
     if others.size:
-        means = _distances(neighbours(units, 3, rows=others)[0])[:, _NEXT].mean(axis=1)
+        means = _distances(nearest_others(units, 3, rows=others)[0])[:, _NEXT].mean(axis=1)
         radii[others] = np.maximum(means, radii[asking].min())
     return np.asarray(_closeness(_distances(cosines), radii[asking, None], radii[places]).max(axis=1))
 

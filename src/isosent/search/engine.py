@@ -27,9 +27,8 @@ from isosent import _check, _extras
 from isosent.errors import FileFormatError, InputError
 from isosent.io.schemas import Count
 from isosent.numeric.linear_map import LinearMap
-from isosent.numeric.ranking import exact_products, nearest_columns
+from isosent.numeric.neighbors import best, exact_products, fast_nearest, nearest_of_blocks, no_neighbors
 from isosent.numeric.similarity import unit_rows
-from isosent.numeric.threads import over_blocks
 from isosent.storage import INDEXED, Storage
 from isosent.transforms.quantization import Quantization
 
@@ -48,7 +47,6 @@ _FEW_HIDDEN: Final = 100
 _SMALL_SELECTION: Final = 50_000  # rows that are scored one by one rather than through the index
 _WIDER: Final = 2  # times as many clusters and candidates, if a filter may leave rows that are far from a query
 _BLOCK_ROWS: Final = 16_384
-_BLOCK_QUERIES: Final = 128
 _SPARE: Final = 2  # rows that are fetched beyond those that are wanted, to see whether more are as near as the last
 _WIDENED: Final = 8  # times as many, if more may be
 _MOST_WIDENED: Final = 1024  # of kinds that do not compare all rows
@@ -384,19 +382,8 @@ class Segment:
     def _score_all(
         self, queries: NDArray[np.float32], k: int, positions: NDArray[np.intp]
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        scores, found = _padded(np.empty((len(queries), 0), np.float32), np.empty((len(queries), 0), np.int64), k)
-        for start in range(0, len(positions), _BLOCK_ROWS):
-            block = positions[start : start + _BLOCK_ROWS]
-            rows = self.rows(block)
-
-            def score(first: int, block: NDArray[np.intp] = block, rows: NDArray[np.float32] = rows) -> None:
-                part = slice(first, first + _BLOCK_QUERIES)
-                new, columns = nearest_columns(queries[part] @ rows.T, queries[part], rows, k)
-                both = np.hstack([found[part], block[columns]])
-                scores[part], found[part] = best(np.hstack([scores[part], new]), both, k)
-
-            over_blocks(score, len(queries), _BLOCK_QUERIES)  # threads of BLAS would wait for those of other searches
-        return scores, found
+        parts = (positions[start : start + _BLOCK_ROWS] for start in range(0, len(positions), _BLOCK_ROWS))
+        return nearest_of_blocks(queries, ((self.rows(part), part) for part in parts), k)
 
 
 def _parameters(settings: SearchSettings, selector: Any) -> Any:
@@ -412,25 +399,6 @@ def _parameters(settings: SearchSettings, selector: Any) -> Any:
             return faiss.SearchParametersHNSW(efSearch=settings.ef_search, sel=selector)
         case _:
             return None if selector is None else faiss.SearchParameters(sel=selector)
-
-
-def best(
-    scores: NDArray[np.float32], positions: NDArray[np.int64], k: int
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """The k best of each row, best first; equal scores in the order of their positions."""
-    if scores.shape[1] >= k and (scores[:, :-1] > scores[:, 1:]).all():
-        return scores[:, :k], positions[:, :k]
-    order = np.lexsort((positions, -scores), axis=1)[:, :k]
-    return _padded(np.take_along_axis(scores, order, 1), np.take_along_axis(positions, order, 1), k)
-
-
-def _padded(
-    scores: NDArray[np.float32], positions: NDArray[np.int64], k: int
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    missing = ((0, 0), (0, k - scores.shape[1]))
-    scores = np.pad(scores, missing, constant_values=-np.inf) if missing[1][1] else scores
-    positions = np.pad(positions, missing, constant_values=-1) if missing[1][1] else positions
-    return np.where(positions < 0, np.float32(-np.inf), scores), positions
 
 
 # -- measuring -------------------------------------------------------------------------------------------------------
@@ -493,16 +461,14 @@ def held_out(
     if rows is None:
         rows = np.sort(np.random.default_rng(seed).choice(candidates, n_queries, replace=False))
     queries = np.ascontiguousarray(vectors[rows], np.float32)
-    nearest = np.empty((n_queries, 0), np.float32)
-    faiss = _extras.require("faiss")
-    start = 0
-    for block in vectors.blocks():
-        distinct = np.ascontiguousarray(block[is_distinct[start : start + len(block)]])
-        start += len(block)
-        k = min(K_MEASURED + 1, len(distinct))
-        if k:
-            scores, _ = faiss.knn(queries, distinct, k, faiss.METRIC_INNER_PRODUCT)
-            nearest = -np.sort(-np.hstack([nearest, scores]), axis=1)[:, : K_MEASURED + 1]
+
+    def distinct() -> Iterator[NDArray[np.float32]]:
+        start = 0
+        for block in vectors.blocks():
+            yield np.ascontiguousarray(block[is_distinct[start : start + len(block)]])
+            start += len(block)
+
+    nearest = fast_nearest(queries, distinct(), K_MEASURED + 1)[0]
     return HeldOut(rows, queries, nearest[:, K_MEASURED], ~is_distinct)  # the best is the row itself
 
 
@@ -515,21 +481,17 @@ class OriginalNeighbors:
     def __init__(self, rows: NDArray[np.intp], queries: NDArray[np.floating] | None = None) -> None:
         self.rows = rows  # (n_queries,) positions, ascending
         self._queries = queries  # (n_queries, dim); None: all of them are in the first vectors
-        self._scores, self._positions = _padded(
-            np.empty((len(rows), 0), np.float32), np.empty((len(rows), 0), np.int64), _KEPT_NEIGHBORS
-        )
+        self._scores, self._positions = no_neighbors(len(rows), _KEPT_NEIGHBORS)
         self._n_seen = 0
 
     def see(self, vectors: NDArray[np.floating]) -> None:
         """Compare the queries with the next vectors."""
-        faiss = _extras.require("faiss")
         if self._queries is None:
             self._queries = vectors[self.rows]
         if len(vectors):
             queries, units = (np.ascontiguousarray(unit_rows(rows), np.float32) for rows in (self._queries, vectors))
-            n_nearest = min(_KEPT_NEIGHBORS, len(units))
-            scores, positions = faiss.knn(queries, units, n_nearest, faiss.METRIC_INNER_PRODUCT)
-            both = np.hstack([self._positions, positions + self._n_seen])
+            scores, positions = fast_nearest(queries, [units], _KEPT_NEIGHBORS)
+            both = np.hstack([self._positions, np.where(positions < 0, -1, positions + self._n_seen)])
             self._scores, self._positions = best(np.hstack([self._scores, scores]), both, _KEPT_NEIGHBORS)
         self._n_seen += len(vectors)
 

@@ -35,7 +35,7 @@ from isosent.io.vector_source import VectorSource
 from isosent.loading import check_model, load_saved
 from isosent.model import SentenceEncoder
 from isosent.numeric.canary import CHANGED, Canary, CanaryCheck
-from isosent.numeric.ranking import exact_products
+from isosent.numeric.neighbors import best, exact_products
 from isosent.numeric.similarity import nonzero_rows
 from isosent.pages.progress import Progress
 from isosent.persistence import MIGRATION, ModelRecord, read_model, write_model
@@ -52,7 +52,7 @@ from isosent.search.build import (
     with_rows,
     write_index,
 )
-from isosent.search.engine import K_MEASURED, Kind, Segment, best
+from isosent.search.engine import K_MEASURED, Kind, Segment
 from isosent.search.keywords import FUSED
 from isosent.search.result import IndexStats, SearchResult
 from isosent.search.rows import HAS_VECTOR, ID, MAPPED, TEXT, VECTOR, id_kind_of, like, other_ids, rows_table

@@ -18,6 +18,7 @@ from scipy.sparse import csc_array
 from isosent.errors import FileFormatError
 from isosent.io.checksum import checksum_of
 from isosent.io.tensors import map_tensors, tensors_bytes
+from isosent.numeric.neighbors import best_columns
 from isosent.transforms.agreement import words_of
 
 FUSED: Final = 100  # hits of each ranking that are fused
@@ -67,10 +68,7 @@ class Keywords:
         if mask is not None:
             scores = np.where(mask, scores, np.float32(0))
         positions = np.flatnonzero(scores > 0)
-        if len(positions) > 4 * k:
-            least = np.partition(scores[positions], -k)[-k]
-            positions = positions[scores[positions] >= least]
-        positions = positions[np.argsort(-scores[positions], kind="stable")][:k]
+        positions = positions[best_columns(scores[None, positions], k)[0]]
         return positions.astype(np.int64), scores[positions]
 
     def write(self, path: Path) -> str:

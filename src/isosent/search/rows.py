@@ -42,6 +42,7 @@ MAPPED: Final = "isosent_mapped"  # whether a vector was mapped from another mod
 # of a hit; words: of an explanation
 HIT_COLUMNS: Final = ("query", "rank", ID, "score", "share", "words")
 IdKind = Literal["numbers", "int", "str"]  # numbers: given by the index, in the order of the rows
+_LARGEST_ID: Final = 2**63 - 1
 _GROUP_ROWS: Final = 16_384
 _GROUPS_IN_MEMORY: Final = 64
 _MOST_LISTED: Final = 3
@@ -136,6 +137,16 @@ def id_array(ids: Any) -> Any:
     if pa.types.is_integer(column.type) and (least := pc.min(column).as_py() or 0) < 0:
         raise InputError(f"ids must not be negative; got {least}.")
     return column
+
+
+def ids_from_text(names: Sequence[str], schema: Any) -> list[Any]:
+    """Ids that were typed, as those of a schema: strings or whole numbers."""
+    if str(schema.field(ID).type) == "string":
+        return list(names)
+    for name in names:
+        if not name.isdecimal() or len(name) > len(str(_LARGEST_ID)) or int(name) > _LARGEST_ID:
+            raise InputError(f"id {name!r:.80}: the ids of this index are whole numbers.")
+    return [int(name) for name in names]
 
 
 def _plain(column: Any) -> Any:

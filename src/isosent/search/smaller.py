@@ -26,6 +26,7 @@ from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError, RankWarning
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
+from isosent.numeric.neighbors import best_columns
 from isosent.numeric.similarity import held_out_rows, nonzero_rows, spearman, unit_rows
 from isosent.numeric.statistics import bootstrap_differences, bootstrap_interval
 from isosent.persistence import StoredSize
@@ -440,7 +441,7 @@ class _Trial:
         """Cosines of queries and vectors, and the tenth of each query, (n_queries, 1)."""
         units = np.ascontiguousarray(unit_rows(rows), np.float32)
         cosines = units[: self.n_queries] @ units[self.n_queries :].T
-        return cosines, -np.partition(-cosines, K_MEASURED - 1, axis=1)[:, K_MEASURED - 1 : K_MEASURED]
+        return cosines, np.take_along_axis(cosines, best_columns(cosines, K_MEASURED)[:, -1:], axis=1)
 
     def map(self, width: int, name: str, center: bool) -> bool:
         """Take the vectors under a map; False if they do not vary along so many axes."""

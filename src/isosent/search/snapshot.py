@@ -26,12 +26,13 @@ from isosent.errors import FileFormatError, InputError
 from isosent.io.atomic import recover
 from isosent.io.tensors import read_tensors
 from isosent.model import SentenceEncoder
+from isosent.numeric.neighbors import best
 from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import read_model
 from isosent.postprocessing import NO_POSTPROCESSING
 from isosent.search.chance import Chance
 from isosent.search.codes_file import check_codes, read_codes
-from isosent.search.engine import SearchSettings, Segment, best, finer_settings, inner_codes, tail_settings
+from isosent.search.engine import SearchSettings, Segment, finer_settings, inner_codes, tail_settings
 from isosent.search.keywords import FUSED, Keywords, fuse
 from isosent.search.rows import HAS_VECTOR, ID, MAPPED, TEXT, VECTOR, RowFile, id_array
 from isosent.search.storage import (

@@ -33,7 +33,7 @@ from isosent.io.tables import ending_of
 from isosent.io.texts import is_table
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
-from isosent.numeric.ranking import exact_products
+from isosent.numeric.neighbors import exact_products
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.numeric.spectrum import spectrum
 from isosent.pages.html import theme

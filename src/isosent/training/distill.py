@@ -56,7 +56,7 @@ from isosent.io.vectors import open_vectors
 from isosent.jobs.shards import Engine, encode_folder, how_resumed
 from isosent.loading import load
 from isosent.model import SentenceEncoder
-from isosent.numeric.ranking import nearest_columns
+from isosent.numeric.neighbors import nearest_of_blocks
 from isosent.numeric.similarity import nonzero_rows, pairwise_cosine, spearman, unit_rows
 from isosent.numeric.sparse_ridge import PART_TEXTS, TokenShares, solve
 from isosent.numeric.statistics import bootstrap_interval
@@ -628,9 +628,8 @@ def _measure(
 
 def _nearest(queries: NDArray[np.float32], units: NDArray[np.float32]) -> NDArray[np.intp]:
     """The ten nearest texts of each text but itself."""
-    cosines = queries @ units.T
-    np.fill_diagonal(cosines, -np.inf)
-    return nearest_columns(cosines, queries, units, min(_NEAREST, len(units) - 1))[1]
+    rows = np.arange(len(units))
+    return nearest_of_blocks(queries, [(units, rows)], min(_NEAREST, len(units) - 1), own=rows)[1]
 
 
 def _speed(encode: Callable[[Sequence[str]], Any], texts: Sequence[str]) -> float:

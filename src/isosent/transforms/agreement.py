@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.numeric.ranking import best_columns, nearest_columns
+from isosent.numeric.neighbors import best_columns, nearest_columns
 from isosent.numeric.similarity import unit_rows
 
 N_NEIGHBORS = 10

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from isosent.errors import InputError, RankWarning
 from isosent.numeric.moments import Moments
-from isosent.numeric.ranking import neighbour_recall
+from isosent.numeric.neighbors import neighbor_recall
 from isosent.numeric.similarity import held_out_rows, mean_ranks, nonzero_rows, unit_rows
 from isosent.numeric.spectrum import Spectrum, effective_rank, resolve_width, spectrum
 from isosent.numeric.statistics import central_interval, mean_draws, resampled_counts, weighted_pearson
@@ -369,7 +369,7 @@ def held_out_recall(sample: NDArray[np.floating], transform: LinearTransform | N
     except InputError:  # the others do not vary
         return None
     rows = sample[np.concatenate([queries, others])]
-    return neighbour_recall(rows, linear_map.apply(rows), len(queries)), len(others)
+    return neighbor_recall(rows, linear_map.apply(rows), len(queries)), len(others)
 
 
 def without_whitening(wanted: Auto, eigen: Spectrum) -> Candidate:

@@ -19,7 +19,7 @@ from isosent.errors import InputError
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.logistic import logistic_path
 from isosent.numeric.moments import JointFolds, Moments
-from isosent.numeric.ranking import nearest_rows
+from isosent.numeric.neighbors import nearest_rows
 from isosent.numeric.similarity import nonzero_rows, spearman, unit_rows
 from isosent.numeric.spectrum import spectrum
 from isosent.numeric.threads import one_thread_products

@@ -592,7 +592,7 @@ class Run:
 
     def _push(self) -> None:
         """Push to a local LanceDB: its table holds the rows of the object that pushes, and `pull` gives them back."""
-        from isosent.search.database import pull, push
+        from isosent.search.stores.database import pull, push
 
         view = self._opened()
         if not view.rows.rows:

@@ -1,11 +1,17 @@
-"""Databases that hold the rows of an index: one protocol, and what is copied to and from them."""
+"""Databases that hold the rows of an index: one protocol, how one is searched, and what is copied to and from it.
+
+A `Database` is an open table. `open_database` finds its kind by the beginning of the URL; each kind is a module that is
+imported then. `push` writes the rows of an index whose hash (`_with_digests`) the table lacks, deletes the others, and
+lets the database measure its recall with queries from `_sample`. `pull` makes an index of the rows of a table.
+`DatabaseStore` encodes queries with the model of a table and searches it: the store that `open_store` gives for a URL.
+"""
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, partial
 from importlib import import_module
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -13,16 +19,20 @@ import numpy as np
 from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
-from isosent import _check, _extras
+from isosent import _check
 from isosent.errors import InputError, IsosentWarning
+from isosent.io.vector_source import VectorSource
+from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.numeric.canary import CHANGED, Canary, CanaryCheck
+from isosent.numeric.neighbors import fast_nearest
 from isosent.numeric.similarity import nonzero_rows
 from isosent.pages.progress import Progress, counted
+from isosent.postprocessing import GroupMaps
 from isosent.search.engine import K_MEASURED
 from isosent.search.index import Index
-from isosent.search.postgres_connection import SCHEMES
 from isosent.search.rows import ID, VECTOR
+from isosent.search.stores.postgres_connection import SCHEMES
 from isosent.search.units import unit_vectors, units_of_lists
 from isosent.space import Space, same_space
 
@@ -99,11 +109,16 @@ def is_database(target: str) -> bool:
     return target.startswith(LANCE) or "://" in target or bool(re.match("postgres.*:", target))
 
 
+def _without_password(url: str) -> str:
+    """A URL for messages, without user and options, where a password may be."""
+    return url if url.startswith(LANCE) else re.sub("^([a-z]*:(//)?).*@", r"\1", url).partition("?")[0]
+
+
 def open_database(url: str) -> Database:
     """Open a table by its URL: ``postgresql://user@host/db?table=NAME`` or ``lance:DIR?table=NAME``."""
     for beginning, (module, name) in _KINDS.items():
         if url.startswith(beginning):
-            return getattr(import_module(f"isosent.search.{module}"), name)(url)
+            return getattr(import_module(f"isosent.search.stores.{module}"), name)(url)
     scheme = re.split("[:/?@]", url)[0]  # the rest may hold a password
     raise InputError(f"{_check.brief(scheme)!r} is no database. Write postgresql://... or lance:DIR.")
 
@@ -175,7 +190,6 @@ def _sample(index: Index) -> Sample | None:
     n_queries = min(_MOST_QUERIES, len(index) // 4)
     if n_queries < K_MEASURED:
         return None
-    faiss = _extras.require("faiss")
     # A row finds itself and what is beside it too easily. With 30,000 sentences and ef_search 200, recall was 0.996 for
     # rows, 0.977 for sums of rows as below, 0.991 for other sentences, and 0.967 for questions about other things.
     chosen = np.random.default_rng(0).choice(len(index), 3 * n_queries, replace=False)
@@ -188,13 +202,8 @@ def _sample(index: Index) -> Sample | None:
     first, second, third = np.split(vectors, 3)
     queries = unit_vectors(first + second - third)
     queries = queries[nonzero_rows(queries)]
-    nearest = np.empty((len(queries), 0), np.float32)
-    for rows in _vectors(index):
-        rows = rows[nonzero_rows(rows)]
-        if len(rows) and len(queries):
-            scores, _ = faiss.knn(queries, rows, min(K_MEASURED, len(rows)), faiss.METRIC_INNER_PRODUCT)
-            nearest = -np.sort(-np.hstack([nearest, scores]), axis=1)[:, :K_MEASURED]
-    return (queries, nearest[:, -1]) if nearest.shape[1] == K_MEASURED else None
+    nearest, _ = fast_nearest(queries, (rows[nonzero_rows(rows)] for rows in _vectors(index)), K_MEASURED)
+    return (queries, nearest[:, -1]) if len(queries) and np.isfinite(nearest).all() else None
 
 
 def _vectors(index: Index) -> Iterator[NDArray[np.float32]]:
@@ -252,36 +261,80 @@ def pull(url: str, folder: Any, *, model: SentenceEncoder | None = None, progres
         database.close()
 
 
-def search_database(
-    url: str,
-    queries: str | Sequence[str],
-    model: SentenceEncoder,
-    k: int = 10,
-    *,
-    where: str | None = None,
-    hybrid: bool = False,
-    group: str | None = None,
-) -> list[Any]:
-    """Find the rows of a table nearest to each query: a pyarrow table with the columns id, score, text and others.
+class DatabaseStore:
+    """The table of a database by its URL, searched with the model that made its vectors; each search connects to it."""
 
-    Warns if the model gives other vectors than when the table was made.
-    """
-    _check.whole_number("search", "k", k, 1)
-    texts = _check.some_texts("search", [queries] if isinstance(queries, str) else queries)
-    if any(not text.strip() for text in texts):
-        raise InputError("search: a query is empty.")
-    database = open_database(url)
-    try:
-        here = model.space
-        same_space("the model", here, f"the {database.name}", database.space)
-        if database.canary is not None:
-            now = model.encoder.canary_now(of_first_query=True)
-            stored = Canary.from_text(database.name, database.canary)
-            check = CanaryCheck(0.0 if now is None else stored.lowest_cosine(now))
-            if check.has_changed:
-                warnings.warn(f"{database.name}: {CHANGED} {check}.", IsosentWarning, stacklevel=2)
-        units = unit_vectors(model.encode(texts, role="query", group=group, show_progress_bar=False))
-        tables = database.search(units, k, where=where, texts=texts if hybrid else None)
-        return [table.drop_columns([DIGEST]) if DIGEST in table.column_names else table for table in tables]
-    finally:
-        database.close()
+    def __init__(self, url: str, model: SentenceEncoder | str | None) -> None:
+        self._url, self._reference = url, model
+
+    @cached_property
+    def model(self) -> SentenceEncoder:
+        """What encodes queries."""
+        if self._reference is None:
+            raise InputError("search: a database needs the model that made its vectors: -m MODEL.")
+        return load(self._reference) if isinstance(self._reference, str) else self._reference
+
+    @property
+    def groups(self) -> GroupMaps | None:
+        """The maps of groups of the model; None without any."""
+        return self.model.groups
+
+    def index(self, needed_by: str) -> Index:
+        """Refuse: the rows are in no folder."""
+        raise self._refusal([needed_by])
+
+    def _refusal(self, options: Iterable[str]) -> InputError:
+        named = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(options))
+        return InputError(f"search: {named} needs an index, and {_without_password(self._url)} is a database.")
+
+    def hits(
+        self,
+        queries: Sequence[str] | VectorSource,
+        k: int,
+        *,
+        where: str | None = None,
+        hybrid: bool = False,
+        group: str | None = None,
+        **options: Any,
+    ) -> list[list[dict[str, Any]]]:
+        """Values by column of the rows nearest to each query, best first; other options need an index."""
+        if options:
+            raise self._refusal(options)
+        if isinstance(queries, VectorSource):
+            raise InputError(f"search: a database is searched by texts, and {queries.path} holds vectors.")
+        tables = self.search(queries, k, where=where, hybrid=hybrid, group=group)
+        return [[{"rank": rank, **row} for rank, row in enumerate(table.to_pylist(), start=1)] for table in tables]
+
+    def search(
+        self,
+        queries: str | Sequence[str],
+        k: int = 10,
+        *,
+        where: str | None = None,
+        hybrid: bool = False,
+        group: str | None = None,
+    ) -> list[Any]:
+        """Find the rows nearest to each query: a pyarrow table with the columns id, score, text and others.
+
+        Warns if the model gives other vectors than when the table was made.
+        """
+        model = self.model
+        _check.whole_number("search", "k", k, 1)
+        texts = _check.some_texts("search", [queries] if isinstance(queries, str) else queries)
+        if any(not text.strip() for text in texts):
+            raise InputError("search: a query is empty.")
+        database = open_database(self._url)
+        try:
+            here = model.space
+            same_space("the model", here, f"the {database.name}", database.space)
+            if database.canary is not None:
+                now = model.encoder.canary_now(of_first_query=True)
+                stored = Canary.from_text(database.name, database.canary)
+                check = CanaryCheck(0.0 if now is None else stored.lowest_cosine(now))
+                if check.has_changed:
+                    warnings.warn(f"{database.name}: {CHANGED} {check}.", IsosentWarning, stacklevel=2)
+            units = unit_vectors(model.encode(texts, role="query", group=group, show_progress_bar=False))
+            tables = database.search(units, k, where=where, texts=texts if hybrid else None)
+            return [table.drop_columns([DIGEST]) if DIGEST in table.column_names else table for table in tables]
+        finally:
+            database.close()

@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from isosent import _extras
 from isosent._check import brief
 from isosent.errors import InputError
-from isosent.search.database import TABLE
 from isosent.search.engine import K_MEASURED
 from isosent.search.keywords import FUSED, fuse
-from isosent.search.postgres_connection import Connection, arrow_types, nul_in, sql_columns
 from isosent.search.result import STALE_SHARE
 from isosent.search.rows import ID, TEXT, VECTOR, check_columns, names_beside_hits
 from isosent.search.storage import FORMAT
+from isosent.search.stores.database import TABLE
+from isosent.search.stores.postgres_connection import Connection, arrow_types, nul_in, sql_columns
 from isosent.search.where import parse_where, to_sql
 from isosent.space import Space
 

@@ -16,10 +16,10 @@ from isosent._check import brief
 from isosent.errors import InputError, OutputError
 from isosent.io.atomic import locked
 from isosent.io.system import disk_error
-from isosent.numeric.ranking import exact_products
-from isosent.search.database import LANCE, TABLE
+from isosent.numeric.neighbors import exact_products
 from isosent.search.keywords import FUSED, fuse
 from isosent.search.rows import ID, TEXT, VECTOR, check_columns, names_beside_hits
+from isosent.search.stores.database import LANCE, TABLE
 from isosent.search.where import parse_where, sql_literal, to_sql
 from isosent.space import Space
 

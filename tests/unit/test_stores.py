@@ -1,0 +1,59 @@
+"""The same searches of an index, wherever its rows are."""
+
+import numpy as np
+import pytest
+
+from isosent.errors import InputError, InputFileError
+from isosent.numeric.similarity import unit_rows
+from isosent.search import Index
+from isosent.search.stores import find_index, open_store
+from isosent.search.stores.database import push
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory, wordllama, texts):
+    """The folder of an index, and the URL of a table with its rows."""
+    pytest.importorskip("lancedb")
+    home = tmp_path_factory.mktemp("stores")
+    url = f"lance:{home / 'db'}"
+    index = Index.create(texts[:40], wordllama, ids=[f"r{row}" for row in range(40)], folder=home / "index")
+    push(index, url)
+    return str(home / "index"), url
+
+
+def test_a_store_finds_the_nearest_rows_wherever_they_are(places, wordllama, texts):
+    queries = ["somebody rides a horse", "salt for the soup"]
+    documents, asked = (unit_rows(wordllama.encode(each).astype(float)) for each in (texts[:40], queries))
+    order = np.argsort(-asked @ documents.T, axis=1, kind="stable")[:, :5]
+    for place, model in zip(places, (None, "wordllama"), strict=True):
+        hits = open_store(place, model).hits(queries, 5)
+        assert [[row["id"] for row in rows] for rows in hits] == [[f"r{row}" for row in rows] for rows in order]
+        assert [row["rank"] for row in hits[0]] == [1, 2, 3, 4, 5]
+        assert hits[1][0]["text"] == texts[order[1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"like": ["r1"]}, "--like"),
+        ({"explain": True}, "--explain"),
+        ({"unique": True, "false_positives": 0.1}, "--false-positives, --unique"),
+    ],
+)
+def test_what_a_table_cannot_do_it_refuses_before_it_is_opened(options, named):
+    store = open_store("postgresql://me:secret@nowhere/db?password=secret&table=rows", "wordllama")
+    with pytest.raises(InputError, match=rf"{named} .*//nowhere/db is a database") as caught:
+        store.hits(["a query"], 5, **options)
+    assert "secret" not in str(caught.value)
+    with pytest.raises(InputError, match="--against .*database"):
+        store.index("against")
+
+
+def test_only_an_index_is_found(places, tmp_path):
+    folder, url = places
+    assert len(find_index(folder)) == 40
+    assert find_index(url) is find_index(tmp_path) is find_index(tmp_path / "nothing") is None
+    with pytest.raises(InputFileError, match="nothing is not an index"):
+        open_store(str(tmp_path / "nothing")).hits(["a query"], 5)
+    with pytest.raises(InputError, match=f"Name it first.*{folder} what"):
+        open_store("what").hits([folder], 5)
