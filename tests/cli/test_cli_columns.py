@@ -58,6 +58,8 @@ def test_every_command_takes_the_vectors_next_to_texts(isosent_, refuses, ending
         assert "--column text" in finished.err
         return finished.out
 
+    described = isosent_("info", table)  # nothing is encoded or used
+    assert ("emb" in described.out, described.err) == (True, "")
     check("index", table, "-o", "index")
     assert stored("index") == {"id": [f"r{n}" for n in range(60)], "text": TEXTS}
     query = json.loads(check("search", "index", table, "-k", 1, "--json"))

@@ -120,7 +120,9 @@ def test_a_misspelling_is_told_by_the_other_texts():
 
 def test_every_misspelling_in_a_long_text_is_found():
     letters = "bcdfghklmnprst"
-    words = [f"{a}{b}o{c}a{a}{d}" for a, b, c, d in zip(*(letters[n:] + letters[:n] for n in (0, 3, 5, 7)), strict=True)]
+    words = [
+        f"{a}{b}o{c}a{a}{d}" for a, b, c, d in zip(*(letters[n:] + letters[:n] for n in (0, 3, 5, 7)), strict=True)
+    ]
     original = " ".join(words)
     for at in range(1, 6):
         changes = (

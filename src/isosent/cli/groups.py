@@ -226,7 +226,8 @@ class _Source(NamedTuple):
 def _largest_groups(found: Duplicates) -> "Table":
     """The largest groups, with different texts of each."""
     caption = f"the largest {_MOST_SHOWN} groups; -o FILE.csv writes all" if len(found.groups) > _MOST_SHOWN else None
-    table = make_table("group", "texts", "row", "score", "text", left=0, caption=caption)
+    unit = "vectors" if found.texts is None else "texts"
+    table = make_table("group", unit, "row", "score", "text", left=0, caption=caption)
     table.columns[-1].justify = "left"
     for number, group in enumerate(found.groups[:_MOST_SHOWN], 1):
         texts = None if found.texts is None else [found.texts[row] for row in group]
