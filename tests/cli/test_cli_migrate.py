@@ -303,11 +303,11 @@ def test_models_are_compared_on_texts_without_labels(isosent_, corpus, short, tm
     assert json.loads((tmp_path / "models.json").read_text())["pairs"] == report["pairs"]
 
 
-def test_halves_that_have_nothing_in_common_are_named(isosent_, texts, tmp_path):
+def test_halves_that_have_nothing_in_common_are_named(isosent_, texts, short, tmp_path):
     words = sorted({word for text in texts for word in text.split()})
     rng = np.random.default_rng(0)
     (tmp_path / "random.txt").write_text("\n".join(" ".join(rng.choice(words, 8)) for _ in range(150)), "utf-8")
-    models = ("-m", "wordllama", "-m", "wordllama?weighting=sif")
+    models = ("-m", "wordllama", "-m", short)
     report = json.loads(isosent_("compare", tmp_path / "random.txt", *models, "--json").out)
     assert f"({np.mean(1 / np.arange(1, 151)):.3f})" in report["caution"]
 
