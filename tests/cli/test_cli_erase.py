@@ -139,4 +139,6 @@ def test_known_pairs_are_counted_before_and_after(isosent_, refuses, tmp_path, m
     assert int(said[3]) == len(pairs)
     isosent_("encode", "pool.csv", "--column", "text", "-o", "v.parquet")
     refuses(isosent_("fit", "v.parquet", "--erase", "lang", "--pairs", "pairs.csv", "-o", "n"), "pairs.csv", "vectors")
+    (tmp_path / "same.csv").write_text("sentence1,sentence2\nein Hund,ein Hund\na dog,a dog\n", "utf-8")
+    refuses(isosent_(*fit[:-2], "--pairs", "same.csv", "-o", "n"), "same.csv", "2 pairs are equal")
     refuses(isosent_(*fit[:-2], "--workers", 2, "--pairs", "pairs.csv", "-o", "n"), "--pairs", "--workers")

@@ -101,6 +101,16 @@ def test_vectors_in_files_are_compared_by_word_overlap(isosent_, corpus, texts, 
     assert np.median(cosines) > 0.8
 
 
+def test_vectors_of_other_texts_are_named(isosent_, corpus, texts, wordllama, tmp_path):
+    vectors = wordllama.encode(texts)
+    np.save(tmp_path / "old.npy", vectors)
+    np.save(tmp_path / "new.npy", np.random.default_rng(0).permutation(vectors))
+    report = json.loads(isosent_("migrate", tmp_path / "old.npy", tmp_path / "new.npy", corpus, "--json").out)
+    assert report["advice"] == "cannot tell"
+    assert "of NEW" in report["reason"]
+    assert "of other texts" in report["reason"]
+
+
 def test_ids_of_vectors_must_be_those_of_the_texts(isosent_, refuses, texts, tmp_path):
     table = tmp_path / "texts.csv"
     with table.open("w", encoding="utf-8", newline="") as file:
@@ -279,6 +289,7 @@ def test_what_cannot_be_mapped_stays_as_it_is(isosent_, refuses, texts, short, m
 def test_models_are_compared_on_texts_without_labels(isosent_, corpus, short, tmp_path):
     report = json.loads(isosent_("compare", corpus, "-m", "wordllama", "-m", short, "--json").out)
     [pair] = report["pairs"]
+    assert report["caution"] is None
     assert pair["verdict"] == "worse"
     assert pair["high"] < 0
     assert pair["overlap_high"] < 0
@@ -290,6 +301,15 @@ def test_models_are_compared_on_texts_without_labels(isosent_, corpus, short, tm
     shown = isosent_("compare", corpus, "-m", "wordllama", "-m", short, "-o", tmp_path / "models.json").out
     assert "worse" in shown
     assert json.loads((tmp_path / "models.json").read_text())["pairs"] == report["pairs"]
+
+
+def test_halves_that_have_nothing_in_common_are_named(isosent_, texts, short, tmp_path):
+    words = sorted({word for text in texts for word in text.split()})
+    rng = np.random.default_rng(0)
+    (tmp_path / "random.txt").write_text("\n".join(" ".join(rng.choice(words, 8)) for _ in range(150)), "utf-8")
+    models = ("-m", "wordllama", "-m", short)
+    report = json.loads(isosent_("compare", tmp_path / "random.txt", *models, "--json").out)
+    assert f"({np.mean(1 / np.arange(1, 151)):.3f})" in report["caution"]
 
 
 def test_where_word_overlap_points_the_other_way_nobody_can_tell():

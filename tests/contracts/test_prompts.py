@@ -90,6 +90,15 @@ def test_a_space_behind_a_prompt_belongs_to_the_text_where_the_tokenizer_says_so
     np.testing.assert_allclose(encoder.encode(TEXTS), expected, atol=5e-6)
 
 
+def test_lower_case_is_that_of_tokenizers(make):
+    folder = make("qwen3", tokenizer=bytes_tokenizer())
+    path = folder / "sentence_bert_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"do_lower_case": True}))
+    listed = ["\u039f\u0394\u03a5\u03a3\u03a3\u0395\u03a5\u03a3 came", "\u0391\u03a3. \u03c2", "\u0130ST \u1e9e"]
+    reference = SentenceTransformer(str(folder), device="cpu")
+    np.testing.assert_allclose(isosent.load(f"hf:{folder}").encode(listed), reference.encode(listed), atol=5e-6)
+
+
 def test_prompts_are_options_too(tiny_model):
     bare = isosent.load(f"hf:{tiny_model('bert')}")
     told = isosent.load(f"hf:{tiny_model('bert')}?prompt=red : &query_prompt=find &document_prompt=the ")

@@ -164,6 +164,22 @@ def test_fields_of_a_newer_client_are_ignored_and_logged_once(client, caplog):
 @pytest.mark.parametrize(
     "fields",
     [
+        {f"f{number}": 1 for number in range(3000)},
+        {"parameters": {f"f{number}": 1 for number in range(3000)}},
+        {"a": {"b": {f"c{number}": {"d": 1} for number in range(150)}}},
+        {"f" * 3000: 1},
+    ],
+)
+def test_more_fields_than_a_client_has_are_refused(client, fields):
+    response = client.post("/v1/embeddings", json={"model": "small", "input": "a dog", **fields})
+    assert response.status_code == 400
+    assert "field" in response.json()["error"]["message"]
+    post(client, model="small", input="a dog", metadata={f"f{number}": 1 for number in range(3000)})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
         {"task": "retrieval.query"},
         {"task_type": "RETRIEVAL_QUERY"},
         {"taskType": "SEMANTIC_SIMILARITY"},

@@ -30,6 +30,7 @@ from isosent.numeric.similarity import unit_rows
 from isosent.postprocessing import Postprocessing
 from isosent.server import upstream
 from isosent.server.fetching import Fetches, VectorCache
+from isosent.server.fields import role_of
 from isosent.server.maps import Learner, Maps
 from isosent.server.proxy import Proxy, create_proxy
 from isosent.server.service import Limits
@@ -512,6 +513,33 @@ def test_a_cache_that_another_process_writes_to_is_still_read(tmp_path):
         other.close()
         cache.close()
         cache.close()
+
+
+def test_vectors_of_another_task_are_not_learned_from(make, fake, tmp_path):
+    learner = Learner(tmp_path / "seen.safetensors", "big-model")
+    client = make(folders={}, learner=learner)
+    for start, fields in ((0, {"task": "classification"}), (5, {"task": "text-matching"}), (10, {})):
+        body = {"model": "big-model", "input": [f"text {number}" for number in range(start, start + 5)], **fields}
+        assert client.post("/v1/embeddings", json=body).status_code == 200
+    learner.save()
+    moments = read_moments(tmp_path / "seen.safetensors").moments
+    assert moments.weight == 5
+    np.testing.assert_allclose(moments.mean, np.mean([vector_of(f"text {n}") for n in range(5)], axis=0), atol=1e-6)
+
+
+@pytest.mark.parametrize(("task", "role"), [("QUESTION_ANSWERING", "query"), ("FACT_VERIFICATION", "query")])
+def test_tasks_of_gemini_that_are_queries(task, role):
+    assert role_of(task) == role_of("RETRIEVAL_QUERY") == role
+    assert role_of("CLASSIFICATION") == "text"
+
+
+def test_vectors_of_other_numbers_in_base64_are_refused(make, fake):
+    client = make(folders={})
+    for number_type in ("float64", "float16", "int8"):
+        row = base64.b64encode((100 * vector_of("a dog")).astype(number_type).tobytes()).decode()
+        fake.misbehave = lambda _, row=row: JSONResponse({"data": [{"index": 0, "embedding": row}]})
+        response = client.post("/v1/embeddings", json={"model": "big-model", "input": "a dog"})
+        assert response.status_code == 502, number_type
 
 
 def test_without_learn_there_are_no_moments(make):

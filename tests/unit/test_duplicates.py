@@ -123,6 +123,28 @@ def test_equal_vectors_are_duplicates():
     assert found.groups == ((7, *range(600, 640)),)
 
 
+@pytest.mark.parametrize(("n", "copies"), [(30, 2), (20, 10), (5, 60)])
+@pytest.mark.parametrize("number_type", ["float16", "float32", "float64"])
+def test_vectors_that_differ_by_rounding_are_duplicates(n, copies, number_type):
+    rng = np.random.default_rng(0)
+    distinct = rng.normal(size=(n, 32))
+    computed = np.repeat(distinct, copies, axis=0) * (1 + 1e-6 * rng.normal(size=(n * copies, 32)))
+    found = find_duplicates(None, vectors=computed.astype(number_type))
+    assert sorted(found.groups) == [tuple(range(row, row + copies)) for row in range(0, n * copies, copies)]
+    apart = np.repeat(distinct, 2, axis=0) * (1 + 1e-2 * rng.normal(size=(2 * n, 32)))
+    assert find_duplicates(None, vectors=apart[:60].astype(number_type)).groups == ()
+
+
+def test_scores_are_of_the_nearest_in_a_large_group():
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=16) + 0.1 * rng.normal(size=(700, 16))
+    found = find_duplicates([f"the  cat sat{'!' * row}" for row in range(700)], vectors=vectors)
+    assert found.groups == (tuple(range(700)),)
+    units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosines = units @ units.T - 2 * np.eye(700)
+    np.testing.assert_allclose(found.scores, cosines.max(axis=1), atol=1e-6)
+
+
 def test_a_third_of_the_texts_may_be_in_large_groups():
     vectors, groups = planted(n_texts=250, sizes=(50, 40, 30))
     assert sorted(find_duplicates(None, vectors=vectors).groups) == sorted(map(tuple, groups))

@@ -810,3 +810,16 @@ def test_of_equal_rows_the_first_ones_are_returned(wordllama, texts, kind, store
     found = index.search(texts[:40], 12)
     assert found.ids.tolist() == [np.flatnonzero(rows == text)[:12].tolist() for text in range(40)]
     assert (found.scores == found.scores[:, :1]).all()
+
+
+@pytest.mark.parametrize("store", ["float32", "int8", "binary"])
+def test_the_first_of_thousands_of_equal_rows_are_found(store):
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(20_000, 8)).astype(np.float32)
+    equal = np.sort(rng.permutation(20_000)[:12_000])
+    vectors[equal] = [3, 1, 0, 0, 0, 0, 0, 0]
+    index = Index.create(vectors=vectors, kind="flat", store=store)
+    found = index.search(vectors[equal[:2]], 20)
+    assert found.ids.tolist() == [equal[:20].tolist()] * 2
+    index.remove(equal[:300].tolist())
+    assert index.search(vectors[equal[:1]], 20).ids[0].tolist() == equal[300:320].tolist()

@@ -1,6 +1,7 @@
 """Folders that cannot be opened, or only with permission: one sentence each, and what opens them."""
 
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from tiny_models import DIM, TEXTS, write_json
 from untrusted import change_json, save_model_of_own_code
 
 import isosent
-from isosent.errors import FileFormatError, InputError, InputFileError, ModelReferenceError
+from isosent.errors import FileFormatError, InputError, InputFileError, MissingExtraError, ModelReferenceError
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -300,3 +301,16 @@ def test_an_option_outside_its_rule_is_refused(bert, options):
     with pytest.raises(ModelReferenceError, match=f"{options}: choose ") as refused:
         isosent.load(f"hf:{bert}?{options}")
     assert len(str(refused.value).splitlines()) == 1
+
+
+def test_a_folder_that_is_not_there_is_named_although_torch_is_missing(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(InputFileError, match=r"\./nothere: no such folder"):
+        isosent.load("hf:./nothere")
+    with pytest.raises(MissingExtraError, match=r"torch.*nothere is no folder"):
+        isosent.load("hf:nothere")
+    (tmp_path / "here").mkdir()
+    with pytest.raises(MissingExtraError) as caught:
+        isosent.load("hf:here")
+    assert "no folder" not in str(caught.value)

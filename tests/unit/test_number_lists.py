@@ -234,7 +234,12 @@ def test_lines_of_texts_may_begin_as_comments_do(is_first, tmp_path):
 
 
 def test_a_comment_between_lines_of_numbers_is_named(tmp_path):
-    np.savetxt(tmp_path / "v.txt", np.tile(ROWS, 2), header="of a model\nnumpy 2", footer="end")
+    np.savetxt(tmp_path / "v.txt", np.tile(ROWS, 2), header="of a model\nnumpy 2", footer="end\n2 more")
+    np.testing.assert_array_equal(read(tmp_path / "v.txt"), np.tile(ROWS, 2))
+    with pytest.raises(FileFormatError, match="vectors, not texts"):
+        read_texts(tmp_path / "v.txt")
+    with (tmp_path / "v.txt").open("a") as file:
+        np.savetxt(file, np.tile(ROWS, 2))
     assert holds_vectors(tmp_path / "v.txt")
     with pytest.raises(FileFormatError, match=r"line 15.*'# end"):
         open_vectors(tmp_path / "v.txt")
@@ -626,3 +631,27 @@ def test_base64_of_another_type_than_float32_is_refused(dtype, tmp_path):
     (tmp_path / "a.json").write_text(json.dumps(answer))
     with pytest.raises(FileFormatError, match="float32"):
         open_vectors(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize("ending", ["csv", "txt"])
+@pytest.mark.parametrize("separator", [";", ",", "|"])
+def test_a_separator_line_of_excel_is_no_row(tmp_path, ending, separator):
+    rows = np.random.default_rng(0).normal(size=(4, 5))
+    path = tmp_path / f"v.{ending}"
+    np.savetxt(path, rows, delimiter=separator, header=f"sep={separator}", comments="")
+    np.testing.assert_array_equal(read(path), rows.astype(np.float32))
+
+
+@pytest.mark.parametrize(("separator", "decimal"), [(",", "."), (";", ","), (" ", ".")])
+def test_a_first_row_that_counts_is_a_header_only_if_no_other_row_holds_whole_numbers(tmp_path, separator, decimal):
+    rows = np.random.default_rng(0).normal(size=(6, 4))
+    rows[2, 1] = 3
+    path = tmp_path / "v.txt"
+    pd.DataFrame(rows).to_csv(path, sep=separator, decimal=decimal, index=False)
+    np.testing.assert_array_equal(read(path), rows.astype(np.float32))
+    rows[0] = range(4)
+    np.savetxt(path, rows, fmt="%g", delimiter=",")
+    with pytest.raises(FileFormatError, match=r"first line counts from 0"):
+        open_vectors(path)
+    np.savetxt(path, rows, delimiter=",")
+    np.testing.assert_array_equal(read(path), rows.astype(np.float32))

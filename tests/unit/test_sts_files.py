@@ -9,7 +9,7 @@ from scipy.stats import pearsonr, spearmanr
 import isosent
 from isosent import Whitening, evaluate
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, InputFileError, InputTypeError
-from isosent.evaluation.sts import TASKS, YEAR_SUBSETS, read_sts
+from isosent.evaluation.sts import TASKS, YEAR_SUBSETS, read_scored_pairs, read_sts
 
 SICK_HEADER = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
 
@@ -476,3 +476,12 @@ def test_linked_folders_are_searched_once(write_stsb, tmp_path):
     (tmp_path / "data" / "sts").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "data" / "loop").symlink_to(tmp_path / "data")
     assert [task.name for task in read_sts(tmp_path / "data")] == ["STSB"]
+
+
+def test_columns_of_the_benchmark_have_numbers_too(tmp_path, write_stsb):
+    write_stsb(tmp_path)
+    file = next(tmp_path.rglob("sts-test.csv"))
+    lines = [line.split("\t") for line in file.read_text("utf-8").splitlines()]
+    by_name, by_number = read_scored_pairs(file), read_scored_pairs(file, columns="6,7,5")
+    assert by_number.first == by_name.first == tuple(line[5] for line in lines)
+    assert by_number.scores.tolist() == [float(line[4]) for line in lines]

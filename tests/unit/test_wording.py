@@ -116,3 +116,26 @@ def test_a_misspelling_is_told_by_the_other_texts():
     wordings = Wordings(["Sign the contract", "Sign the contact", "Sign the contrct", "contract", *others])
     assert wordings.difference(0, 1) == Difference.CONTRAST
     assert wordings.difference(0, 2) == Difference.SMALL
+
+
+def test_every_misspelling_in_a_long_text_is_found():
+    letters = "bcdfghklmnprst"
+    words = [
+        f"{a}{b}o{c}a{a}{d}" for a, b, c, d in zip(*(letters[n:] + letters[:n] for n in (0, 3, 5, 7)), strict=True)
+    ]
+    original = " ".join(words)
+    for at in range(1, 6):
+        changes = (
+            lambda word, at=at: word[:at] + word[at + 1] + word[at] + word[at + 2 :],
+            lambda word, at=at: word[:at] + word[at + 1 :],
+            lambda word, at=at: f"{word[:at]}x{word[at + 1 :]}",
+            lambda word: f"{word}ing",
+        )
+        copies = [" ".join(map(change, words)) for change in changes]
+        wordings = Wordings([*[original] * 5, *copies])
+        assert [wordings.difference(0, row) for row in range(5, 9)] == [Difference.SMALL] * 4
+
+
+def test_each_word_counts_as_often_as_it_is_written():
+    pairs = [("tea tea tea tea now", "tea tea tea now"), ("tea tea now", "tea tea tea tea tea now")]
+    assert differences(pairs) == [Difference.ADDED, Difference.OTHER]

@@ -5,6 +5,7 @@ model. Each kind gives a mapping of facts, which `_show_lines` prints.
 """
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -15,7 +16,7 @@ import click
 from isosent.cli.options import json_option, model_option, open_model
 from isosent.cli.printing import likelihood_change, say, show, show_json, show_stats
 from isosent.encoders.precomputed import PRECOMPUTED
-from isosent.errors import InputError
+from isosent.errors import InputError, IsosentWarning
 from isosent.io.bounds import STANDARD_INPUT
 from isosent.io.notes import NOTE_FILE, read_export_note
 from isosent.io.system import open_to_read
@@ -60,7 +61,9 @@ def info(source: str, as_json: bool) -> None:
         else:
             show_stats(path, stats)
         return
-    facts = _facts_of_file(source) if path.is_file() else _facts_of_vectors(source) if holds_vectors(path) else None
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* are not encoded", IsosentWarning)  # nothing is, here
+        facts = _facts_of_file(source) if path.is_file() else _facts_of_vectors(source) if holds_vectors(path) else None
     if facts is None:
         facts = read_record(source).facts() | _distilled(path)
     if as_json:

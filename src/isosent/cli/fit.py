@@ -35,6 +35,7 @@ from isosent.cli.printing import (
     likelihood_change,
     pairs_table,
     say,
+    say_unused_vectors,
     show,
     show_tokens,
 )
@@ -272,6 +273,9 @@ def fit(
             codecs=details,
             say=say,
         )
+    if column is not None and result.unit.endswith("texts"):
+        for path in inputs:
+            say_unused_vectors(path, column)
     _show_fit(result, output, details=details)
     if result.follows_fit:
         show(f"{model or DEFAULT_REFERENCE} was fitted before; the new transform follows the old one.")

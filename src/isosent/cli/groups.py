@@ -93,8 +93,9 @@ def duplicates(
     if not as_json:
         show(source.line)
     if found.false_positives is None and found.n_texts > 1:
-        grouped = "equal vectors" if source.texts is None else "texts that are equal but for small changes"
-        say(f"fewer than {FEWEST_TEXTS} distinct {source.unit}: only {grouped} are grouped")
+        but_for = "rounding" if source.texts is None else "small changes"
+        unit = source.unit
+        say(f"fewer than {FEWEST_TEXTS} distinct {unit}: only {unit} that are equal but for {but_for} are grouped")
     if found.recall is not None:
         share = "unknown" if found.recall != found.recall else f"{found.recall:.1%} of pairs"
         say(f"more than {MOST_EXACT:,} distinct {source.unit}: each was compared with those around it; recall: {share}")
@@ -187,7 +188,7 @@ class _Source(NamedTuple):
     texts: list[str] | None
     model: SentenceEncoder | None
     vectors: VectorSource | None
-    line: str  # where the vectors come from
+    reference: str | None  # of the model
 
     @classmethod
     def open(cls, command: str, rows: str, model: str | None, column: str | None, texts: str | None) -> "_Source":
@@ -198,21 +199,26 @@ class _Source(NamedTuple):
                 raise InputError(f"{command}: --texts are for vectors; {rows} holds texts.")
             listed = read_texts(rows, column=column)
             say_unused_vectors(rows, column)
-            return cls(listed, open_model(model), None, f"model: {model or DEFAULT_REFERENCE}")
+            return cls(listed, open_model(model), None, model or DEFAULT_REFERENCE)
         vectors = open_vectors(rows, column=of_rows)
         loaded = None if model is None else open_model(model)
-        line = f"vectors of {Path(rows).name}" + ("" if model is None else f", model: {model}")
         if texts is not None:
-            return cls(texts_of_vectors(texts, [vectors], column=column), loaded, vectors, line)
+            return cls(texts_of_vectors(texts, [vectors], column=column), loaded, vectors, model)
         names = contents_of(Path(rows)).texts if vectors.column is not None and is_table(rows) else ()
         name = TEXT if TEXT in names else names[0] if len(names) == 1 else None
         if name is not None:
-            return cls(read_texts(rows, column=name), loaded, vectors, line)
+            return cls(read_texts(rows, column=name), loaded, vectors, model)
         if names:
             raise InputError(
                 f"{rows} has the columns {', '.join(names)}. Name that of the texts: --texts {rows} --column NAME."
             )
-        return cls(None, loaded, vectors, line)
+        return cls(None, loaded, vectors, model)
+
+    @property
+    def line(self) -> str:
+        """Where the vectors come from."""
+        named = None if self.vectors is None else f"vectors of {self.vectors.path.name}"
+        return ", ".join(filter(None, (named, self.reference and f"model: {self.reference}")))
 
     @property
     def unit(self) -> str:
@@ -220,13 +226,15 @@ class _Source(NamedTuple):
 
     def document(self, found: dict[str, Any]) -> dict[str, Any]:
         """JSON of a result, with what it is of."""
-        return {"model": self.line.removeprefix("model: ")} | found
+        vectors = None if self.vectors is None else self.vectors.path.name
+        return {"model": self.reference, "vectors": vectors} | found
 
 
 def _largest_groups(found: Duplicates) -> "Table":
     """The largest groups, with different texts of each."""
     caption = f"the largest {_MOST_SHOWN} groups; -o FILE.csv writes all" if len(found.groups) > _MOST_SHOWN else None
-    table = make_table("group", "texts", "row", "score", "text", left=0, caption=caption)
+    unit = "vectors" if found.texts is None else "texts"
+    table = make_table("group", unit, "row", "score", "text", left=0, caption=caption)
     table.columns[-1].justify = "left"
     for number, group in enumerate(found.groups[:_MOST_SHOWN], 1):
         texts = None if found.texts is None else [found.texts[row] for row in group]

@@ -30,7 +30,7 @@ from isosent.encoders.output_modules import (
 )
 from isosent.encoders.reference import PERMISSIONS, RUNTIME_OPTIONS, escape, parse_reference, write_options
 from isosent.encoders.st_modules import ModuleFolder, read_module_folder
-from isosent.errors import FileFormatError, InputError, ModelReferenceError
+from isosent.errors import FileFormatError, InputError, MissingExtraError, ModelReferenceError
 from isosent.io.texts import text_blocks
 from isosent.networks.batching import BatchRunner
 from isosent.networks.layer_pooling import (
@@ -156,7 +156,7 @@ class TransformerEncoder(Encoder):
             texts = [text[-most:] if is_cut_left else text[:most] for text in texts]
         texts = [self.prompt + text for text in texts]
         if self.module_folder.lowercase:
-            texts = [text.lower() for text in texts]
+            texts = [_lowered(text) for text in texts]
         lists = self._input_ids(texts) if texts else []
         lists = [[] if blank else ids for blank, ids in zip(is_blank, lists, strict=True)]
         if self.has_windows:
@@ -179,7 +179,7 @@ class TransformerEncoder(Encoder):
 
     def spans(self, text: str) -> list[TokenSpan]:
         """Return the tokens of a text, special ones included; where they are, if the tokenizer can tell."""
-        lowered = text.lower() if self.module_folder.lowercase else text
+        lowered = _lowered(text) if self.module_folder.lowercase else text
         with_offsets = bool(getattr(self.tokenizer, "is_fast", False)) and len(lowered) == len(text)
         with self.network.tokenizing:
             encoded = self.tokenizer(
@@ -300,7 +300,7 @@ class TransformerEncoder(Encoder):
     def _frame(self) -> WindowRule:
         """How many tokens precede and follow those of a text: special tokens and the prompt."""
         word = "a" if self.prompt[-1:].isspace() else " a"  # the space may belong to the first token of the text
-        before = self.prompt.lower() if self.module_folder.lowercase else self.prompt
+        before = _lowered(self.prompt) if self.module_folder.lowercase else self.prompt
         special, one, prompt, prompted = self._input_ids(["", "a", before, before + word])
         n_closing = len(special) - _n_common(special, one)
         n_leading = _n_common(prompt, prompted)
@@ -372,6 +372,11 @@ class TransformerEncoder(Encoder):
         return sorted(vocabulary, key=vocabulary.__getitem__)
 
 
+def _lowered(text: str) -> str:
+    """A text in lower case, letter by letter as in tokenizers: Python writes another sigma at the end of a word."""
+    return text.replace("\u03a3", "\u03c3").lower()
+
+
 def _n_common(first: Sequence[int], second: Sequence[int]) -> int:
     """Number of leading tokens that two texts share."""
     pairs = zip(first, second, strict=False)
@@ -380,10 +385,15 @@ def _n_common(first: Sequence[int], second: Sequence[int]) -> int:
 
 def load_transformer(location: str, options: Mapping[str, Any]) -> TransformerEncoder:
     """Load a transformers encoder or a sentence-transformers model."""
-    for package in ("torch", "transformers"):
-        _extras.require(package)
     permissions: dict[str, Any] = {name: bool(options.get(name)) for name in PERMISSIONS}
-    local = local_folder("hf", location)
+    local = local_folder("hf", location)  # one that is not there is named first: packages would not help
+    try:
+        for package in ("torch", "transformers"):
+            _extras.require(package)
+    except MissingExtraError as error:
+        if local is None:
+            raise MissingExtraError(f"{error} Besides, {location} is no folder here; check its spelling.") from None
+        raise
     reference = f"hf:{location}" if local is None else f"hf:{escape(str(local))}"
     module_folder = read_module_folder(local or download("hf", location, **permissions), pooling=options.get("pooling"))
     runtime = Runtime.of(options)

@@ -297,6 +297,15 @@ def _measured(
     if found[0] is None:  # vectors alone
         of_ways = (old_documents, pairs[1][1], new_documents)
         advice, reason = _advice_of_vectors(of_ways, gains, texts=[texts[row] for row in rows], seed=seed)
+        unrelated = [side for side, way in (("OLD", 0), ("NEW", 3)) if central_interval(draws[way])[0] <= 0]
+        if unrelated:
+            advice, reason = (
+                "cannot tell",
+                (
+                    f"Cannot tell: the vectors of {' and '.join(unrelated)} agree with the words of the texts no better "
+                    "than by chance. They may be of other texts, or in another order."
+                ),
+            )
     ways = {
         way: {"score": float(score), "interval": central_interval(drawn), "found": share}
         | {"gain": gain.value, "low": gain.low, "high": gain.high}

@@ -9,6 +9,7 @@ known, so that no half can be encoded: by word overlap and by the topics of neig
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ _BY_WORDS = 0.03  # difference in `explained_by_words` from which on one model w
 _PENALTY = 0.1  # of `explained_by_words`, times the mean of the diagonal
 _MOST_EXPLAINED = 1000  # texts
 _SAME = 1e-6
+_SURE_SD = 3  # standard deviations above chance
 
 
 class Difference(NamedTuple):
@@ -202,8 +204,22 @@ def compare_models(
         pairs.append({"a": a, "b": b, "verdict": compared.verdict} | {end: getattr(compared, end) for end in ends})
     contains = _contained(dict(zip(names, vectors, strict=True)), seed=seed)
     texts = [f"{halves[row]} {halves[n_texts + row]}" for row in range(n_texts)]
-    caution = caution_of_halves(models.values(), vectors[0][:n_texts], texts)
+    cautions = [_caution_of_chance(facts, n_texts), caution_of_halves(models.values(), vectors[0][:n_texts], texts)]
+    caution = " ".join(filter(None, cautions)) or None
     return {"n_texts": n_texts, "models": facts, "pairs": pairs, "contains": contains, "caution": caution}
+
+
+def _caution_of_chance(facts: Mapping[str, Mapping[str, Any]], n_texts: int) -> str | None:
+    """Which models find the other half of a text no better than a random order does."""
+    reciprocal = 1 / np.arange(1, n_texts + 1)
+    chance, sd = reciprocal.mean(), reciprocal.std() / math.sqrt(n_texts)
+    names = [name for name, fact in facts.items() if fact["score"] <= chance + _SURE_SD * sd]
+    if not names:
+        return None
+    return (
+        f"{' and '.join(names)}: the second half of a text is found as by chance ({chance:.3f}), so the score says "
+        "nothing about the model, or these texts have no halves that are about the same."
+    )
 
 
 def caution_of_halves(

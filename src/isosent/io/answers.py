@@ -6,12 +6,12 @@ Vertex AI and Ollama, and the lines of OpenAI's batch files, whose custom_id bec
 
 from __future__ import annotations
 
-import binascii
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeGuard
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isosent._check import brief
 from isosent.errors import FileFormatError
@@ -154,12 +154,19 @@ def _decoded(place: str, vector: Any) -> Any:
     if not isinstance(vector, str):
         return vector
     try:
-        packed = b64decode(vector, validate=True)
-        numbers = np.frombuffer(packed, "<f4").astype(float)
-    except (binascii.Error, ValueError):
-        raise FileFormatError(f"{place}: an embedding is neither a list of numbers nor float32 in base64.") from None
-    magnitudes = np.abs(numbers[numbers != 0])
+        return unpacked(vector).tolist()
+    except ValueError as error:
+        raise FileFormatError(f"{place}: an embedding {error}. Ask for floats as lists of numbers.") from None
+
+
+def unpacked(text: str) -> NDArray[np.float32]:
+    """The numbers of a vector that is packed as base64 of little-endian float32; ValueError says what else it is."""
+    try:
+        numbers = np.frombuffer(b64decode(text, validate=True), "<f4").astype(np.float32)
+    except ValueError:
+        raise ValueError("is neither a list of numbers nor float32 in base64") from None
+    magnitudes = np.abs(numbers[np.isfinite(numbers) & (numbers != 0)])  # whoever reads them refuses NaN by its name
     # bytes of int8 and float64 look like very large numbers, those of float16 like very small ones
     if not (magnitudes < _LARGEST).all() or (len(magnitudes) and np.median(magnitudes) < _SMALLEST):
-        raise FileFormatError(f"{place}: an embedding in base64 is not of float32. Ask for floats as lists of numbers.")
-    return numbers.tolist()
+        raise ValueError("in base64 is not of float32")
+    return numbers

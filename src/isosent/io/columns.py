@@ -27,8 +27,10 @@ from isosent.io.bounds import LONGEST_VECTOR_LINE, MOST_DIMENSIONS, lines_in, op
 from isosent.io.checksum import check_unchanged, file_state
 from isosent.io.notes import read_note
 from isosent.io.number_lists import (
+    EXCEL,
     SAMPLED_ROWS,
     SAVE_ADVICE,
+    has_whole_number,
     is_blank,
     is_comment,
     is_cut,
@@ -75,7 +77,8 @@ def contents_of(path: Path) -> Contents:
     if ending not in ENDINGS or ending == ".txt":
         return _contents_of_lines(path)
     with open_content(path) as (name, file):
-        first = "" if ending in (".json", ".jsonl") else next(filter(str.strip, lines_in(name, file)), "")
+        lines = () if ending in (".json", ".jsonl") else lines_in(name, file)
+        first = next((line for line in lines if line.strip() and not line.startswith(EXCEL)), "")
         if '"' not in first and parse_numbers(first) is not None:  # whatever separates them
             return _contents_of_lines(path)
         file.seek(0)
@@ -264,13 +267,19 @@ def _contents_of_lines(path: Path) -> Contents:
     if len(content) == _SAMPLED_BYTES:
         lines.pop()
     decoded = [line.decode("utf-8-sig", "replace") for line in lines if line.strip()][: SAMPLED_ROWS + 1]
-    is_header, separator = _pandas_header(decoded[0] if decoded else "")
-    rows = [_without_number(line, separator) for line in decoded[is_header:]]
+    start = next((place for place, line in enumerate(decoded) if not is_comment(line)), 0)
+    is_header, separator = _pandas_header(decoded[start] if decoded else "")
+    rows = [_without_number(line, separator) for line in (*decoded[:start], *decoded[start + is_header :])]
     kind = kind_of_lines(rows)
     if kind == "vectors" and _are_counted(rows):
         raise FileFormatError(
             f"{path}: each line begins with the number of its row, which is no part of a vector. Leave it out, or "
             f"{SAVE_ADVICE[0].lower()}{SAVE_ADVICE[1:]}."
+        )
+    if kind == "vectors" and is_header and not separator and any(map(has_whole_number, rows)):  # pandas writes 1.0
+        raise FileFormatError(
+            f"{path}: its first line counts from 0, as pandas numbers columns, but other lines hold whole numbers too, "
+            "so it may be a vector. Remove it if it is a header; if not, write its numbers as 0.0 and 1.0."
         )
     return Contents(vectors=(LINES,)) if kind == "vectors" else Contents(cut=(LINES,)) if kind == "cut" else Contents()
 
@@ -296,23 +305,23 @@ def _without_number(line: str, separator: str) -> str:
 
 
 def _line_rows(path: Path) -> Iterator[Row]:
-    """Each line but comments before the first, a header of pandas, and blank lines at the end."""
+    """Each line but comments at the start and at the end, a header of pandas, and blank lines at the end."""
     with open_content(path) as (name, file):
-        n_blank, is_first, separator = 0, True, ""
+        is_first, separator = True, ""
+        pending: list[Row] = []  # the first blank line or comment, which is an error if numbers follow
         for number, line in enumerate(lines_in(name, file), start=1):
             if is_first and is_comment(line):
                 continue
-            if not line.strip():
-                n_blank += 1
+            if not line.strip() or is_comment(line):
+                pending = pending or [(f"{name}, line {number}", line.strip() or None)]
                 continue
             if is_first:
                 is_first = False
                 is_header, separator = _pandas_header(line)
                 if is_header:
                     continue
-            for skipped in range(number - n_blank, number):
-                yield f"{name}, line {skipped}", None
-            n_blank = 0
+            yield from pending
+            pending = []
             yield f"{name}, line {number}", _without_number(line, separator)
 
 

@@ -19,6 +19,7 @@ import msgspec
 Kind = Literal["vectors", "lists", "cut"]
 
 SAMPLED_ROWS: Final = 200
+EXCEL: Final = "sep="  # begins a line that says how the fields of the others are separated
 SAVE_ADVICE: Final = "Save the vectors with numpy.save, or in a .parquet file"
 VECTORS_ADVICE: Final = "See: isosent transform --help, isosent fit --help"
 
@@ -72,8 +73,14 @@ def is_blank(value: Any) -> bool:
 
 
 def is_comment(line: str) -> bool:
-    """Whether a line before the first of a file of numbers is a header of numpy.savetxt."""
-    return line.startswith("#")
+    """Whether a line around those of numbers is a header or footer of numpy.savetxt, or the separator of Excel."""
+    return line.startswith("#") or (line.startswith(EXCEL) and len(line.strip()) <= len(EXCEL) + 1)
+
+
+def has_whole_number(line: str) -> bool:
+    """Whether one of the numbers of a line is written without a fraction and an exponent."""
+    pieces = (line.replace(",", ".") if _is_decimal_comma(line) else line).replace(",", " ")
+    return any(re.fullmatch(r"[-+]?\d+", piece) for piece in re.split(r"[\s;|]+", pieces))
 
 
 def _is_other(name: str) -> bool:
@@ -199,9 +206,9 @@ def kind_of(values: Sequence[Any], name: str = "", *, is_typed: bool = False) ->
 
 def kind_of_lines(lines: Sequence[str]) -> Kind | None:
     """The same of lines of a file; what numpy prints of a matrix goes over several lines, and counts as cut."""
-    n_comments = next((place for place, line in enumerate(lines) if not is_comment(line)), len(lines))
-    if 2 * n_comments < len(lines):
-        lines = lines[n_comments:]
+    numbered = [place for place, line in enumerate(lines) if not is_comment(line)]
+    if numbered and 2 * len(numbered) > len(lines):
+        lines = lines[numbered[0] : numbered[-1] + 1]
     kind = kind_of(lines)
     if kind not in ("vectors", "cut") and any(line.lstrip().startswith("[") for line in lines[:1]):
         pieces = [_LEFT_OUT.sub(" ", line).strip().strip("[],") for line in lines]

@@ -308,7 +308,8 @@ def _delimited_table(name: str, ending: str, file: BinaryIO, header: bool | None
         raise FileFormatError(f"{name} holds no rows.")
     if header is not True and _is_stsb(first):
         # some translations add the origins of the sentences as two more fields
-        names, short_rows, rows = list(STSB_COLUMNS), True, chain([(number, first)], rows)
+        names = list(STSB_COLUMNS) if header is None else [f"{place}" for place in range(1, len(STSB_COLUMNS) + 1)]
+        short_rows, rows = True, chain([(number, first)], rows)
         rows = ((number, fields[: len(names)]) for number, fields in rows)
     elif header or (header is None and not any(map(is_number, first))):
         names = [column.strip() for column in first]

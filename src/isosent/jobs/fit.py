@@ -219,6 +219,11 @@ def fit_texts(
     query_texts = None if queries is None else read_texts(queries, column=column if is_table(queries) else None)
     labels = None if erase is None else {erase: labels_of_files(paths, erase)}
     known = None if pairs is None else read_matches(pairs)[:2]
+    if known is not None and known[0] == known[1]:
+        raise InputError(
+            f"{pairs}: the two texts of each of the {len(known[0]):,} pairs are equal, so none is searched for the "
+            "other. Give pairs of different texts, such as translations."
+        )
     model = load_model(reference)
     if transform is None and query_texts is not None:
         raise InputError("fit: --queries needs a transform, and --transform is none.")

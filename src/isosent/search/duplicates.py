@@ -38,7 +38,7 @@ from isosent.search.wording import Difference, Wordings
 #    the corpus, where duplicates rarely meet.
 # 3. A curve through the median and the 90th percentile of these says which closeness chance gives at a small rate.
 # 4. How close they must be depends on their words: small changes are duplicates at any distance, contrasts at none.
-#    Of vectors without texts, the closeness decides alone.
+#    Of vectors without texts, the closeness decides alone; equal ones, but for rounding, are always duplicates.
 # 5. A group is a text and all its duplicates that are in no larger group: texts are not chained.
 FEWEST_TEXTS: Final = 100
 LEAST_RATE: Final = 0.001
@@ -220,7 +220,8 @@ def find_duplicates(
     -------
     Duplicates
         The groups. Equal texts are always in one group. Below 100 distinct texts with a vector, nothing can be said
-        about chance, and the groups hold texts that are equal but for small changes; of vectors alone, equal ones.
+        about chance, and the groups hold texts that are equal but for small changes; of vectors alone, those that
+        rounding cannot tell apart, at a distance of at most 0.001.
 
     Raises
     ------
@@ -357,7 +358,7 @@ class _Rule:
         """Whether each row and those at its places are, (n_rows, k)."""
         is_close: NDArray[np.bool_] = np.greater(closeness, self.loosest)
         if self.wordings is None:
-            return is_close
+            return is_close | self._is_equal(closeness, rows[:, None], places)
         near = places[:, :_N_NEXT]
         is_close[:, :_N_NEXT] |= self.wordings.letter_distances(rows, near) <= _FEW_LETTERS
         at, columns = np.nonzero(is_close)
@@ -400,11 +401,18 @@ class _Rule:
         closeness = _closeness(
             _distances(self.units[others] @ self.units[center]), self.radii[center], self.radii[others]
         )
-        is_close = np.greater(closeness, self.loosest) & (others != center)
+        is_close = np.greater(closeness, self.loosest)
+        if self.wordings is None:
+            is_close |= self._is_equal(closeness, center, others)
+        is_close &= others != center
         others, closeness = others[is_close], closeness[is_close]
         if self.wordings is None:
             return others
         return others[self._are_close(closeness, self.wordings.differences(np.full(len(others), center), others))]
+
+    def _is_equal(self, closeness: NDArray[np.float32], rows: Any, others: Any) -> NDArray[np.bool_]:
+        """Whether vectors are equal but for rounding: as close as is possible, however close all others are."""
+        return np.asarray(closeness >= _closeness(np.float32(_SHORTEST), self.radii[rows], self.radii[others]))
 
     def _are_close(self, closeness: NDArray[np.float32], differences: NDArray[np.int8]) -> NDArray[np.bool_]:
         """Whether rows are close enough; small changes are duplicates in any case."""
@@ -454,7 +462,7 @@ def _radii(distances: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.asarray(np.maximum(radii, _LEAST_RADIUS * np.median(radii)))
 
 
-def _closeness(distances: NDArray[np.float32], radii: Any, other_radii: Any) -> NDArray[np.float32]:
+def _closeness(distances: NDArray[np.float32] | np.float32, radii: Any, other_radii: Any) -> NDArray[np.float32]:
     return np.asarray(np.log(np.sqrt(radii * other_radii) / distances))
 
 
@@ -506,9 +514,12 @@ def _scores(
     order = np.argsort(label, kind="stable")
     order = order[np.bincount(label)[label[order]] > 1]
     for members in np.split(order, np.flatnonzero(np.diff(label[order])) + 1):
-        for place in members[nearest[members] < 0]:
-            cosines = np.where(members == place, -2, exact_products(units[place], units[members]))
-            nearest[place] = members[cosines.argmax()]
+        asking, rows = np.flatnonzero(nearest[members] < 0), units[members]
+        for start in range(0, len(asking), _BLOCK_ROWS):
+            block = asking[start : start + _BLOCK_ROWS]
+            cosines = exact_products(rows[block], rows)
+            cosines[np.arange(len(block)), block] = -np.inf
+            nearest[members[block]] = members[cosines.argmax(axis=1)]
     rows = np.flatnonzero(nearest >= 0)
     scores, shares = np.full(len(units), np.nan, np.float32), np.full(len(units), np.nan)
     cosines = np.einsum("ij,ij->i", units[rows], units[nearest[rows]])

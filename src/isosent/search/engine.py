@@ -49,7 +49,7 @@ _WIDER: Final = 2  # times as many clusters and candidates, if a filter may leav
 _BLOCK_ROWS: Final = 16_384
 _SPARE: Final = 2  # rows that are fetched beyond those that are wanted, to see whether more are as near as the last
 _WIDENED: Final = 8  # times as many, if more may be
-_MOST_WIDENED: Final = 1024  # of kinds that do not compare all rows
+_MOST_WIDENED: Final = 1024  # of more, a flat index compares all rows one by one
 _MOST_FETCHED: Final = 1 << 22  # at a time
 _LAST_DIGITS: Final = 1e-6  # what the order of summation can change
 
@@ -320,6 +320,7 @@ class Segment:
         settings = replace(settings, oversampling=min(settings.oversampling, -(-self.n_rows // n_hits)))
         scores, positions = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
         n_fetched, asking = min(n_hits + _SPARE, self.n_rows), np.arange(len(queries))
+        has_rows = self.finer is not None or not settings.store.is_bits  # bits alone are no rows to score
         while len(asking):
             index, parameters = self.searched(settings, selector, n_hits / n_fetched)
             is_open = np.zeros(len(asking), np.bool_)
@@ -337,7 +338,7 @@ class Segment:
                 found_scores = np.where(found < 0, np.float32(-np.inf), found_scores)
                 hits = best(found_scores, found, k + 1)
                 scores[block], positions[block] = (each[:, :k] for each in hits)
-                if self.finer is not None or not settings.store.is_bits:  # bits alone are no rows to score
+                if has_rows:
                     with np.errstate(invalid="ignore"):  # of -inf
                         is_near = ~(hits[0][:, :-1] - hits[0][:, 1:] > _LAST_DIGITS)
                     near = np.flatnonzero(is_near.any(axis=1) | exact)
@@ -346,9 +347,14 @@ class Segment:
                 # rows that FAISS left out may be as near as the last hit: which it takes depends on the processor
                 least = scores[block, -1]
                 is_open[start : start + n_block] = (found_scores[:, -1] >= least - _LAST_DIGITS) & np.isfinite(least)
-            if n_fetched == self.n_rows or (settings.kind != "flat" and n_fetched > _MOST_WIDENED):
+            asking = asking[is_open]
+            if not len(asking) or n_fetched == self.n_rows:
                 break
-            asking, n_fetched = asking[is_open], min(_WIDENED * n_fetched, self.n_rows)
+            if n_fetched > _MOST_WIDENED and (settings.kind != "flat" or has_rows):
+                if settings.kind == "flat":  # many are equal: compare one by one, rather than fetch all of them
+                    scores[asking], positions[asking] = self._score_all(queries[asking], k, np.flatnonzero(~hidden))
+                break
+            n_fetched = min(_WIDENED * n_fetched, self.n_rows)
         return scores, positions
 
     def _in_order(

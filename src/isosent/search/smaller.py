@@ -209,7 +209,7 @@ class Sizes(Struct, frozen=True):
         if size.original_recall is not None:
             here = lost.replace("the neighbors", "the neighbors of the transformed vectors")
             lost = f"{here}, and {1 - size.original_recall:.2%} of those of the original vectors"
-        said = f"{size}: {saved}, {lost}, among {self.n_texts:,} texts."
+        said = f"{size}: {saved}, {lost}, among {self.n_texts:,} vectors."
         smaller = self.next_smaller(size)
         if smaller is None:
             return f"{said} Nothing smaller was measured."

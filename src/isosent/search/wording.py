@@ -80,6 +80,7 @@ _LONG: Final = 3  # letters of a short word, which titles write in lower case
 _FEWEST_LETTERS: Final = 4  # of a word that may be misspelled
 _SURE_LETTERS: Final = 8  # of a name that may be
 _STEM: Final = 4  # letters that two forms of a word share
+_SYLLABLES: Final = "\u0e00"  # the first character of scripts in which one is a syllable or more
 _FORMS: Final = frozenset(
     frozenset(pair.split("/"))
     for pair in _words("/s /es /ed /d /ing e/ing s/ed s/ing ed/ing es/ed es/ing d/s y/ies y/ied ies/ied /n /en e/en")
@@ -304,28 +305,57 @@ def _without(left_out: frozenset[str], words: Sequence[str]) -> list[str]:
 
 def _in_order(words: Sequence[str], names: frozenset[str], others: Sequence[str]) -> list[str]:
     """The names that both texts have."""
-    return [word for word in words if word in names and word in others]
+    shared = names.intersection(others)
+    return [word for word in words if word in shared]
 
 
 def _unmatched(
     ours: Sequence[str], theirs: Sequence[str], names: frozenset[str], counts: Counter[str]
 ) -> tuple[list[str], list[str], tuple[str, ...]]:
     """Words that only one of two texts has, and those of the second one, spelled as in the first one."""
-    right, left = list(theirs), []
-    for word in ours:
-        if word in right:
-            right.remove(word)
-        else:
-            left.append(word)
+    left, right = _beyond(ours, theirs), _beyond(theirs, ours)
+    places: dict[str, list[int]] = {}  # of each word of the second text, the first of them at the end
+    for place in range(len(right) - 1, -1, -1):
+        places.setdefault(right[place], []).append(place)
+    letters = {word[0] for word in left}.intersection(word[0] for word in places)  # spares most words the keys
+    words_of: dict[str, list[str]] = {}
+    for word in places:
+        if word[0] in letters:
+            for key in _keys(word):
+                words_of.setdefault(key, []).append(word)
     spelled, rest = {}, []
     for word in left:
-        same = next((other for other in right if _is_same(word, other, names, counts)), None)
-        if same is None:
-            rest.append(word)
-        else:
-            right.remove(same)
+        near = {other for key in _keys(word) for other in words_of.get(key, ())} if word[0] in letters else ()
+        spellings = [other for other in near if places[other] and _is_same(word, other, names, counts)]
+        if spellings:
+            same = min(spellings, key=lambda other: places[other][-1])
+            places[same].pop()
             spelled[same] = word
-    return rest, right, tuple(spelled.get(word, word) for word in theirs)
+        else:
+            rest.append(word)
+    others = sorted(place for unmatched in places.values() for place in unmatched)
+    return rest, [right[place] for place in others], tuple(spelled.get(word, word) for word in theirs)
+
+
+def _beyond(words: Sequence[str], others: Sequence[str]) -> list[str]:
+    """Words without as many of each as there are among others, the first ones."""
+    counts = Counter(others)
+    beyond = []
+    for word in words:
+        if counts[word] > 0:
+            counts[word] -= 1
+        else:
+            beyond.append(word)
+    return beyond
+
+
+def _keys(word: str) -> set[str]:
+    """Words that `_is_same` can hold for have one of these in common, so not all are compared with all."""
+    # they share the first four letters, or are equal but for one letter that is left out before the fifth
+    keys = {word, word[:_STEM], *(word[:at] + word[at + 1 :] for at in range(1, min(_STEM + 1, len(word))))}
+    if word[0] >= _SYLLABLES:  # any two may have changed places
+        keys.add("".join(sorted(word)))
+    return keys
 
 
 def _is_same(one: str, other: str, names: frozenset[str], counts: Counter[str]) -> bool:
@@ -334,7 +364,7 @@ def _is_same(one: str, other: str, names: frozenset[str], counts: Counter[str]) 
         one, other = other, one
     if len(other) < _FEWEST_LETTERS or one[0] != other[0] or not (one.isalpha() and other.isalpha()):
         return False
-    if one[0] >= "\u0e00":  # syllables: each means something
+    if one[0] >= _SYLLABLES:  # each means something
         return len(one) >= _FEWEST_LETTERS and _is_misspelled_syllable(one, other)
     n_same = 0
     while n_same < len(one) and one[n_same] == other[n_same]:

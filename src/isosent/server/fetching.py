@@ -77,7 +77,7 @@ class Fetches:
         rows = np.stack([vectors[key] for key in keys])
         if self._learner is not None:
             self._upstream.dim = self._upstream.dim or rows.shape[1]  # moments have one width
-            await asyncio.to_thread(self._learner.add, keys, rows)
+            await asyncio.to_thread(self._learner.add, keys, rows, fields)
         return Answer(rows, n_tokens, headers)
 
     def key(self, item: Item, role: Role, caller: Mapping[str, str], fields: Mapping[str, Any] = NO_FIELDS) -> bytes:

@@ -11,7 +11,8 @@ Ollama, recognized by what they have in common, because each spells them in its 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -30,6 +31,7 @@ SIDES: Final = ("input_type", "prompt_name")  # which side of a model the texts 
 _OTHER_SIDES: Final = ("task", "task_type", "taskType", "text_type", "inputType")  # the same, elsewhere
 
 _ROLES: Final[dict[str, Role]] = {"query": "query", "document": "document", "passage": "document"}
+_QUERIES: Final = ("question_answering", "fact_verification")  # tasks of Gemini: the documents are retrieval_document
 
 # what a name says, in this order: "truncate_dim" is about dimensions
 _ABOUT: Final = {
@@ -66,6 +68,8 @@ _INSTEAD: Final = {
 }
 _MOST_BYTES: Final = 1 << 14  # of the fields that each request to the API repeats
 _SHOWN: Final = 60
+_MOST_FIELDS: Final = 200  # of one request that are unknown, those in them included
+_LONGEST_NAME: Final = 200
 
 
 def _about(name: str) -> str | None:
@@ -93,10 +97,25 @@ def refuse_if_ignored(name: str, value: Any, *, status: int) -> None:
         raise RequestError(status, message, param=name)
 
 
-def _members(name: str, about: str | None, value: Any) -> list[tuple[str, Any]]:
+def refuse_too_many(fields: Mapping[str, Any], *, status: int) -> None:
+    """Reject more unknown fields than a client sends in good faith, before each is looked at."""
+    waiting = list(islice(fields.items(), _MOST_FIELDS + 1))
+    n_fields = 0
+    while waiting:
+        name, value = waiting.pop()
+        n_fields += 1
+        if len(name) > _LONGEST_NAME:
+            message = f"{name[:_SHOWN]}... is no field: its name has {len(name):,} characters. Leave it out."
+            raise RequestError(status, message)
+        waiting += islice(_members(name, _about(name), value), _MOST_FIELDS + 1)
+        if n_fields + len(waiting) > _MOST_FIELDS:
+            raise RequestError(status, f"the body has more than {_MOST_FIELDS} unknown fields. Leave them out.")
+
+
+def _members(name: str, about: str | None, value: Any) -> Iterator[tuple[str, Any]]:
     """Fields in a field whose name says nothing, such as `parameters` or `encode_kwargs`."""
-    is_open = isinstance(value, dict) and about is None and name.rpartition(".")[2] not in INERT
-    return [(f"{name}.{inner}", more) for inner, more in value.items()] if is_open else []
+    if isinstance(value, dict) and about is None and name.rpartition(".")[2] not in INERT:
+        yield from ((f"{name}.{inner}", more) for inner, more in value.items())
 
 
 def _shown(name: str, value: Any) -> str:
@@ -190,7 +209,8 @@ def sides_of(fields: Mapping[str, Any]) -> list[str]:
 
 def role_of(*sides: str | None) -> Role:
     """Role of texts, as requests name it, such as `search_query`, or `retrieval.query` of Jina."""
-    roles = {role for side in sides if side and (role := _ROLES.get(re.split(r"[._]", side.lower())[-1]))}
+    names = ["query" if side.lower() in _QUERIES else re.split(r"[._]", side.lower())[-1] for side in sides if side]
+    roles = {_ROLES[name] for name in names if name in _ROLES}
     if len(roles) > 1:
         raise RequestError(400, f"{' and '.join(filter(None, sides))} contradict each other. Send one of them.")
     return roles.pop() if roles else "text"

@@ -35,7 +35,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from isosent.errors import InputError, InputTypeError, IsosentError
 from isosent.io.json import decode
-from isosent.server.fields import refuse_if_ignored
+from isosent.server.fields import refuse_if_ignored, refuse_too_many
 from isosent.server.registry import Registry, RetiredError, Served
 from isosent.server.service import CONTENT_TYPE, Limits, Metrics, RequestError, Service, named_for_clients, reason_of
 
@@ -258,6 +258,7 @@ def _decoded(content: bytes, kind: type[Body], *, wrong: int = 422) -> tuple[Bod
         body = decode(content, kind)
         if not kind.__struct_config__.forbid_unknown_fields:
             others = {name: msgspec.json.decode(value) for name, value in _unknown_fields(content, kind)}
+            refuse_too_many(others, status=wrong)
     except msgspec.ValidationError as error:
         place = re.search(r"`\$\.(\w+)", str(error)) or re.search(r"field `(\w+)`", str(error))
         names = ", ".join(field.name for field in msgspec.structs.fields(kind))

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from isosent.numeric.canary import FIXED_TEXTS, LEAST_COSINE, N_SHORT, Canary
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
 from isosent.search.snapshot import check_query_model
+from isosent.server.fields import NO_FIELDS, space_fields
 from isosent.server.registry import CANARY_EVERY_S
 from isosent.server.service import Metrics, RequestError, reason_of
 from isosent.server.upstream import Upstream, upstream_facts
@@ -227,11 +228,13 @@ class Learner:
                 raise InputError(f"--learn {path} holds moments of {self._measured.space}, not of {wanted}.")
         self._salt = secrets.token_bytes(16)
         self._seen: set[bytes] = set()
+        self._fields: dict[str, Any] | None = None  # of the first text
         self._pending: list[NDArray[np.float32]] = []
         self._is_saved = True
+        self._has_others = False
 
-    def add(self, keys: Sequence[bytes], vectors: NDArray[np.float32]) -> None:
-        """Count the texts that are new.
+    def add(self, keys: Sequence[bytes], vectors: NDArray[np.float32], fields: Mapping[str, Any] = NO_FIELDS) -> None:
+        """Count the texts that are new, if their vectors can be compared with those of the first text.
 
         Parameters
         ----------
@@ -239,8 +242,18 @@ class Learner:
             Hashes of the texts.
         vectors : ndarray of shape (n_texts, dim), float32
             One vector per text.
+        fields : mapping of str to object, optional
+            What the API was sent with the texts, such as a `task`, which may make another vector space.
         """
+        others = space_fields(fields)
         with self._lock:
+            if self._fields is None:
+                self._fields = others
+            elif others != self._fields:
+                if not self._has_others:
+                    _log.warning("not learned from texts whose fields, such as task, differ from those of the first")
+                self._has_others = True
+                return
             for key, vector in zip(keys, vectors, strict=True):
                 salted = hashlib.blake2b(key, key=self._salt, digest_size=8).digest()
                 if salted not in self._seen:

@@ -11,8 +11,6 @@ could be somebody's text or key.
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import math
 import random
 import re
@@ -29,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent.errors import InputError
+from isosent.io.answers import unpacked
 from isosent.model import Role
 from isosent.server.fields import NO_FIELDS
 from isosent.server.service import RequestError
@@ -505,11 +504,7 @@ def upstream_facts(error: RequestError) -> dict[str, Any]:
 def _vectors(rows: list[Any]) -> NDArray[np.float32]:
     """Vectors from lists of numbers, or from base64 of little-endian float32."""
     if rows and all(isinstance(row, str) for row in rows):
-        try:
-            decoded = [np.frombuffer(base64.b64decode(row, validate=True), "<f4") for row in rows]
-        except binascii.Error as error:
-            raise ValueError from error
-        vectors = np.stack(decoded).astype(np.float32)
+        vectors = np.stack([unpacked(row) for row in rows])
     else:
         vectors = np.array(rows, dtype=np.float32)
     if vectors.ndim != 2 or not vectors.shape[1]:
