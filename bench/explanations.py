@@ -37,7 +37,7 @@ NAMES = {
     "minilm": "all-MiniLM-L6-v2",
     "wordllama": "wordllama",
 }
-STUDIES = ("auto_sensitivity", "dims_minilm", "dims_wordllama", "gem_sickr", "gem_stsb", "layers_minilm")
+STUDIES = ("dims_minilm", "dims_wordllama", "gem_sickr", "gem_stsb", "layers_minilm")
 SENTENCES = (
     ("I forgot my password.", "How can I reset my login?"),
     ("It will rain tomorrow.", "The forecast says showers."),

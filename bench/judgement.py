@@ -5,6 +5,8 @@ Step 1 encodes the texts of all tasks, once per encoder: python bench/judgement.
 Step 2 measures cells (an encoder on a corpus), one JSON line each: python bench/judgement.py measure CACHE DATA
   FAMILY=REFERENCE ... [--limit N] [--corpora NAME ...] >> cells.jsonl.
 Step 3 prints the tables of docs/research/auto.md: python bench/judgement.py report cells.jsonl.
+A check without labels that failed: python bench/judgement.py halves DATA REFERENCE ...: each abstract of Cranfield is
+split in two, and one half searched by the other, next to nDCG@10 of the queries.
 Every transform is fitted on the distinct texts of the corpus, and all vectors are compared by cosine.
 """
 
@@ -51,7 +53,9 @@ from isosent.transforms.base import PURPOSES
 NAMES = {100: "topics", 200: "topics200"}  # dimensions of the space of topics
 KINDS = ("pairs", "topics", "classes", "retrieval")
 CONSTANTS = list(product((0.01, 0.02, 0.03), (0.005, 0.0075, 0.01, 0.0125, 0.015), (0.5, 0.75, 1.0)))
+SUMS = list(product((0.015, 0.02, 0.03, 0.04), (1, 1.5, 2, 2.5, 3, 3.5)))  # limit of pairs, and of the sum
 HARM = -1.0
+LOSS = 4  # what a point that is lost may weigh, against one that is gained
 CENTER = "center"
 CANDIDATES = {
     "none": Candidate(),
@@ -529,6 +533,42 @@ def measure(arguments):
             print(json.dumps(record), flush=True)
 
 
+# -------------------------------------------------------------------------------------------------------- halves
+
+
+def halved(text):
+    """The sentences of a document in two parts of nearly as many words; None if they are fewer than three."""
+    sentences = [each for each in re.split(r"(?<= \.) ", text) if each.strip()]
+    if len(sentences) < 3:
+        return None
+    ends = np.cumsum([len(each.split()) for each in sentences])
+    end = int(np.argmin(np.abs(ends[:-1] - ends[-1] / 2))) + 1
+    return " ".join(sentences[:end]), " ".join(sentences[end:])
+
+
+def halves(arguments):
+    corpus = cranfield_corpus(Path(arguments.data), None)
+    parts = [pair for pair in map(halved, corpus.texts) if pair is not None]
+    for reference in arguments.models:
+        model = load(reference)
+        documents, queries = model.encode(corpus.texts), model.encode(corpus.others)
+        first, second = (model.encode([pair[side] for pair in parts]) for side in (0, 1))
+        moments = Moments.from_rows(documents[nonzero_rows(documents)])
+        for name, candidate in CANDIDATES.items():
+            transform = candidate.transform()
+            mapped = [documents, queries, first, second]
+            if transform is not None:
+                mapped = [transform.fit_moments(moments).linear_map_.apply(rows) for rows in mapped]
+            cosines = unit_rows(mapped[2]) @ unit_rows(mapped[3]).T
+            rank = 1 + (cosines > np.diag(cosines)[:, None]).sum(axis=1)
+            found = {
+                "candidate": name,
+                "ndcg@10": corpus.tasks["retrieval"](*mapped[:2]),
+                "mrr": 100 * (1 / rank).mean(),
+            }
+            print(json.dumps({"encoder": reference, "n_pairs": len(parts), **found}), flush=True)
+
+
 # -------------------------------------------------------------------------------------------------------- report
 
 
@@ -571,21 +611,50 @@ def summary(cells, choose):
     return " | ".join(parts)
 
 
-def left_out(cells, key, signal="topics"):
-    """The choice in each cell by the constants that harm least, then gain most, where a key has another value."""
-    limits_of = {}
+def by_sum(cell, limits):
+    """Another form of the rule: both gains beyond chance, and the greatest sum of them, each over its limit."""
+    of_pairs, least = limits
+    sums = {"none": least}
+    for name, each in zip(CANDIDATES, scored(cell), strict=True):
+        if min(each.low, each.topics.low) > 0:
+            sums[name] = each.gain / of_pairs + each.topics.gain / LIMITS.topics
+    return max(sums, key=sums.get)
+
+
+def by_limits(cell, constants, signal="topics"):
+    """The rule with other limits."""
+    limits = LIMITS._replace(**dict(zip(("pairs", "topics", "topic_share"), constants, strict=True)))
+    return chosen(cell, None, limits, signal)
+
+
+def fewest_harmed(gains):
+    """Worth of a rule: cells that lose much, then gain."""
+    return -sum(int((each < HARM).sum()) for each in gains), np.mean([each.mean() for each in gains])
+
+
+def greatest_gain(gains):
+    """Worth of a rule: gain alone."""
+    return np.mean([each.mean() for each in gains])
+
+
+def weighed_losses(gains):
+    """Worth of a rule: gain, where a loss counts several times."""
+    return np.mean([np.where(each < 0, LOSS * each, each).mean() for each in gains])
+
+
+def left_out(cells, key, rule=by_limits, constants=CONSTANTS, worth=fewest_harmed):
+    """The choice in each cell by the constants that are worth most where a key has another value."""
+    picked = [{id(cell): rule(cell, each) for cell in cells} for each in constants]
+    best = {}
     for value in {cell[key] for cell in cells}:
         others = [cell for cell in cells if cell[key] != value]
-        tried = []
-        for constants in CONSTANTS:
-            limits = LIMITS._replace(**dict(zip(("pairs", "topics", "topic_share"), constants, strict=True)))
-            found = [
-                gains_of(others, kind, lambda cell, it=limits: chosen(cell, None, it, signal))[0] for kind in KINDS
-            ]
-            n_harmed = sum(int((gains < HARM).sum()) for gains in found)
-            tried.append((-n_harmed, np.mean([gains.mean() for gains in found]), limits))
-        limits_of[value] = max(tried, key=lambda each: each[:2])[2]
-    return lambda cell, purpose=None: chosen(cell, purpose, limits_of[cell[key]], signal)
+        best[value] = max(
+            picked,
+            key=lambda names, part=others: worth(
+                [gains_of(part, kind, lambda cell: names[id(cell)])[0] for kind in KINDS]
+            ),
+        )
+    return lambda cell: best[cell[key]][id(cell)]
 
 
 def report(arguments):
@@ -608,7 +677,13 @@ def report(arguments):
     print("\nanother signal in the place of topics, families held out:")
     for signal in cells[0]["signals"]:
         if signal not in ("pairs", "topics"):
-            print(f"| {signal} | {summary(cells, left_out(cells, 'family', signal))} |")
+            print(f"| {signal} | {summary(cells, left_out(cells, 'family', partial(by_limits, signal=signal)))} |")
+    print("\nforms of the rule, by what their constants are chosen for, and the cells that lose more than 1:")
+    for name, rule, constants in (("each gain", by_limits, CONSTANTS), ("sum of gains", by_sum, SUMS)):
+        for worth, key in product((fewest_harmed, greatest_gain, weighed_losses), ("family", "corpus")):
+            choose = left_out(cells, key, rule, constants, worth)
+            n_harmed = sum(int((gains_of(cells, kind, choose)[0] < HARM).sum()) for kind in KINDS)
+            print(f"| {name} | {worth.__name__} | {key} | {summary(cells, choose)} | {n_harmed} |")
     print("\nall cells, gain over none; the choice of the default and of each purpose:")
     print(f"| encoder | texts | task | {' | '.join(CANDIDATES)} | default | {' | '.join(PURPOSES)} |")
     for cell in cells:
@@ -631,6 +706,10 @@ def main():
         command.add_argument("--max-length", type=int, default=256)
         command.add_argument("--corpora", nargs="+")
         command.set_defaults(run=run)
+    command = commands.add_parser("halves")
+    command.add_argument("data")
+    command.add_argument("models", nargs="+", metavar="REFERENCE")
+    command.set_defaults(run=halves)
     command = commands.add_parser("report")
     command.add_argument("cells", nargs="+")
     command.set_defaults(run=report)

@@ -1,15 +1,18 @@
 """The commands ``duplicates`` and ``cluster``."""
 
 import csv
+import dataclasses
 import json
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import isosent
+from isosent.model import SentenceEncoder
 
 
 @pytest.fixture(autouse=True)
@@ -140,3 +143,58 @@ def test_bad_input_is_refused(isosent_, refuses, here):
     refuses(isosent_("cluster", "texts.txt", "--clusters", "many"), "--clusters many: ")
     refuses(isosent_("cluster", "texts.txt", "--clusters", "0"), "0")
     refuses(isosent_("cluster", "texts.txt", "--clusters", "999"), "999")
+
+
+def _fitted_for(purpose, folder, *, transform="whitening", topics=(-0.031, -0.04, -0.02), pairs=(0.042, 0.03, 0.05)):
+    """A saved model whose record says what its transform was chosen for, and what it did to both signals."""
+    model = isosent.load("wordllama").fitted(isosent.demo_texts(), transform=isosent.Whitening(strength=0.25))
+    first, *others = (
+        {"candidate": label, "name": name, "gain": gain[0], "low": gain[1], "high": gain[2]}
+        | ({} if topics is None else {"topics": dict(zip(("gain", "low", "high"), of_topics, strict=True))})
+        for label, name, gain, of_topics in (
+            ("no transform", "none", (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)),
+            ("whitening (strength 0.25)", "whitening", pairs, topics),
+        )
+    )
+    choice = {"chosen": first["candidate"] if transform == "none" else others[0]["candidate"], "reason": ""}
+    choice |= {"candidates": [first, *others]} | ({} if purpose == "earlier version" else {"purpose": purpose})
+    fits = (msgspec.structs.replace(model.fits[0], choice=choice),)
+    SentenceEncoder.from_record(model.encoder, dataclasses.replace(model.record, fits=fits)).save(folder)
+
+
+COMMANDS = {"duplicates": (), "cluster": (), "index": ("-o", "index")}
+
+
+@pytest.mark.parametrize(
+    ("purpose", "told"),
+    [
+        ("pairs", {"cluster": "costs (-0.031", "index": "costs (-0.031"}),
+        ("earlier version", {"cluster": "costs (-0.031", "index": "costs (-0.031"}),
+        ("topics", {"duplicates": "gains (+0.042"}),
+        ("search", {"duplicates": "gains (+0.042"}),
+        (None, {}),
+    ],
+)
+def test_a_model_that_was_fitted_for_another_purpose_is_told(isosent_, here, purpose, told):
+    _fitted_for(purpose, here / "m")
+    for command, options in COMMANDS.items():
+        finished = isosent_(command, "texts.txt", "-m", "m", *options)
+        assert finished.code == 0, finished.err
+        notes = [line for line in finished.err.splitlines() if "chosen for" in line]
+        assert len(notes) == (command in told), notes
+        for note in notes:
+            assert told[command] in note
+            assert {"duplicates": "--for pairs", "cluster": "--for topics", "index": "--for search"}[command] in note
+
+
+@pytest.mark.usefixtures("with_vectors")
+def test_vectors_with_a_model_of_another_purpose_are_told_too(isosent_, here):
+    _fitted_for("pairs", here / "m", topics=None)
+    finished = isosent_("cluster", "vectors.npy", "--texts", "texts.txt", "-m", "m", "--json")
+    json.loads(finished.out)
+    assert "not measured" in finished.err
+
+
+def test_a_model_that_was_left_unchanged_serves_every_purpose(isosent_, here):
+    _fitted_for("pairs", here / "m", transform="none")
+    assert "chosen for" not in isosent_("cluster", "texts.txt", "-m", "m").err

@@ -85,7 +85,7 @@ def duplicates(
     isosent duplicates vectors.npy --texts texts.txt -o groups.csv
     """  # noqa: D301
     check_outputs(outputs, reads=(rows, texts))
-    source = _Source.open("duplicates", rows, model, column, texts)
+    source = _Source.open("duplicates", "pairs", rows, model, column, texts)
     with progress_bar("encoding" if source.vectors is None else "reading") as bar:
         found = find_duplicates(
             source.texts, source.model, vectors=source.vectors, false_positives=false_positives, progress=bar
@@ -149,7 +149,7 @@ def cluster(
     check_outputs(outputs, reads=(rows, texts))
     if clusters != AUTO and not (clusters.isdecimal() and len(clusters) < 10):
         raise InputError(f"--clusters {clusters:.80}: choose a whole number or auto.")
-    source = _Source.open("cluster", rows, model, column, texts)
+    source = _Source.open("cluster", "topics", rows, model, column, texts)
     if source.texts is None:
         raise InputError(f"cluster: {rows} holds vectors alone. Name the texts that they are of: --texts FILE.")
     with progress_bar("encoding" if source.vectors is None else "reading") as bar:
@@ -191,17 +191,19 @@ class _Source(NamedTuple):
     reference: str | None  # of the model
 
     @classmethod
-    def open(cls, command: str, rows: str, model: str | None, column: str | None, texts: str | None) -> "_Source":
-        """Open the files and the model that the command line names."""
+    def open(
+        cls, command: str, purpose: str, rows: str, model: str | None, column: str | None, texts: str | None
+    ) -> "_Source":
+        """Open the files and the model that the command line names, for a purpose of `PURPOSES`."""
         of_rows = column if texts is None else None  # --column is a column of --texts FILE, then
         if not holds_vectors(rows, column=of_rows):
             if texts is not None:
                 raise InputError(f"{command}: --texts are for vectors; {rows} holds texts.")
             listed = read_texts(rows, column=column)
             say_unused_vectors(rows, column)
-            return cls(listed, open_model(model), None, model or DEFAULT_REFERENCE)
+            return cls(listed, open_model(model, purpose=purpose), None, model or DEFAULT_REFERENCE)
         vectors = open_vectors(rows, column=of_rows)
-        loaded = None if model is None else open_model(model)
+        loaded = None if model is None else open_model(model, purpose=purpose)
         if texts is not None:
             return cls(texts_of_vectors(texts, [vectors], column=column), loaded, vectors, model)
         names = contents_of(Path(rows)).texts if vectors.column is not None and is_table(rows) else ()

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from isosent._check import split_options
+from isosent.cli.printing import say
 from isosent.distributed import engine_for
 from isosent.encoders.reference import DEFAULT_REFERENCE, GRAMMAR, with_options
 from isosent.errors import InputError
@@ -15,6 +16,7 @@ from isosent.io.shards import SHARD_SIZE
 from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import progress_bar
+from isosent.transforms.auto import note_for
 from isosent.transforms.base import AUTO, PURPOSES, parse_option
 
 Command = Callable[..., None]
@@ -132,10 +134,13 @@ def model_options(command: Command) -> Command:
     return model_option(wrapped)
 
 
-def open_model(model: str | None) -> SentenceEncoder:
-    """Load the model that the command line names."""
+def open_model(model: str | None, *, purpose: str | None = None) -> SentenceEncoder:
+    """Load the model that the command line names; with a purpose, say if it was fitted for another one."""
     with progress_bar("reading word vectors", "bytes") as bar:
-        return load(model or DEFAULT_REFERENCE, progress=bar)
+        loaded = load(model or DEFAULT_REFERENCE, progress=bar)
+    for note in () if purpose is None else filter(None, (note_for(fit.choice, purpose) for fit in loaded.fits)):
+        say(f"note: {model}: {note}")
+    return loaded
 
 
 def transform_options(*, default: str = AUTO, multiple: bool = False) -> Callable[[Command], Command]:

@@ -152,7 +152,8 @@ def create(
                 "index VECTORS --texts TEXTS."
             )
         inputs = _joined([_read_inputs(path, column, id_column, texts, space=space) for path in paths])
-        loaded = open_model(model) if model is not None or inputs["vectors"] is None else None
+        is_used = model is not None or inputs["vectors"] is None
+        loaded = open_model(model, purpose="search") if is_used else None
         if engine is not None:
             if loaded is None or inputs["vectors"] is not None:
                 raise InputError(f"index: --workers encode texts; {paths[0]} holds vectors.")

@@ -61,6 +61,7 @@ FEWEST_TEXTS = 100
 _FEWEST_SEARCHED = 20  # vectors: twice the neighbors of a query
 _ALL_EQUAL = "All vectors are equal."
 _UNCHANGED = "Keep these vectors unchanged."
+_OF_TOPICS = "topics, classes and search"
 _COMMON_MEAN = "The mean is what all values of the erased attribute now share."
 
 
@@ -272,6 +273,33 @@ def pick(
     return best[-1] if best else None
 
 
+def note_for(choice: Mapping[str, Any] | None, purpose: str) -> str | None:
+    """What whoever uses vectors for a purpose should know, if their transform was chosen for another one.
+
+    `choice` is ``AutoChoice.to_json()``. Topics and search look at one signal, so what serves one serves the other.
+    """
+    fitted_for = None if choice is None else choice.get("purpose", "pairs")  # earlier versions looked at pairs alone
+    if choice is None or fitted_for is None or (fitted_for == "pairs") == (purpose == "pairs"):
+        return None
+    chosen = next((each for each in choice.get("candidates", ()) if each["candidate"] == choice["chosen"]), None)
+    # without a gain, it is what the others were compared with, and no purpose asked for it
+    if chosen is None or chosen["name"] == NO_TRANSFORM or not chosen["gain"]:
+        return None
+    gain = chosen if purpose == "pairs" else chosen.get("topics")
+    what = "pairs of texts" if purpose == "pairs" else _OF_TOPICS
+    effect = "that was not measured" if gain is None else _effect(**{key: gain[key] for key in ("gain", "low", "high")})
+    return (
+        f"{choice['chosen']} was chosen for {fitted_for}; for {what}: {effect}. To choose for this: isosent fit --for "
+        f"{purpose}"
+    )
+
+
+def _effect(gain: float, low: float, high: float) -> str:
+    """Whether a gain is harm, nothing or good, with its interval."""
+    verb = "it costs" if high < 0 else "it gains" if low > 0 else "it changes little"
+    return f"{verb} ({gain:+.3f}, 95% interval {low:z.3f} to {high:z.3f})"
+
+
 def _gain(scored: ScoredCandidate) -> float:
     """The gain of pairs, if it is beyond chance."""
     return scored.gain if scored.low > 0 else -math.inf
@@ -458,8 +486,8 @@ def _rejected(usable: Sequence[ScoredCandidate], wanted: Auto, evenness: float) 
         if alone.topics is None:
             return f"{alone_first}; the texts share too few words to tell what that does to topics."
         if alone.topics.high < 0:
-            return f"{alone_first}; for topics, classes and search that would cost ({_interval(alone.topics)})."
-        return f"{alone_first}; for topics, classes and search that changes little ({_interval(alone.topics)})."
+            return f"{alone_first}; for {_OF_TOPICS} that would cost ({_interval(alone.topics)})."
+        return f"{alone_first}; for {_OF_TOPICS} that changes little ({_interval(alone.topics)})."
     best_of_pairs = max([each for each in usable if each.low > 0] or usable, key=lambda each: each.gain)
     if best_of_pairs.high < 0:
         return f"Every transform that was tried ranks pairs of texts worse (best {_interval(best_of_pairs)})."
