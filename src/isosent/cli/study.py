@@ -81,7 +81,7 @@ from isosent.research.study import (
     study_to_json,
     task_titles,
 )
-from isosent.transforms.base import Auto, is_flow, resolve_transform, settings_of
+from isosent.transforms.base import Auto, needs_vectors, resolve_transform, settings_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -198,7 +198,7 @@ def _run_pooling(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **c
 
 def _run_dims(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **common: Any) -> list[DimsStudy]:
     transform = resolve_transform(own["transform"] or LEADING[0], dim=model.dim)
-    if transform is None or isinstance(transform, Auto) or is_flow(transform):
+    if transform is None or isinstance(transform, Auto) or needs_vectors(transform):
         raise InputError(
             f"--transform {own['transform']}: the study of dimensions needs {' or '.join(LEADING)} at the end."
         )
@@ -221,7 +221,7 @@ def _run_gem(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **commo
 def _run_flow(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **common: Any) -> list[FlowCell]:
     seeds = whole_numbers("flow?seeds=", own.get("seeds", "0,1,2"))
     flow = resolve_transform(own["transform"] or "glow_flow", dim=model.dim)
-    if not is_flow(flow):
+    if not needs_vectors(flow):
         raise InputError(f"--transform {own['transform']}: the study of flows needs glow_flow.")
     settings = {name: value for name, value in settings_of(flow).items() if name != "seed"}
     nli = []

@@ -29,7 +29,7 @@ from isosent.evaluation.unlabelled import (
 )
 from isosent.io.space import Space, refuse_codes
 from isosent.io.vector_source import VectorSource, picked_rows
-from isosent.model import Role, SentenceEncoder
+from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import JointFolds, JointMoments
 from isosent.numeric.ranking import FOUND, reciprocal_ranks
@@ -39,7 +39,9 @@ from isosent.numeric.threads import one_thread_products
 from isosent.pages.progress import Progress, part_of
 from isosent.persistence import MIGRATION, FitRecord
 from isosent.postprocessing import Postprocessing
+from isosent.role import RoleName
 from isosent.transforms.agreement import distinct_rows
+from isosent.transforms.maps import MapStep
 
 FEWEST_TEXTS = 300
 WAYS = ("old model", "documents mapped", "queries mapped", "embedded again")
@@ -191,7 +193,7 @@ def _vectors(
     texts: Sequence[str],
     rows: NDArray[np.intp],
     *,
-    role: Role = "document",
+    role: RoleName = "document",
     progress: Progress | None = None,
 ) -> list[Vectors]:
     """Vectors of some of the texts, encoded or read, of each side."""
@@ -388,7 +390,7 @@ def _mapped_model(
         encoder = old.encoder
     else:  # nothing can follow a model that ends with length 1, and stored vectors are those after its map
         encoder = PrecomputedVectors.of_space(document_map.dim, _space_of(old, document_map.dim))
-    return SentenceEncoder(encoder, Postprocessing(document_map), (record,))
+    return SentenceEncoder(encoder, Postprocessing((MapStep(document_map),)), (record,))
 
 
 def _space_of(side: SentenceEncoder | VectorSource | Vectors, dim: int) -> Space:

@@ -40,7 +40,6 @@ from isosent.numeric.ranking import exact_products
 from isosent.numeric.similarity import nonzero_rows
 from isosent.pages.progress import Progress
 from isosent.persistence import MIGRATION, ModelRecord, read_model, write_model
-from isosent.postprocessing import GroupMaps
 from isosent.search.build import (
     APPEND_ONLY,
     RERANKED,
@@ -81,6 +80,7 @@ from isosent.search.units import (
     unit_vectors,
     units_of_lists,
 )
+from isosent.transforms.maps import GroupMaps
 
 _LARGEST_TAIL: Final = 1000
 _LARGEST_TAIL_SHARE: Final = 0.25

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from isosent.model import Role
+from isosent.role import RoleName
 from isosent.server.service import RequestError
 
 INERT: Final = frozenset(
@@ -28,7 +28,7 @@ NO_FIELDS: Final[Mapping[str, Any]] = MappingProxyType({})
 SIDES: Final = ("input_type", "prompt_name")  # which side of a model the texts are on
 _OTHER_SIDES: Final = ("task", "task_type", "taskType", "text_type", "inputType")  # the same, elsewhere
 
-_ROLES: Final[dict[str, Role]] = {"query": "query", "document": "document", "passage": "document"}
+_ROLES: Final[dict[str, RoleName]] = {"query": "query", "document": "document", "passage": "document"}
 
 # what a name says, in this order: "truncate_dim" is about dimensions
 _ABOUT: Final = {
@@ -187,8 +187,8 @@ def sides_of(fields: Mapping[str, Any]) -> list[str]:
     return [value for name in (*SIDES, *_OTHER_SIDES) if isinstance(value := fields.get(name), str)]
 
 
-def role_of(*sides: str | None) -> Role:
-    """Role of texts, as requests name it, such as `search_query`, or `retrieval.query` of Jina."""
+def role_of(*sides: str | None) -> RoleName:
+    """RoleName of texts, as requests name it, such as `search_query`, or `retrieval.query` of Jina."""
     roles = {role for side in sides if side and (role := _ROLES.get(re.split(r"[._]", side.lower())[-1]))}
     if len(roles) > 1:
         raise RequestError(400, f"{' and '.join(filter(None, sides))} contradict each other. Send one of them.")

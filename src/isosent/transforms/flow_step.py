@@ -1,0 +1,44 @@
+"""The step that a flow becomes; `GlowFlow` in `flow.py` fits it, and needs packages that using one does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from isosent.io.schemas import FileName
+from isosent.io.tensors import plain_tensors, plain_tensors_bytes
+from isosent.numeric.glow import Glow
+from isosent.role import Role
+from isosent.transforms.step import ReadFile, Rows, Step
+
+
+class FlowStep(Step):
+    """An invertible map to a Gaussian, the same for all roles."""
+
+    kind = "flow"
+    noun = "a flow"
+    fields = (("flow", FileName | None),)
+    files = ("flow",)
+    always: ClassVar[Mapping[str, Any]] = {"flow": None}
+
+    def __init__(self, glow: Glow) -> None:
+        self.glow = glow
+
+    @property
+    def dim(self) -> int:
+        return self.glow.dim
+
+    def apply(self, rows: Rows, role: Role) -> Rows:
+        return self.glow.forward(rows)
+
+    def saved(self) -> dict[str, Any]:
+        return {"flow": plain_tensors_bytes(self.glow.arrays())}
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any], read_file: ReadFile) -> Self | None:
+        glow = read_file("flow", lambda content: Glow.from_arrays(plain_tensors(content)), "the arrays of a flow")
+        return None if glow is None else cls(glow)
+
+    def content(self) -> bytes:
+        content: bytes = self.saved()["flow"]
+        return content
