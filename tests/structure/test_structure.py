@@ -22,7 +22,7 @@ from isosent.search import Index
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "isosent"
 LAYERS = [
-    {"errors", "_check", "_extras", "_locks"},
+    {"errors", "_check", "_extras", "_locks", "role"},
     {"numeric", "io", "pages"},
     {"words", "transforms", "datasets"},
     {"networks"},

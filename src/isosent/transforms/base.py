@@ -141,7 +141,7 @@ def resolved_settings(transform: Transform) -> dict[str, Any]:
     """Settings of a fitted transform, with the values that "auto" and a share of the variance resolved to."""
     settings = settings_of(transform)
     if "steps" in settings:
-        return {"steps": transform.resolved_steps_}  # type: ignore[attr-defined]
+        return {"steps": transform.resolved_steps_}  # type: ignore[union-attr]
     for name, value in settings.items():
         resolved = getattr(transform, f"{name}_", None)
         if resolved is not None and (value == AUTO or (name == "n_components" and isinstance(value, float))):
