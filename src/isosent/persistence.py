@@ -205,10 +205,17 @@ class _Parts(Document):
 
 
 _ALWAYS = {name: value for step in STEPS for name, value in step.always.items()}
-_FIELDS = [field for step in STEPS for field in step.fields]
+_VALUES = {name: kind for step in STEPS for name, kind in step.values.items()}
+_FIELDS = {name: FileName | None for step in STEPS for name in step.files} | _VALUES
 _ModelFile = cast(
     "type[Document]",
-    defstruct("_ModelFile", _FIELDS, bases=(_Parts,), kw_only=True, forbid_unknown_fields=True),
+    defstruct(
+        "_ModelFile",
+        [(name, kind) if name in _ALWAYS else (name, kind, None) for name, kind in _FIELDS.items()],
+        bases=(_Parts,),
+        kw_only=True,
+        forbid_unknown_fields=True,
+    ),
 )
 
 
@@ -258,7 +265,7 @@ def model_files(folder: Path, record: ModelRecord) -> dict[str, bytes]:
             "fingerprint": record.encoder_fingerprint,
         },
         **names,
-        **{name: saved[name] for name, *_ in _FIELDS if name in saved},
+        **{name: saved[name] for name in _VALUES if name in saved},
         "calibration": None if record.calibration is None else record.calibration.to_json(),
         **({} if record.storage is None else {"storage": structs.asdict(record.storage)}),
         "fits": [structs.asdict(fit) for fit in record.fits],
@@ -406,13 +413,12 @@ def check_encoder_space(record: ModelRecord, name: str, space: Space | None) -> 
 
 
 def _postprocessing(folder: Path, document: Mapping[str, Any]) -> Postprocessing:
-    def read_file(field: str, parse: Callable[[bytes], Field], expected: str) -> Field | None:
-        return _component(folder, document.get(field), parse, expected)
-
+    saved = {
+        name: _component(folder, document.get(name), *reading) for kind in STEPS for name, reading in kind.files.items()
+    }
+    saved |= {name: document.get(name) for name in _VALUES}
     try:
-        steps = [step for kind in STEPS if (step := kind.read(document, read_file)) is not None]
-    except ModelFolderError:
-        raise
+        steps = [step for kind in STEPS if (step := kind.of_saved(saved)) is not None]
     except InputError as error:
         raise ModelFolderError(f"{folder}: {error}") from None
     try:

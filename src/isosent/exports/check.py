@@ -138,8 +138,7 @@ def refuse_nonlinear(model: SentenceEncoder) -> None:
 def required_maps(target: str, model: SentenceEncoder) -> tuple[LinearMap, ...]:
     """The map of a model, and that of queries if they have another, for formats that hold nothing else."""
     refuse_nonlinear(model)
-    maps = model.record.postprocessing.maps
-    if not maps:
+    if not (maps := model.record.postprocessing.maps):
         stored = model.record.storage
         kept = f"only isosent index stores it as {stored.dtype}" if stored else "auto may have chosen no transform"
         raise InputError(

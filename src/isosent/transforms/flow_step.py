@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
-from isosent.io.schemas import FileName
 from isosent.io.tensors import plain_tensors, plain_tensors_bytes
 from isosent.numeric.glow import Glow
 from isosent.role import Role
-from isosent.transforms.step import ReadFile, Rows, Step
+from isosent.transforms.step import Parse, Rows, Step
+
+
+def _flow(content: bytes) -> Glow:
+    return Glow.from_arrays(plain_tensors(content))
 
 
 class FlowStep(Step):
@@ -17,8 +20,7 @@ class FlowStep(Step):
 
     kind = "flow"
     noun = "a flow"
-    fields = (("flow", FileName | None),)
-    files = ("flow",)
+    files: ClassVar[Mapping[str, tuple[Parse, str]]] = {"flow": (_flow, "the arrays of a flow")}
     always: ClassVar[Mapping[str, Any]] = {"flow": None}
 
     def __init__(self, glow: Glow) -> None:
@@ -35,9 +37,8 @@ class FlowStep(Step):
         return {"flow": plain_tensors_bytes(self.glow.arrays())}
 
     @classmethod
-    def read(cls, document: Mapping[str, Any], read_file: ReadFile) -> Self | None:
-        glow = read_file("flow", lambda content: Glow.from_arrays(plain_tensors(content)), "the arrays of a flow")
-        return None if glow is None else cls(glow)
+    def of_saved(cls, saved: Mapping[str, Any]) -> Self | None:
+        return None if saved["flow"] is None else cls(saved["flow"])
 
     def content(self) -> bytes:
         content: bytes = self.saved()["flow"]

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import InputError
-from isosent.io.schemas import FileName, Label
+from isosent.io.schemas import Label
 from isosent.io.tensors import plain_tensors, plain_tensors_bytes
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.role import Role
-from isosent.transforms.step import ReadFile, Rows, Step
+from isosent.transforms.step import Parse, Rows, Step
 
 MAPS, GROUP_MAPS = "linear_map", "group_maps"
 
@@ -70,6 +70,32 @@ class _Groups(Struct, forbid_unknown_fields=True):
     names: list[Label]
 
 
+def _maps(content: bytes) -> tuple[LinearMap, LinearMap | None]:
+    tensors = _map_tensors(content)
+    linear_map = LinearMap(tensors["weight"], tensors["bias"])
+    query_bias, query_weight = tensors.get("query_bias"), tensors.get("query_weight", linear_map.weight)
+    query_map = None if query_bias is None else LinearMap(query_weight, query_bias)
+    if query_weight.shape != linear_map.weight.shape:
+        raise InputError(f"query_weight has the shape {query_weight.shape}, and weight {linear_map.weight.shape}.")
+    return linear_map, query_map
+
+
+def _group_maps(content: bytes) -> list[LinearMap]:
+    tensors = _map_tensors(content)
+    weight, bias = tensors["weight"], tensors["bias"]
+    if weight.ndim != 3 or bias.ndim != 2 or len(weight) != len(bias):
+        raise InputError(f"the shapes are {weight.shape} and {bias.shape}.")
+    return [LinearMap(*arrays) for arrays in zip(weight, bias, strict=True)]
+
+
+def _map_tensors(content: bytes) -> dict[str, NDArray[np.float64]]:
+    tensors = {name: array.astype(np.float64) for name, array in plain_tensors(content).items()}
+    largest = np.finfo(np.float32).max  # vectors are computed in float32
+    if outside := next((name for name, array in tensors.items() if (np.abs(array) > largest).any()), None):
+        raise InputError(f"{outside} holds numbers beyond float32.")
+    return tensors
+
+
 class MapStep(Step):
     """A linear map of documents, and others in its place for queries, or for the texts of groups.
 
@@ -85,8 +111,11 @@ class MapStep(Step):
 
     kind = "map"
     is_linear = True
-    fields = ((MAPS, FileName | None), (GROUP_MAPS, FileName | None, None), ("groups", _Groups | None, None))
-    files = (MAPS, GROUP_MAPS)
+    files: ClassVar[Mapping[str, tuple[Parse, str]]] = {
+        MAPS: (_maps, "weight (dim, n_components) and bias (n_components,)"),
+        GROUP_MAPS: (_group_maps, "weight and bias of each map"),
+    }
+    values: ClassVar[Mapping[str, Any]] = {"groups": _Groups | None}
     always: ClassVar[Mapping[str, Any]] = {MAPS: None}
     noun = "maps of groups"  # only these refuse anything
 
@@ -161,10 +190,9 @@ class MapStep(Step):
         return fields
 
     @classmethod
-    def read(cls, document: Mapping[str, Any], read_file: ReadFile) -> Self | None:
-        shapes = "weight (dim, n_components) and bias (n_components,)"
-        linear_map, query_map = read_file(MAPS, _maps, shapes) or (None, None)
-        groups = _read_groups(document, read_file, linear_map)
+    def of_saved(cls, saved: Mapping[str, Any]) -> Self | None:
+        linear_map, query_map = saved[MAPS] or (None, None)
+        groups = _saved_groups(linear_map, saved[GROUP_MAPS] or [], saved["groups"])
         return None if linear_map is None else cls(linear_map, query_map, groups)
 
     def content(self) -> bytes:
@@ -193,10 +221,11 @@ def shifted_queries(linear_map: LinearMap, documents: Moments, queries: Moments)
     return MapStep(linear_map, LinearMap(linear_map.weight, linear_map.bias + shift))
 
 
-def _read_groups(document: Mapping[str, Any], read_file: ReadFile, linear_map: LinearMap | None) -> GroupMaps | None:
+def _saved_groups(
+    linear_map: LinearMap | None, maps: list[LinearMap], facts: Mapping[str, Any] | None
+) -> GroupMaps | None:
     """The maps of groups, which must fit the names in ``model.json`` and the map of the reference."""
-    maps = read_file(GROUP_MAPS, _group_maps, "weight and bias of each map") or []
-    facts = document.get("groups") or {"column": "", "reference": "", "names": []}
+    facts = facts or {"column": "", "reference": "", "names": []}
     names = [facts["reference"], *facts["names"]]
     if not maps and not any(names):
         return None
@@ -205,29 +234,3 @@ def _read_groups(document: Mapping[str, Any], read_file: ReadFile, linear_map: L
     if linear_map is None or len(shapes) > 1 or not are_names:
         raise InputError("the maps of groups do not fit their names, or the map of the reference.")
     return GroupMaps(facts["column"], names[0], dict(zip(names[1:], maps, strict=True)))
-
-
-def _maps(content: bytes) -> tuple[LinearMap, LinearMap | None]:
-    tensors = _map_tensors(content)
-    linear_map = LinearMap(tensors["weight"], tensors["bias"])
-    query_bias, query_weight = tensors.get("query_bias"), tensors.get("query_weight", linear_map.weight)
-    query_map = None if query_bias is None else LinearMap(query_weight, query_bias)
-    if query_weight.shape != linear_map.weight.shape:
-        raise InputError(f"query_weight has the shape {query_weight.shape}, and weight {linear_map.weight.shape}.")
-    return linear_map, query_map
-
-
-def _group_maps(content: bytes) -> list[LinearMap]:
-    tensors = _map_tensors(content)
-    weight, bias = tensors["weight"], tensors["bias"]
-    if weight.ndim != 3 or bias.ndim != 2 or len(weight) != len(bias):
-        raise InputError(f"the shapes are {weight.shape} and {bias.shape}.")
-    return [LinearMap(*arrays) for arrays in zip(weight, bias, strict=True)]
-
-
-def _map_tensors(content: bytes) -> dict[str, NDArray[np.float64]]:
-    tensors = {name: array.astype(np.float64) for name, array in plain_tensors(content).items()}
-    largest = np.finfo(np.float32).max  # vectors are computed in float32
-    if outside := next((name for name, array in tensors.items() if (np.abs(array) > largest).any()), None):
-        raise InputError(f"{outside} holds numbers beyond float32.")
-    return tensors

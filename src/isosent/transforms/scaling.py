@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 from isosent.numeric.similarity import unit_rows
 from isosent.role import Role
-from isosent.transforms.step import ReadFile, Rows, Step
+from isosent.transforms.step import Rows, Step
 
 
 class NormalizeStep(Step):
@@ -16,7 +16,7 @@ class NormalizeStep(Step):
     kind = "normalize"
     noun = "scaling to length 1"
     is_linear = True
-    fields = (("normalize", bool),)
+    values: ClassVar[Mapping[str, Any]] = {"normalize": bool}
     always: ClassVar[Mapping[str, Any]] = {"normalize": False}
 
     def apply(self, rows: Rows, role: Role) -> Rows:
@@ -26,8 +26,8 @@ class NormalizeStep(Step):
         return {"normalize": True}
 
     @classmethod
-    def read(cls, document: Mapping[str, Any], read_file: ReadFile) -> Self | None:
-        return cls() if document["normalize"] else None
+    def of_saved(cls, saved: Mapping[str, Any]) -> Self | None:
+        return cls() if saved["normalize"] else None
 
     def facts(self) -> dict[str, Any]:
         return {"normalize": True}

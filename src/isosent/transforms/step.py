@@ -1,14 +1,14 @@
 """One step of what follows an encoder: a fitted transform, which can be applied, saved and folded.
 
 A new step is a class in a file of its own next to its transform, and a row of `STEPS` in `postprocessing.py`. It needs
-`kind`, `noun`, `apply`, `saved` and `read`. By default it is not linear: then nothing can be fitted after it, other
+`kind`, `noun`, `apply`, `saved` and `of_saved`. By default it is not linear: then nothing can be fitted after it, other
 formats refuse it, and cosines cannot be explained.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +19,8 @@ if TYPE_CHECKING:
     from isosent.numeric.linear_map import LinearMap
     from isosent.numeric.moments import Moments
 
-Field = TypeVar("Field")
 Rows = NDArray[np.floating]
-
-
-class ReadFile(Protocol):
-    """Parse the file that a field of ``model.json`` names; None if it names none."""
-
-    def __call__(self, field: str, parse: Callable[[bytes], Field], expected: str) -> Field | None: ...
+Parse = Callable[[bytes], Any]
 
 
 class Step:
@@ -37,9 +31,10 @@ class Step:
     is_linear: ClassVar[bool] = False  # whether it maps each row linearly, but for its length
     has_roles: bool = False  # whether queries are treated in another way than documents
     streams: bool = False  # whether moments go through it; else nothing can be fitted after it
-    fields: ClassVar[tuple[tuple[Any, ...], ...]] = ()  # of ``model.json``: name, type and, if optional, None
-    files: ClassVar[tuple[str, ...]] = ()  # those that name a file
-    always: ClassVar[Mapping[str, Any]] = {}  # those that ``model.json`` has without such a step, too
+    # fields of ``model.json`` that name a file: how its content is read, and what it must hold, in words
+    files: ClassVar[Mapping[str, tuple[Parse, str]]] = {}
+    values: ClassVar[Mapping[str, Any]] = {}  # other fields, with their types
+    always: ClassVar[Mapping[str, Any]] = {}  # fields that ``model.json`` has without such a step, too
 
     @property
     def dim(self) -> int | None:
@@ -72,8 +67,8 @@ class Step:
         return {}
 
     @classmethod
-    def read(cls, document: Mapping[str, Any], read_file: ReadFile) -> Self | None:
-        """The step that was saved; None if a model has none."""
+    def of_saved(cls, saved: Mapping[str, Any]) -> Self | None:
+        """The step that was saved, from what its files hold and from its other fields; None if there is none."""
         raise NotImplementedError
 
     def content(self) -> bytes:
