@@ -36,10 +36,11 @@ from isosent.errors import InputError, WorkerError
 from isosent.io.texts import is_missing
 from isosent.jobs.shards import Engine, Here, Job, Outcome, Run, Task, Worker
 from isosent.loading import load
-from isosent.model import Role, SentenceEncoder
+from isosent.model import SentenceEncoder
 from isosent.numeric.threads import n_workers
 from isosent.pages import progress
 from isosent.pages.progress import Progress
+from isosent.role import RoleName
 
 _RAY: Final = "ray"
 _IN_FLIGHT: Final = 2  # tasks of a worker, so that it never waits for the next one
@@ -325,7 +326,7 @@ class Encode:
         column: str = "text",
         output: str = "vector",
         *,
-        role: Role = "text",
+        role: RoleName = "text",
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self._reference, self._options = model, dict(options or {})

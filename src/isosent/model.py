@@ -34,7 +34,8 @@ from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import cosine_matrix, unit_rows
 from isosent.pages.progress import Progress, encoding_bar, part_of
 from isosent.persistence import FitRecord, ModelRecord, StoredSize, write_model
-from isosent.postprocessing import NO_POSTPROCESSING, GroupMaps, Postprocessing, rows_with_vector
+from isosent.postprocessing import NO_POSTPROCESSING, Postprocessing, rows_with_vector
+from isosent.role import DOCUMENTS, Role, RoleName
 from isosent.space import Space
 from isosent.storage import ENCODED, Precision, Storage
 from isosent.transforms.agreement import distinct_rows
@@ -45,23 +46,24 @@ from isosent.transforms.base import (
     LinearTransform,
     Report,
     Transform,
-    is_flow,
+    needs_vectors,
     resolve_transform,
     resolved_settings,
-    settings_of,
     transform_name,
 )
 from isosent.transforms.calibration import Calibration
+from isosent.transforms.flow_step import FlowStep
 from isosent.transforms.labels import Attribute, LabelledMoments, Labels
+from isosent.transforms.maps import GroupMaps, MapStep, check_roles
 from isosent.transforms.pairs import MatchingPairs, choose_from_pairs
 from isosent.transforms.quantization import Quantization
+from isosent.transforms.scaling import NormalizeStep
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from isosent.transforms.erasure import Effect
 
-Role = Literal["text", "query", "document"]
 PairGroups = tuple[Sequence[Any], Sequence[Any]]  # the group of each first and of each second text
 
 
@@ -83,7 +85,7 @@ class _RoleOptions(TypedDict, total=False):
 class _EncodeOptions(_RoleOptions, total=False):
     """Those of `SentenceEncoder.encode`."""
 
-    role: Role
+    role: RoleName
 
 
 class SentenceEncoder:
@@ -160,12 +162,13 @@ class SentenceEncoder:
     @property
     def linear_map(self) -> LinearMap | None:
         """All linear transforms that were fitted as one map, of shape (encoder.dim, dim), float64; None without any."""
-        return self._postprocessing.linear_map
+        return self._postprocessing.map_of(DOCUMENTS)
 
     @property
     def query_map(self) -> LinearMap | None:
         """The map of queries if it was fitted separately; it has the weight of `linear_map` and another bias."""
-        return self._postprocessing.query_map
+        step = self._postprocessing.step(MapStep)
+        return None if step is None else step.query_map
 
     @property
     def groups(self) -> GroupMaps | None:
@@ -175,12 +178,13 @@ class SentenceEncoder:
     @property
     def flow(self) -> Glow | None:
         """The fitted flow (BERT-flow, Li et al. 2020), which follows the map; None if there is none."""
-        return self._postprocessing.flow
+        step = self._postprocessing.step(FlowStep)
+        return None if step is None else step.glow
 
     @property
     def normalize(self) -> bool:
         """Whether the vectors are scaled to length 1 in the end; zero rows stay zero."""
-        return self._postprocessing.normalize
+        return self._postprocessing.step(NormalizeStep) is not None
 
     @property
     def fits(self) -> tuple[FitRecord, ...]:
@@ -205,7 +209,7 @@ class SentenceEncoder:
     @property
     def dim(self) -> int:
         """Dimensions of the sentence vectors that `encode` returns."""
-        return self._encoder.dim if self.linear_map is None else self.linear_map.n_components
+        return self._postprocessing.n_components or self._encoder.dim
 
     @property
     def fingerprint(self) -> str:
@@ -255,7 +259,7 @@ class SentenceEncoder:
         convert_to_tensor: bool = False,
         device: object = None,
         progress: Progress | None = None,
-        role: Role = "text",
+        role: RoleName = "text",
         precision: Precision = Storage.float32,
         prompt: str | None = None,
         prompt_name: str | None = None,
@@ -459,7 +463,7 @@ class SentenceEncoder:
         """
         array = _check.matrix("transform", "vectors", vectors)
         _check.same_dim("transform", "vectors", array.shape[1], self._encoder.dim)
-        return self._postprocessing.apply(array, queries=queries, group=group)
+        return self._postprocessing.apply(array, Role(queries, group))
 
     def similarity(
         self,
@@ -503,7 +507,7 @@ class SentenceEncoder:
         a: str,
         b: str,
         *,
-        roles: tuple[Role, Role] = ("text", "text"),
+        roles: tuple[RoleName, RoleName] = ("text", "text"),
         groups: tuple[str | None, str | None] = (None, None),
     ) -> Explanation:
         """Say which words make two texts similar: the cosine as an exact sum over pairs of words.
@@ -542,18 +546,19 @@ class SentenceEncoder:
         texts = _check.text_list("explain", [a, b])
         _check.same_count("explain", "roles", len(roles), 2)
         for role in roles:
-            _check.one_of("explain", "roles", role, get_args(Role))
-        if self.flow is not None:
+            _check.one_of("explain", "roles", role, get_args(RoleName))
+        if (step := self._postprocessing.nonlinear) is not None:
             raise InputError(
-                "explain: a cosine is no sum over pairs of words after a flow, which is not linear. Use another model."
+                f"explain: a cosine is no sum over pairs of words after {step.noun}, which is not linear. Use another "
+                "model."
             )
         return explain_cosine(*map(self._unit_sum, texts, roles, groups))
 
-    def _unit_sum(self, text: str, role: Role, group: str | None) -> UnitSum:
+    def _unit_sum(self, text: str, role: RoleName, group: str | None) -> UnitSum:
         """The vector of a text as a sum over its words."""
         summands = encoder_for(self._encoder, role).summands(text)
         vector = self.encode(text, role=role, group=group, show_progress_bar=False)
-        return unit_sum(summands, self._postprocessing.map_of(role == "query", group), vector)
+        return unit_sum(summands, self._postprocessing.map_of(Role(role == "query", group)), vector)
 
     def with_calibration(self, calibration: Calibration | None) -> SentenceEncoder:
         """Return this model with another calibration.
@@ -710,10 +715,14 @@ class SentenceEncoder:
         if not effect.is_visible:
             warnings.warn(f"erase: {name} is not visible, so nothing was erased: {effect.reason}", IsosentWarning, 2)
             return self
-        postprocessing = self._postprocessing.fitted(moments.erasure(), moments)  # type: ignore[arg-type]
-        counts = round(moments.weight), n_zero_rows, source
-        record = FitRecord.made_now("erasure", moments.facts(name), *counts, choice=effect.to_json())
-        return SentenceEncoder(self._encoder, postprocessing, (*self._fits, record))
+        return self._fit(
+            moments.erasure(),
+            moments,  # type: ignore[arg-type]
+            source=source,
+            n_zero_rows=n_zero_rows,
+            parameters=moments.facts(name),
+            choice=effect.to_json(),
+        )
 
     def fitted_on_vectors(
         self,
@@ -814,8 +823,10 @@ class SentenceEncoder:
         if chosen is None:
             return self
         self._postprocessing.check_fit(chosen)
-        if is_flow(chosen):
-            raise InputError("fitted_on_moments: a flow is fitted on vectors, not on moments. Use fitted_on_vectors.")
+        if needs_vectors(chosen):
+            raise InputError(
+                f"fitted_on_moments: a {chosen.kind} is fitted on vectors, not on moments. Use fitted_on_vectors."
+            )
         is_erased = bool(self._fits) and self._fits[-1].transform == "erasure"
         choice: LinearTransform | AutoChoice
         if not isinstance(chosen, Auto):
@@ -827,7 +838,7 @@ class SentenceEncoder:
         else:
             vectors = self._postprocessing.apply(self._encoder.encode(texts) if encoded is None else encoded)
             choice = choose_from_texts(vectors, texts, chosen, groups=groups, is_erased=is_erased)
-        return self._fitted_linear(choice, moments, query_moments, n_zero_rows, source)
+        return self._fit(choice, moments, query_moments, source=source, n_zero_rows=n_zero_rows)
 
     def fitted_on_pairs(
         self,
@@ -894,8 +905,7 @@ class SentenceEncoder:
         for name, values in (("kinds", kinds), *(("groups", each) for each in labels or ())):
             if values is not None:
                 _check.same_count("fitted_on_pairs", name, len(values), len(sides[0]))
-        if labels is not None and (queries_only or self.query_map is not None):
-            raise InputError("fit: maps of groups do not go with a separate map of queries. Leave one out.")
+        check_roles(queries=queries_only or self.query_map is not None, groups=labels is not None)
         vectors, keys = [], []
         done, n_texts = 0, sum(len(side) for side in sides if isinstance(side, list))
         # a map of a group is of its documents and queries
@@ -906,48 +916,61 @@ class SentenceEncoder:
             else:
                 encoded = side
             _check.same_dim("fitted_on_pairs", "pairs", encoded.shape[1], self._encoder.dim)
-            vectors.append(self._postprocessing.apply(encoded, queries=role == "query"))
+            vectors.append(self._postprocessing.apply(encoded, Role(role == "query")))
             keys.append(side if isinstance(side, list) else [row.tobytes() for row in side])
         pairs = MatchingPairs(vectors[0], vectors[1], keys[0], keys[1], kinds, labels)
         choice = choose_from_pairs(pairs, queries_only=queries_only)
         counts, details = (len(pairs), pairs.n_zero_rows, source), choice.to_json()
-        fits = (*self._fits, FitRecord.made_now(choice.chosen.name, choice.parameters, *counts, choice=details))
-        if choice.reference is not None and choice.group_maps:
-            postprocessing = self._postprocessing.with_groups(
-                column, choice.reference, choice.linear_map, choice.group_maps
-            )
-        elif choice.linear_map is not None:
-            postprocessing = self._postprocessing.followed_by(choice.linear_map, queries_only=queries_only)
-        else:
-            return SentenceEncoder.from_record(self._encoder, replace(self.record, fits=fits))
-        return SentenceEncoder(self._encoder, postprocessing, fits)
-
-    def _fitted_linear(
-        self,
-        transform: LinearTransform | AutoChoice,
-        moments: Moments,
-        query_moments: Moments | None,
-        n_zero_rows: int,
-        source: str,
-    ) -> SentenceEncoder:
-        """Fit a linear transform, or what auto chose."""
-        choice = transform if isinstance(transform, AutoChoice) else None
-        fit = transform.chosen.transform() if isinstance(transform, AutoChoice) else copy.deepcopy(transform)
-        postprocessing = self._postprocessing.fitted(fit, moments, query_moments)
-        name, parameters = ("none", {}) if fit is None else (transform_name(fit), resolved_settings(fit))
-        chosen = None if choice is None else choice.to_json()
-        record = FitRecord.made_now(name, parameters, round(moments.weight), n_zero_rows, source, choice=chosen)
-        return SentenceEncoder(self._encoder, postprocessing, (*self._fits, record))
+        fit = FitRecord.made_now(choice.chosen.name, choice.parameters, *counts, choice=details)
+        step = choice.step(column, queries_only=queries_only)
+        if step is None:
+            return SentenceEncoder.from_record(self._encoder, replace(self.record, fits=(*self._fits, fit)))
+        return self._with(self._postprocessing.append(step), fit)
 
     def _with_encoder_fitted(self, texts: list[str], source: str, progress: Progress | None) -> SentenceEncoder:
         """Fit an encoder that learns from texts, and the linear step that belongs to it (SIF, p_mean)."""
         encoder = self._encoder.on_corpus(texts, progress=progress)
         postprocessing, step = NO_POSTPROCESSING, encoder.own_transform()
         if step is not None:
-            postprocessing = postprocessing.fitted(step, Moments.from_rows(rows_with_vector(encoder.encode(texts))))
+            postprocessing = postprocessing.fitted(step, rows_with_vector(encoder.encode(texts)))
         parameters, n_texts = encoder.settings(), encoder.corpus_size
         record = FitRecord.made_now(parameters.pop("weighting"), parameters, n_texts, len(texts) - n_texts, source)
         return SentenceEncoder(encoder, postprocessing, (record,))
+
+    def _fit(
+        self,
+        transform: Transform | AutoChoice,
+        statistics: Moments | NDArray[np.floating],
+        query_moments: Moments | None = None,
+        *,
+        source: str,
+        n_zero_rows: int = 0,
+        report: Report | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        choice: Mapping[str, Any] | None = None,
+    ) -> SentenceEncoder:
+        """Fit a transform, or what auto chose, on moments of the bare encoder's vectors, or on their nonzero rows.
+
+        All fits but those on pairs end here. `parameters` and `choice` are for the record, if the transform does not
+        say them.
+        """
+        fit: Transform | None
+        if isinstance(transform, AutoChoice):
+            fit, choice = transform.chosen.transform(), transform.to_json()
+        else:
+            fit = copy.deepcopy(transform)
+        postprocessing = self._postprocessing.fitted(fit, statistics, query_moments, report=report)
+        n_texts = len(statistics) if isinstance(statistics, np.ndarray) else round(statistics.weight)
+        name = "none" if fit is None else transform_name(fit)
+        if parameters is None:
+            parameters = {} if fit is None else resolved_settings(fit)
+        history = tuple(map(asdict, fit.history_)) if needs_vectors(fit) else None
+        counts = n_texts, n_zero_rows, source
+        return self._with(postprocessing, FitRecord.made_now(name, parameters, *counts, choice=choice, history=history))
+
+    def _with(self, postprocessing: Postprocessing, fit: FitRecord) -> SentenceEncoder:
+        """Another space: calibration, quantization and storage are not those of its vectors."""
+        return SentenceEncoder(self._encoder, postprocessing, (*self._fits, fit))
 
     def _fitted_on(
         self,
@@ -958,18 +981,11 @@ class SentenceEncoder:
         source: str,
         report: Report | None = None,
     ) -> SentenceEncoder:
-        """Fit a transform, or what auto chose, on vectors of the bare encoder."""
+        """Fit on all vectors of the bare encoder that are not zero."""
         rows = rows_with_vector(vectors)
-        n_zero_rows = len(vectors) - len(rows)
-        if is_flow(transform):
-            self._postprocessing.check_fit(transform, queries=query_vectors is not None)
-            flow = copy.deepcopy(transform).fit(self._postprocessing.apply(rows), report=report)
-            name, history = transform_name(flow), tuple(asdict(step) for step in flow.history_)
-            record = FitRecord.made_now(name, settings_of(flow), len(rows), n_zero_rows, source, history=history)
-            postprocessing = replace(self._postprocessing, flow=flow.glow_)
-            return SentenceEncoder(self._encoder, postprocessing, (*self._fits, record))
         query_moments = None if query_vectors is None else Moments.from_rows(rows_with_vector(query_vectors))
-        return self._fitted_linear(transform, Moments.from_rows(rows), query_moments, n_zero_rows, source)
+        n_zero_rows = len(vectors) - len(rows)
+        return self._fit(transform, rows, query_moments, source=source, n_zero_rows=n_zero_rows, report=report)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a model folder. It holds all but the encoder, which it names by its reference and fingerprint.

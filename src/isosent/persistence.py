@@ -1,4 +1,4 @@
-"""The model folder: ``model.json``, and safetensors files: maps, flow, quantization, canary, what an encoder learned.
+"""The model folder: ``model.json``, and safetensors files: steps, quantization, canary, what an encoder learned.
 
 ``model.json`` names the other files and is renamed into place last. Their names contain a hash of their content, so a
 process that is killed at any moment leaves either the old model or the new one.
@@ -21,13 +21,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
-from msgspec import Struct, convert, structs
+from msgspec import Struct, convert, defstruct, structs
 from numpy.typing import NDArray
 from safetensors import SafetensorError
-from safetensors.numpy import load, save
 
 from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
 from isosent.encoders.reference import LANGUAGES, MODEL_FILE, absolute_reference, relative_reference
@@ -35,12 +34,11 @@ from isosent.errors import InputError, ModelFolderError, ModelReferenceError, Ou
 from isosent.io.atomic import check_parent, is_temporary, locked, recover, replacing, sweep
 from isosent.io.checksum import file_state
 from isosent.io.json import document_bytes, format_of, read_document
-from isosent.io.schemas import Count, Document, FileName, Finite, Label, Positive, Score, Text
+from isosent.io.schemas import Count, Document, FileName, Finite, Positive, Score, Text
 from isosent.io.system import read_bytes, system_error
+from isosent.io.tensors import plain_tensors, plain_tensors_bytes
 from isosent.numeric.canary import Canary
-from isosent.numeric.glow import Glow
-from isosent.numeric.linear_map import LinearMap
-from isosent.postprocessing import GroupMaps, Postprocessing
+from isosent.postprocessing import STEPS, Postprocessing
 from isosent.space import Space, refuse_codes, same_space
 from isosent.storage import CODES
 from isosent.transforms.calibration import Calibration
@@ -52,14 +50,8 @@ RECORD_FILE = "training.json"  # of a trained folder: what it was trained on, an
 MIGRATION = "migration"  # transform of a fit: a map from vectors of one model to those of another
 
 _HASH = "[0-9a-f]{16}"
-_KINDS = _MAP, _GROUPS, _FLOW, _CORPUS, _QUANTIZATION, _CANARY = (
-    "linear_map",
-    "group_maps",
-    "flow",
-    "corpus",
-    "quantization",
-    "canary",
-)
+_CORPUS, _QUANTIZATION, _CANARY = "corpus", "quantization", "canary"
+_KINDS = (*(name for step in STEPS for name in step.files), _CORPUS, _QUANTIZATION, _CANARY)
 _MODEL_FILES = re.compile(rf"model\.json|({'|'.join(_KINDS)})-{_HASH}\.safetensors")
 
 Field = TypeVar("Field")
@@ -75,7 +67,7 @@ class FitRecord(Struct, frozen=True, forbid_unknown_fields=True):
     source: Text  # where the texts came from
     fitted_at: str  # ISO 8601, UTC
     choice: Mapping[str, Any] | None = None  # what "auto" compared, and why it chose
-    history: Sequence[Mapping[str, Any]] | None = None  # of a flow: the fields of each `FitProgress`
+    history: Sequence[Mapping[str, Any]] | None = None  # of a fit on vectors: the fields of each `FitProgress`
 
     @classmethod
     def made_now(
@@ -117,20 +109,16 @@ class ModelRecord:
     @property
     def dim(self) -> int:
         """Dimensions of the vectors."""
-        linear_map = self.postprocessing.linear_map
-        return self.encoder_dim if linear_map is None else linear_map.n_components
+        return self.postprocessing.n_components or self.encoder_dim
 
     @property
     def fingerprint(self) -> str:
         """Hash of the vector space; only vectors with the same one can be compared."""
-        steps = self.postprocessing
-        if steps.dim is None and not steps.normalize:
+        steps = self.postprocessing.steps
+        if not steps:
             return self.encoder_fingerprint
-        normalize = b"normalize" if steps.normalize else b""
-        content = self.encoder_fingerprint.encode() + _map_bytes(steps) + _flow_bytes(steps) + normalize
-        if steps.groups is not None:
-            content += "\0".join(steps.groups.names).encode() + _group_bytes(steps.groups)
-        return hashlib.sha256(content).hexdigest()
+        contents = (step.content() for step in steps)
+        return hashlib.sha256(self.encoder_fingerprint.encode() + b"".join(contents)).hexdigest()
 
     @property
     def name(self) -> str:
@@ -154,17 +142,14 @@ class ModelRecord:
     def facts(self) -> dict[str, Any]:
         """Description of the model for people and result files, as JSON values."""
         languages = {"languages": LANGUAGES[self.reference]} if self.reference in LANGUAGES else {}
-        groups = self.postprocessing.groups
+        of_steps = {name: value for step in self.postprocessing.steps for name, value in step.facts().items()}
         return {
             "reference": self.reference,
             **languages,
             "options": dict(self.options),
             "dim": self.dim,
             "encoder_dim": self.encoder_dim,
-            "normalize": self.postprocessing.normalize,
-            "separate_query_mean": self.postprocessing.query_map is not None,
-            **({} if groups is None else {"groups": f"{', '.join(groups.maps)}, mapped to {groups.reference}"}),
-            **({} if groups is None else {"group_column": groups.column}),
+            **({"normalize": False, "separate_query_mean": False} | of_steps),
             "calibration": None if self.calibration is None else self.calibration.kind,
             "quantization": None if self.quantization is None else ", ".join(CODES),
             **({} if self.storage is None else {"storage": structs.asdict(self.storage)}),
@@ -193,44 +178,46 @@ class _Calibration(Struct, forbid_unknown_fields=True):
     values: list[float]
 
 
-class _Groups(Struct, forbid_unknown_fields=True):
-    """Names of the groups that have maps."""
-
-    column: Label
-    reference: Label
-    names: list[Label]
-
-
 class _AutoChoice(Struct):  # open: it is shown and no more
     chosen: str
     reason: str
 
 
-class _FlowStep(Struct):
+class _Progress(Struct):
     held_out_bits: float | None
 
 
 class _SavedFit(FitRecord, frozen=True):
     choice: _AutoChoice | None = None  # type: ignore[assignment]
-    history: list[_FlowStep] | None = None  # type: ignore[assignment]
+    history: list[_Progress] | None = None  # type: ignore[assignment]
 
 
-class _ModelFile(Document):
-    """``model.json`` in a model folder."""
+class _Parts(Document):
+    """``model.json`` in a model folder, without the fields of the steps."""
 
     encoder: _Encoder
     fingerprint: str
     fits: list[_SavedFit]
-    linear_map: FileName | None
-    flow: FileName | None
     corpus: FileName | None
     quantization: FileName | None
-    normalize: bool
     calibration: _Calibration | None
     storage: StoredSize | None = None  # not in folders of earlier versions
     canary: FileName | None = None  # the same
-    group_maps: FileName | None = None
-    groups: _Groups | None = None
+
+
+_ALWAYS = {name: value for step in STEPS for name, value in step.always.items()}
+_VALUES = {name: kind for step in STEPS for name, kind in step.values.items()}
+_FIELDS = {name: FileName | None for step in STEPS for name in step.files} | _VALUES
+_ModelFile = cast(
+    "type[Document]",
+    defstruct(
+        "_ModelFile",
+        [(name, kind) if name in _ALWAYS else (name, kind, None) for name, kind in _FIELDS.items()],
+        bases=(_Parts,),
+        kw_only=True,
+        forbid_unknown_fields=True,
+    ),
+)
 
 
 def write_model(folder: str | os.PathLike[str], record: ModelRecord) -> None:
@@ -259,14 +246,12 @@ def write_model(folder: str | os.PathLike[str], record: ModelRecord) -> None:
 
 def model_files(folder: Path, record: ModelRecord) -> dict[str, bytes]:
     """Content of each file of a model folder by its name, ``model.json`` last."""
-    groups = record.postprocessing.groups
+    saved = _ALWAYS | {name: part for step in record.postprocessing.steps for name, part in step.saved().items()}
     contents = {
-        _MAP: _map_bytes(record.postprocessing),
-        **({} if groups is None else {_GROUPS: _group_bytes(groups)}),
-        _FLOW: _flow_bytes(record.postprocessing),
-        _CORPUS: _tensor_bytes(record.corpus),
-        _QUANTIZATION: b"" if record.quantization is None else _tensor_bytes(record.quantization.tensors()),
-        **({} if record.canary is None else {_CANARY: _tensor_bytes(record.canary.tensors())}),
+        **{kind: saved.pop(kind) for kind in _KINDS if kind in saved},
+        _CORPUS: plain_tensors_bytes(record.corpus),
+        _QUANTIZATION: b"" if record.quantization is None else plain_tensors_bytes(record.quantization.tensors()),
+        **({} if record.canary is None else {_CANARY: plain_tensors_bytes(record.canary.tensors())}),
     }
     names = {kind: _file_name(kind, content) if content else None for kind, content in contents.items()}
     relative = relative_reference(record.reference, folder)
@@ -281,8 +266,7 @@ def model_files(folder: Path, record: ModelRecord) -> dict[str, bytes]:
             "fingerprint": record.encoder_fingerprint,
         },
         **names,
-        **({} if groups is None else {"groups": _facts_of_groups(groups)}),
-        "normalize": record.postprocessing.normalize,
+        **{name: saved[name] for name in _VALUES if name in saved},
         "calibration": None if record.calibration is None else record.calibration.to_json(),
         **({} if record.storage is None else {"storage": structs.asdict(record.storage)}),
         "fits": [structs.asdict(fit) for fit in record.fits],
@@ -398,7 +382,7 @@ def _record_in(folder: Path) -> ModelRecord:
         quantization=_component(
             folder,
             document[_QUANTIZATION],
-            lambda content: Quantization.from_tensors(load(content)),
+            lambda content: Quantization.from_tensors(plain_tensors(content)),
             "the arrays of a quantization",
         ),
         storage=None if document.get("storage") is None else convert(document["storage"], StoredSize),
@@ -430,28 +414,19 @@ def check_encoder_space(record: ModelRecord, name: str, space: Space | None) -> 
 
 
 def _postprocessing(folder: Path, document: Mapping[str, Any]) -> Postprocessing:
-    map_shapes = "weight (dim, n_components) and bias (n_components,)"
-    linear_map, query_map = _component(folder, document[_MAP], _maps, map_shapes) or (None, None)
-    flow = _component(folder, document[_FLOW], lambda content: Glow.from_arrays(load(content)), "the arrays of a flow")
-    groups = _groups(folder, document, linear_map)
+    saved = {
+        name: _component(folder, document.get(name), *reading) for kind in STEPS for name, reading in kind.files.items()
+    }
+    saved |= {name: document.get(name) for name in _VALUES}
     try:
-        return Postprocessing(linear_map, query_map, document["normalize"], flow, groups)
+        steps = [step for kind in STEPS if (step := kind.of_saved(saved)) is not None]
     except InputError as error:
-        raise ModelFolderError(f"{folder}: map and flow do not fit together. {error}") from None
-
-
-def _groups(folder: Path, document: Mapping[str, Any], linear_map: LinearMap | None) -> GroupMaps | None:
-    """The maps of groups, which must fit the names in ``model.json`` and the map of the reference."""
-    maps = _component(folder, document.get(_GROUPS), _group_maps, "weight and bias of each map") or []
-    facts = document.get("groups") or {"column": "", "reference": "", "names": []}
-    names = [facts["reference"], *facts["names"]]
-    if not maps and not any(names):
-        return None
-    shapes = {each.weight.shape for each in (linear_map, *maps) if each is not None}
-    are_names = len(set(names)) == len(maps) + 1 == len(names) and all(name and name == name.strip() for name in names)
-    if linear_map is None or len(shapes) > 1 or not are_names:
-        raise ModelFolderError(f"{folder}: the maps of groups do not fit their names, or the map of the reference.")
-    return GroupMaps(facts["column"], names[0], dict(zip(names[1:], maps, strict=True)))
+        raise ModelFolderError(f"{folder}: {error}") from None
+    try:
+        return Postprocessing(tuple(steps))
+    except InputError as error:
+        kinds = " and ".join(step.kind for step in steps if step.dim is not None)
+        raise ModelFolderError(f"{folder}: {kinds} do not fit together. {error}") from None
 
 
 def _calibration(folder: Path, document: Mapping[str, Any] | None) -> Calibration | None:
@@ -462,7 +437,9 @@ def _calibration(folder: Path, document: Mapping[str, Any] | None) -> Calibratio
 
 
 def _canary(folder: Path, name: str | None, dim: int) -> Canary | None:
-    return _component(folder, name, lambda content: Canary.from_tensors(load(content), dim), "vectors of fixed texts")
+    return _component(
+        folder, name, lambda content: Canary.from_tensors(plain_tensors(content), dim), "vectors of fixed texts"
+    )
 
 
 def _component(folder: Path, name: str | None, parse: Callable[[bytes], Field], expected: str) -> Field | None:
@@ -487,62 +464,8 @@ def _component(folder: Path, name: str | None, parse: Callable[[bytes], Field], 
         raise ModelFolderError(f"{path} does not hold {expected}: {error}") from None
 
 
-def _tensor_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    return save({name: np.ascontiguousarray(array) for name, array in arrays.items()}) if arrays else b""
-
-
 def _tensors(content: bytes) -> dict[str, NDArray[np.float64]]:
-    return {name: array.astype(np.float64) for name, array in load(content).items()}
-
-
-def _map_bytes(postprocessing: Postprocessing) -> bytes:
-    if postprocessing.linear_map is None:
-        return b""
-    arrays = {"weight": postprocessing.linear_map.weight, "bias": postprocessing.linear_map.bias}
-    if postprocessing.query_map is not None:
-        arrays["query_bias"] = postprocessing.query_map.bias
-        if not np.array_equal(postprocessing.query_map.weight, postprocessing.linear_map.weight):
-            arrays["query_weight"] = postprocessing.query_map.weight
-    return _tensor_bytes(arrays)
-
-
-def _facts_of_groups(groups: GroupMaps) -> dict[str, Any]:
-    return {"column": groups.column, "reference": groups.reference, "names": list(groups.maps)}
-
-
-def _group_bytes(groups: GroupMaps) -> bytes:
-    maps = groups.maps.values()
-    return _tensor_bytes({name: np.stack([getattr(each, name) for each in maps]) for name in ("weight", "bias")})
-
-
-def _group_maps(content: bytes) -> list[LinearMap]:
-    tensors = _map_tensors(content)
-    weight, bias = tensors["weight"], tensors["bias"]
-    if weight.ndim != 3 or bias.ndim != 2 or len(weight) != len(bias):
-        raise InputError(f"the shapes are {weight.shape} and {bias.shape}.")
-    return [LinearMap(*arrays) for arrays in zip(weight, bias, strict=True)]
-
-
-def _map_tensors(content: bytes) -> dict[str, NDArray[np.float64]]:
-    tensors = _tensors(content)
-    largest = np.finfo(np.float32).max  # vectors are computed in float32
-    if outside := next((name for name, array in tensors.items() if (np.abs(array) > largest).any()), None):
-        raise InputError(f"{outside} holds numbers beyond float32.")
-    return tensors
-
-
-def _maps(content: bytes) -> tuple[LinearMap, LinearMap | None]:
-    tensors = _map_tensors(content)
-    linear_map = LinearMap(tensors["weight"], tensors["bias"])
-    query_bias, query_weight = tensors.get("query_bias"), tensors.get("query_weight", linear_map.weight)
-    query_map = None if query_bias is None else LinearMap(query_weight, query_bias)
-    if query_weight.shape != linear_map.weight.shape:
-        raise InputError(f"query_weight has the shape {query_weight.shape}, and weight {linear_map.weight.shape}.")
-    return linear_map, query_map
-
-
-def _flow_bytes(postprocessing: Postprocessing) -> bytes:
-    return b"" if postprocessing.flow is None else _tensor_bytes(postprocessing.flow.arrays())
+    return {name: array.astype(np.float64) for name, array in plain_tensors(content).items()}
 
 
 def _is_intact(name: str, content: bytes) -> bool:

@@ -1,144 +1,147 @@
-"""What follows an encoder: a linear map, others for queries or for groups of texts, a flow, and scaling to length 1."""
+"""What follows an encoder: a list of steps, such as a map, a flow, and scaling to length 1.
+
+`Postprocessing` applies its steps one after the other and folds a new one into the last where both are maps. `STEPS`
+lists all kinds in the order in which they follow each other, of which a model has at most one each. Each step says
+itself whether it is linear and whether anything can follow it.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import InputError, IsosentWarning
-from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
-from isosent.numeric.similarity import nonzero_rows, unit_rows
-from isosent.transforms.base import LinearTransform, check_transform, is_flow
+from isosent.numeric.similarity import nonzero_rows
+from isosent.role import DOCUMENTS, QUERIES, Role
+from isosent.transforms import flow_step, maps, scaling
+from isosent.transforms.base import Report, Transform, check_transform, needs_vectors
+from isosent.transforms.maps import GroupMaps, MapStep
+from isosent.transforms.scaling import NormalizeStep
+from isosent.transforms.step import Step
 
-
-class GroupMaps(NamedTuple):
-    """Maps of texts of some groups, such as languages, to the space of a reference group, in place of `linear_map`."""
-
-    column: str  # of tables, which names the group of each text
-    reference: str  # the group that the others are mapped to; its texts have `linear_map`
-    maps: Mapping[str, LinearMap]
-
-    @property
-    def names(self) -> list[str]:
-        """All groups, the reference first."""
-        return [self.reference, *self.maps]
-
-    def note(self, texts: str) -> str:
-        """Say how texts are read whose group is not given."""
-        return f"note: {texts} count as {self.reference}, not {_check.brief(' or '.join(self.maps))}."
-
-    def rows_of(self, groups: object, n_rows: int) -> list[tuple[LinearMap, NDArray[np.intp]]]:
-        """The rows that have a map, map by map; `groups` is the group of all rows, or that of each."""
-        is_one = isinstance(groups, str) or not isinstance(groups, Iterable)
-        listed: list[Any] = [groups] * n_rows if is_one else list(groups)  # type: ignore[call-overload]
-        _check.same_count("encode", "group", len(listed), n_rows)
-        places: dict[str, list[int]] = {name: [] for name in self.names}
-        for row, group in enumerate([groups] if is_one and not n_rows else listed):
-            name = str(group).strip()
-            if name not in places:
-                where = "" if is_one else f" in row {row}, counted from 0,"
-                raise InputError(
-                    f"{self.column}: {group!r:.80}{where} is no group of this model. It has: "
-                    f"{_check.brief(', '.join(self.names))}."
-                )
-            if n_rows:
-                places[name].append(row)
-        return [(self.maps[name], np.array(rows)) for name, rows in places.items() if rows and name in self.maps]
+STEPS: tuple[type[Step], ...] = (maps.MapStep, flow_step.FlowStep, scaling.NormalizeStep)
+Kind = TypeVar("Kind", bound=Step)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Postprocessing:
-    """What follows an encoder: map, flow, scaling to length 1."""
+    """The steps that follow an encoder, in their order."""
 
-    linear_map: LinearMap | None = None
-    query_map: LinearMap | None = None  # for queries in place of `linear_map`; often only the bias differs
-    normalize: bool = False  # scale to length 1 in the end
-    flow: Glow | None = None  # after the map
-    groups: GroupMaps | None = None
+    steps: tuple[Step, ...] = ()
 
     def __post_init__(self) -> None:
-        others = [] if self.query_map is None else [self.query_map]
-        others += self.groups.maps.values() if self.groups else ()
-        if others and self.linear_map is None:  # with which the others are stored and told apart
-            object.__setattr__(self, "linear_map", LinearMap(np.eye(others[0].dim), np.zeros(others[0].dim)))
-        if self.flow is not None and self.linear_map is not None:
-            _check.same_dim("Postprocessing", "input of the flow", self.flow.dim, self.linear_map.n_components)
+        n_components = None
+        for step in self.steps:
+            if n_components is not None and step.dim is not None:
+                _check.same_dim("Postprocessing", f"input of the {step.kind}", step.dim, n_components)
+            n_components = n_components if step.n_components is None else step.n_components
 
     @property
     def dim(self) -> int | None:
         """Dimensions of the encoder's vectors; None if any number is accepted."""
-        first = self.linear_map or self.flow
-        return None if first is None else first.dim
+        return next((step.dim for step in self.steps if step.dim is not None), None)
 
-    def apply(
-        self, vectors: NDArray[np.floating], *, queries: bool = False, group: object = None
-    ) -> NDArray[np.float32]:
+    @property
+    def n_components(self) -> int | None:
+        """Dimensions of the vectors; None if these are those of the encoder."""
+        return next((step.n_components for step in reversed(self.steps) if step.n_components is not None), None)
+
+    @property
+    def last(self) -> Step | None:
+        """The step that nothing can be fitted after, if there is one."""
+        return next((step for step in reversed(self.steps) if not step.streams), None)
+
+    @property
+    def nonlinear(self) -> Step | None:
+        """The step that is no linear map, if there is one; scaling to length 1 does not count."""
+        return next((step for step in self.steps if not step.is_linear), None)
+
+    @property
+    def groups(self) -> GroupMaps | None:
+        """The maps of groups; None without any."""
+        step = self.step(MapStep)
+        return None if step is None else step.groups
+
+    @property
+    def maps(self) -> tuple[LinearMap, ...]:
+        """The map of documents and, if they have another, that of queries; empty without one."""
+        found = [each for role in (DOCUMENTS, QUERIES) if (each := self.map_of(role)) is not None]
+        return tuple(found if self.has_roles else found[:1])
+
+    @property
+    def has_roles(self) -> bool:
+        """Whether queries have other vectors than documents."""
+        return any(step.has_roles for step in self.steps)
+
+    def step(self, kind: type[Kind]) -> Kind | None:
+        """The step of a kind; None if there is none."""
+        return next((step for step in self.steps if isinstance(step, kind)), None)
+
+    def map_of(self, role: Role) -> LinearMap | None:
+        """The linear map of texts of a role; None without one."""
+        return next((linear_map for step in self.steps if (linear_map := step.map_of(role)) is not None), None)
+
+    def apply(self, vectors: NDArray[np.floating], role: Role = DOCUMENTS) -> NDArray[np.float32]:
         """Map vectors of the encoder, shape (n_texts, dim), of one group or of one each; zero rows stay zero."""
-        vectors, linear_map = _check.matrix("transform", "vectors", vectors), self.map_of(queries)
-        if group is not None and self.groups is None:
-            raise InputError(f"group: this model has no groups, such as {group!r:.80}. Leave the group out.")
+        vectors = _check.matrix("transform", "vectors", vectors)
+        if role.group is not None and self.groups is None:
+            raise InputError(f"group: this model has no groups, such as {role.group!r:.80}. Leave the group out.")
         if vectors.dtype.kind != "f":
             vectors = vectors.astype(np.float64)
-        if linear_map is None:
-            mapped = vectors
-            _check.finite_rows("transform", "vectors", mapped)
-        else:
-            mapped = linear_map.apply(vectors)
-        if group is not None and self.groups is not None:
-            for group_map, rows in self.groups.rows_of(group, len(vectors)):
-                mapped[rows] = group_map.apply(vectors[rows])
-        if self.flow is not None:
-            mapped = self.flow.forward(mapped)
-        if self.dim is not None:
-            mapped[~nonzero_rows(vectors)] = 0
-        if self.normalize:
-            mapped = unit_rows(mapped)
+        if self.step(MapStep) is None:  # which checks what it is applied to
+            _check.finite_rows("transform", "vectors", vectors)
+        mapped = vectors
+        for step in self.steps:
+            mapped = step.apply(mapped, role)
+            if step.dim is not None:
+                mapped[~nonzero_rows(vectors)] = 0
         with np.errstate(over="ignore"):
             single = mapped.astype(np.float32, copy=False)
         if mapped.dtype == np.float64 and not np.isfinite(single).all():
             raise InputError(f"transform: a number of the result, {np.abs(mapped).max():g}, is too large for float32.")
         return single
 
-    def moments(self, moments: Moments, *, queries: bool = False) -> Moments:
-        """Moments of vectors after the map, from those before it."""
-        if self.flow is not None or self.groups is not None:
-            end = "a flow" if self.groups is None else "maps of groups"
-            raise InputError(f"fit: nothing can be fitted on moments after {end}. Fit on the vectors of its encoder.")
+    def moments(self, moments: Moments, role: Role = DOCUMENTS) -> Moments:
+        """Moments of vectors after the steps, from those before them."""
+        self._check_last()
         if not moments.weight:
             raise InputError("fit: there are no vectors, or only zero ones. At least one that is not zero is needed.")
-        linear_map = self.map_of(queries)
-        return moments if linear_map is None else moments.mapped(linear_map)
+        for step in self.steps:
+            moments = step.moments(moments, role)
+        return moments
 
     def check_fit(self, transform: object, *, queries: bool = False) -> None:
         """Refuse a transform that cannot be added; called before any work is done."""
         check_transform(transform)
-        if self.normalize or self.flow is not None or self.groups is not None:
-            end = "maps of groups" if self.groups else "scaling to length 1" if self.normalize else "a flow"
-            raise InputError(f"fit: cannot add a transform after {end}. Fit it on the encoder of this model instead.")
-        if queries and is_flow(transform):
+        self._check_last()
+        if queries and needs_vectors(transform):
             raise InputError(
-                "fit: a flow cannot shift queries. Leave them out, or fit a linear transform with queries first, and "
-                "then the flow."
+                f"fit: a {transform.kind} cannot shift queries. Leave them out, or fit a linear transform with queries "
+                f"first, and then the {transform.kind}."
+            )
+
+    def _check_last(self) -> None:
+        if self.last is not None:
+            raise InputError(
+                f"fit: cannot add a transform after {self.last.noun}. Fit it on the encoder of this model instead."
             )
 
     def fitted(
         self,
-        transform: LinearTransform | None,
-        moments: Moments,
+        transform: Transform | None,
+        statistics: Moments | NDArray[np.floating],
         query_moments: Moments | None = None,
+        *,
+        report: Report | None = None,
     ) -> Postprocessing:
-        """Add a linear transform, fitted on the moments of the encoder's vectors."""
-        # With queries, the transform is fitted on the mean of the documents and on the scatter of both, each about its
-        # own mean. Queries are shifted by mean_d - mean_q before the same map, so that the two means coincide.
-        documents = self.moments(moments)
+        """Fit a transform and add it: on moments of the encoder's vectors, or on these themselves if it needs them."""
         if transform is None:
             if query_moments is not None:
                 warnings.warn(
@@ -147,41 +150,28 @@ class Postprocessing:
                     stacklevel=3,
                 )
             return self
+        if needs_vectors(transform):
+            assert isinstance(statistics, np.ndarray)  # moments are refused before
+            self.check_fit(transform, queries=query_moments is not None)
+            return self.append(transform.fit(self.apply(statistics), report=report).step_)
+        # With queries, the transform is fitted on the mean of the documents and on the scatter of both, each about its
+        # own mean. Queries are shifted by mean_d - mean_q before the same map, so that the two means coincide.
+        documents = self.moments(Moments.from_rows(statistics) if isinstance(statistics, np.ndarray) else statistics)
         if query_moments is None:
-            new = transform.fit_moments(documents).linear_map_
-            query_map = None if self.query_map is None else self.query_map.then(new)
+            step = MapStep(transform.fit_moments(documents).linear_map_)
         else:
-            queries = self.moments(query_moments, queries=True)
-            new = transform.fit_moments(documents + replace(queries, mean=documents.mean)).linear_map_
-            shifted = LinearMap(new.weight, new.bias + (documents.mean - queries.mean) @ new.weight)
-            before = self.map_of(queries=True)
-            query_map = shifted if before is None else before.then(shifted)
-        linear_map = new if self.linear_map is None else self.linear_map.then(new)
-        return Postprocessing(linear_map, query_map, transform.normalize_)
+            queries = self.moments(query_moments, QUERIES)
+            fitted = transform.fit_moments(documents + replace(queries, mean=documents.mean))
+            step = maps.shifted_queries(fitted.linear_map_, documents, queries)
+        return self.append(step, *([NormalizeStep()] if transform.normalize_ else []))
 
-    def followed_by(self, linear_map: LinearMap, *, queries_only: bool) -> Postprocessing:
-        """Add a map of documents and queries, or of queries alone."""
-        documents, queries = self.map_of(False), self.map_of(True)
-        query_map = linear_map if queries is None else queries.then(linear_map)
-        if queries_only:
-            return Postprocessing(documents, query_map)
-        new = linear_map if documents is None else documents.then(linear_map)
-        return Postprocessing(new, None if self.query_map is None else query_map)
-
-    def with_groups(
-        self, column: str, reference: str, linear_map: LinearMap | None, maps: Mapping[str, LinearMap]
-    ) -> Postprocessing:
-        """Add a map of each group, and of the reference if it does not stay unchanged."""
-        both = self if linear_map is None else self.followed_by(linear_map, queries_only=False)
-        before = self.linear_map
-        combined = {name: each if before is None else before.then(each) for name, each in maps.items()}
-        return replace(both, groups=GroupMaps(column, reference, combined))
-
-    def map_of(self, queries: bool, group: str | None = None) -> LinearMap | None:
-        """The map of queries or of documents, or that of a group."""
-        if group is not None and self.groups is not None:
-            return next((each for each, _ in self.groups.rows_of(group, 1)), self.linear_map)
-        return self.query_map if queries and self.query_map is not None else self.linear_map
+    def append(self, *steps: Step) -> Postprocessing:
+        """Add steps; a map is folded into that before it."""
+        listed = list(self.steps)
+        for step in steps:
+            folded = listed[-1].then(step) if listed else None
+            listed[-1:] = [*listed[-1:], step] if folded is None else [folded]
+        return Postprocessing(tuple(listed))
 
 
 NO_POSTPROCESSING = Postprocessing()

@@ -21,6 +21,7 @@ from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import unit_rows
 from isosent.postprocessing import Postprocessing
 from isosent.search import Index
+from isosent.transforms.maps import GroupMaps, MapStep
 
 
 @pytest.fixture(scope="module")
@@ -422,7 +423,9 @@ def test_maps_of_groups_need_the_column_of_an_index_and_are_no_old_model(
     isosent_, refuses, texts, short, wordllama, tmp_path
 ):
     eye = LinearMap(np.eye(wordllama.dim), np.zeros(wordllama.dim))
-    grouped = SentenceEncoder(wordllama.encoder, Postprocessing().with_groups("lang", "en", None, {"de": eye}))
+    grouped = SentenceEncoder(
+        wordllama.encoder, Postprocessing((MapStep(groups=GroupMaps("lang", "en", {"de": eye})),))
+    )
     index = Index.create(texts[:100], isosent.load(short), folder=tmp_path / "index")
     result = migrate(isosent.load(short), grouped, texts, reference="grouped")
     with pytest.raises(InputError, match=r"for each lang, and .* no such column"):

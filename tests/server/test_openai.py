@@ -15,9 +15,10 @@ import isosent
 from isosent import LinearMap
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import unit_rows
-from isosent.postprocessing import GroupMaps, Postprocessing
+from isosent.postprocessing import Postprocessing
 from isosent.search import Index
 from isosent.server.app import create_app
+from isosent.transforms.maps import GroupMaps, MapStep
 
 KEY = "a key that is not looked at"
 
@@ -391,7 +392,7 @@ def test_answers_name_their_space_and_refuse_another(client, small):
 def test_texts_of_a_group_get_its_map(running, wordllama):
     maps = GroupMaps("lang", "en", {"de": LinearMap(-np.eye(wordllama.dim), np.zeros(wordllama.dim))})
     model, texts = (
-        SentenceEncoder(wordllama.encoder, Postprocessing(groups=maps)),
+        SentenceEncoder(wordllama.encoder, Postprocessing((MapStep(groups=maps),))),
         ["A man rides a horse.", "Two dogs."],
     )
     index = Index.create(texts, model, metadata={"lang": ["en", "de"]})

@@ -35,6 +35,7 @@ from isosent.server.maps import Learner, Maps
 from isosent.server.proxy import Proxy, create_proxy
 from isosent.server.service import Limits
 from isosent.server.upstream import DIALECTS, Upstream, dialect_of
+from isosent.transforms.maps import GroupMaps, MapStep
 
 DIM = 12
 CALLER = {"Authorization": "Bearer the key of a caller"}
@@ -671,7 +672,7 @@ def test_a_key_of_any_bytes_is_wrong(make, fake, header, keys):
 
 def test_an_unknown_group_is_refused_before_the_api_is_asked(make, fake, tmp_path):
     eye = LinearMap(np.eye(DIM), np.zeros(DIM))
-    grouped = Postprocessing().with_groups("lang", "en", None, {"de": eye})
+    grouped = Postprocessing((MapStep(groups=GroupMaps("lang", "en", {"de": eye})),))
     SentenceEncoder(PrecomputedVectors(DIM, {"space": "big-model"}), grouped).save(tmp_path / "grouped")
     client = make(folders={"grouped": tmp_path / "grouped"})
     assert ask(client, group="fr").status_code == 422

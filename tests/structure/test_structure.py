@@ -22,7 +22,7 @@ from isosent.search import Index
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "isosent"
 LAYERS = [
-    {"errors", "storage", "space", "_check", "_extras", "_locks"},
+    {"errors", "storage", "space", "role", "_check", "_extras", "_locks"},
     {"numeric", "io", "pages"},
     {"words", "transforms", "datasets"},
     {"networks"},

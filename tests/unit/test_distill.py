@@ -32,6 +32,7 @@ from isosent.server.proxy import Proxy, create_proxy
 from isosent.server.upstream import DIALECTS, Upstream
 from isosent.training import distill as module
 from isosent.training.distill import distill, distill_files
+from isosent.transforms.maps import GroupMaps, MapStep
 from isosent.transforms.whitening import PrincipalComponents
 
 VOCAB, N_TEXTS, DIM, PENALTY = 500, 2000, 6, 0.03
@@ -385,7 +386,7 @@ def test_a_query_without_a_known_token_finds_nothing_when_reranked(distilled, mo
 
 def test_queries_of_a_group_are_encoded_by_the_model(model, texts, tmp_path):
     back = LinearMap(-np.eye(model.dim), np.zeros(model.dim))
-    grouped = SentenceEncoder(model.encoder, Postprocessing().with_groups("lang", "en", None, {"de": back}))
+    grouped = SentenceEncoder(model.encoder, Postprocessing((MapStep(groups=GroupMaps("lang", "en", {"de": back})),)))
     static = isosent.load(distill(grouped, texts, tmp_path / "static").path)
     languages = ["en", "de"] * (len(texts) // 2) + ["en"] * (len(texts) % 2)
     index = Index.create(texts, grouped, query_model=static, metadata={"lang": languages})

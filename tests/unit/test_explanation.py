@@ -12,6 +12,7 @@ from isosent.errors import InputError, InputTypeError, IsosentWarning
 from isosent.explanation import MEAN, ROUNDING
 from isosent.postprocessing import Postprocessing
 from isosent.transforms.linear import CommonComponentRemoval
+from isosent.transforms.maps import MapStep
 
 A, B = "A man is riding an unbelievably fast Horse.", "Someone rides a horse, isn't he?"
 TRANSFORMS = {
@@ -99,7 +100,7 @@ def test_other_weights_show_the_mean_as_a_word(models, weighting):
 def test_rounding_that_a_map_enlarges_is_shown(tmp_path):
     path = tmp_path / "words.txt"
     path.write_text("a 1 0.1\nb 1 0.2\nc 1 -0.3\n")  # 0.1 + 0.2 - 0.3 is rounding alone
-    enlarging = Postprocessing(LinearMap(np.diag([1, 1e8]), np.zeros(2)))
+    enlarging = Postprocessing((MapStep(LinearMap(np.diag([1, 1e8]), np.zeros(2))),))
     model = SentenceEncoder(isosent.load(f"words:{path}").encoder, enlarging)
     explanation = model.explain("a b c", "a")
     assert explanation.words_a == ("a", "b", "c", ROUNDING)

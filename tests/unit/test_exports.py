@@ -458,7 +458,7 @@ def test_a_wrong_index_is_not_written(fitted, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("module", [numpy_export, sql_export])
 def test_wrong_numbers_are_not_written(fitted, module, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "required_map", lambda target, model: wrong(model.linear_map))
+    monkeypatch.setattr(module, "required_maps", lambda target, model: (wrong(model.linear_map),))
     with pytest.raises(OutputError, match=f"the {module.TARGET} export does not give the vectors"):
         export(fitted, module.TARGET, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []

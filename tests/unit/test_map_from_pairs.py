@@ -17,6 +17,7 @@ from isosent.numeric.moments import JointMoments
 from isosent.postprocessing import Postprocessing
 from isosent.transforms import pairs as pairs_module
 from isosent.transforms.base import make_linear
+from isosent.transforms.maps import MapStep
 from isosent.transforms.pairs import Candidate, MatchingPairs, choose_from_pairs, pair_whitening
 
 DIM = 12
@@ -408,7 +409,7 @@ def test_the_record_of_plain_whitening_fits_it_again():
 
 
 def test_a_map_of_queries_alone_is_part_of_the_space(tmp_path):
-    doubled = Postprocessing(None, LinearMap(2 * np.eye(DIM), np.zeros(DIM)))
+    doubled = Postprocessing((MapStep(None, LinearMap(2 * np.eye(DIM), np.zeros(DIM))),))
     model = SentenceEncoder.from_record(
         model_of_vectors().encoder, replace(model_of_vectors().record, postprocessing=doubled)
     )
@@ -420,7 +421,9 @@ def test_a_map_of_queries_alone_is_part_of_the_space(tmp_path):
 
 def test_the_name_of_a_prompt_is_the_role():
     encoder = isosent.load("wordllama").encoder
-    model = SentenceEncoder(encoder, Postprocessing(None, LinearMap(2 * np.eye(encoder.dim), np.zeros(encoder.dim))))
+    model = SentenceEncoder(
+        encoder, Postprocessing((MapStep(None, LinearMap(2 * np.eye(encoder.dim), np.zeros(encoder.dim))),))
+    )
     texts = ["A man rides a bike."]
     np.testing.assert_array_equal(model.encode(texts, prompt_name="query"), model.encode_query(texts))
     np.testing.assert_array_equal(model.encode(texts, prompt_name="document"), model.encode_document(texts))

@@ -38,10 +38,11 @@ from isosent.jobs.vectors import (
     write_moments,
 )
 from isosent.loading import read_record
-from isosent.model import Role, SentenceEncoder
+from isosent.model import SentenceEncoder
 from isosent.pages.progress import progress_bar
-from isosent.postprocessing import GroupMaps
+from isosent.role import RoleName
 from isosent.storage import CODES, INDEXED, WRITTEN, Storage
+from isosent.transforms.maps import GroupMaps
 
 dtype_option = click.option("--dtype", type=click.Choice(WRITTEN), default=WRITTEN[0], help="Dtype of the output.")
 vector_column_option = click.option("--column", metavar="NAME", help="Column or tensor with the vectors.")
@@ -92,7 +93,7 @@ def encode(
     """  # noqa: D301
     if queries and documents:
         raise InputError("--queries and --documents exclude each other.")
-    role: Role = "query" if queries else "document" if documents else "text"
+    role: RoleName = "query" if queries else "document" if documents else "text"
     paths = input_paths(inputs, TEXT_ENDINGS)
     sharding = _sharding(output, paths, dtype, file_format, shard_size, engine)
     if sharding is None:
@@ -118,7 +119,7 @@ def encode(
     _show_encoded(output, loaded, EncodingStats(**index.counts), f"{index.dim} {dtype}, shards: {index.n_shards}")
 
 
-def _encode_file(model: str | None, path: str, output: str, column: str | None, role: Role, dtype: str) -> None:
+def _encode_file(model: str | None, path: str, output: str, column: str | None, role: RoleName, dtype: str) -> None:
     with open_texts(path, column=column) as source:
         loaded = open_model(model)
         say_unused_vectors(path, column)

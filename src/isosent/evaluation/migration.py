@@ -28,7 +28,7 @@ from isosent.evaluation.unlabelled import (
     topical_difference,
 )
 from isosent.io.vector_source import VectorSource, picked_rows
-from isosent.model import Role, SentenceEncoder
+from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import JointFolds, JointMoments
 from isosent.numeric.ranking import FOUND, reciprocal_ranks
@@ -38,8 +38,10 @@ from isosent.numeric.threads import one_thread_products
 from isosent.pages.progress import Progress, part_of
 from isosent.persistence import MIGRATION, FitRecord
 from isosent.postprocessing import Postprocessing
+from isosent.role import RoleName
 from isosent.space import Space, refuse_codes
 from isosent.transforms.agreement import distinct_rows
+from isosent.transforms.maps import MapStep
 
 FEWEST_TEXTS = 300
 WAYS = ("old model", "documents mapped", "queries mapped", "embedded again")
@@ -191,7 +193,7 @@ def _vectors(
     texts: Sequence[str],
     rows: NDArray[np.intp],
     *,
-    role: Role = "document",
+    role: RoleName = "document",
     progress: Progress | None = None,
 ) -> list[Vectors]:
     """Vectors of some of the texts, encoded or read, of each side."""
@@ -302,8 +304,8 @@ def _measured(
             advice, reason = (
                 "cannot tell",
                 (
-                    f"Cannot tell: the vectors of {' and '.join(unrelated)} agree with the words of the texts no better "
-                    "than by chance. They may be of other texts, or in another order."
+                    f"Cannot tell: the vectors of {' and '.join(unrelated)} agree with the words of the texts no "
+                    "better than by chance. They may be of other texts, or in another order."
                 ),
             )
     ways = {
@@ -397,7 +399,7 @@ def _mapped_model(
         encoder = old.encoder
     else:  # nothing can follow a model that ends with length 1, and stored vectors are those after its map
         encoder = PrecomputedVectors.of_space(document_map.dim, _space_of(old, document_map.dim))
-    return SentenceEncoder(encoder, Postprocessing(document_map), (record,))
+    return SentenceEncoder(encoder, Postprocessing((MapStep(document_map),)), (record,))
 
 
 def _space_of(side: SentenceEncoder | VectorSource | Vectors, dim: int) -> Space:

@@ -48,10 +48,11 @@ from isosent.evaluation.transfer import TRANSFER_TASKS, transfer_tasks
 from isosent.io.system import open_to_read
 from isosent.io.texts import read_texts
 from isosent.loading import check_model
-from isosent.model import Role, SentenceEncoder
+from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
 from isosent.numeric.statistics import bootstrap_interval
 from isosent.pages.progress import Progress, part_of
+from isosent.role import RoleName
 from isosent.search.index import Index
 from isosent.transforms.base import Auto, Transform, resolve_transform, settings_of, transform_name
 
@@ -334,19 +335,19 @@ def _named(tasks: Sequence[Task], names: Sequence[str] | None) -> list[Task]:
 class TextVectors:
     """Vectors of texts by one encoder, each distinct text encoded once in each of its roles."""
 
-    def __init__(self, encoder: Encoder, texts: Mapping[Role, Iterable[str]], progress: Progress | None) -> None:
+    def __init__(self, encoder: Encoder, texts: Mapping[RoleName, Iterable[str]], progress: Progress | None) -> None:
         started = perf_counter()
         self._rows = {role: {text: row for row, text in enumerate(dict.fromkeys(each))} for role, each in texts.items()}
         self.n_texts = sum(map(len, self._rows.values()))
         with collecting_stats() as collected:
-            self._vectors: dict[Role, NDArray[np.float32]] = {}
+            self._vectors: dict[RoleName, NDArray[np.float32]] = {}
             for role, rows in self._rows.items():
                 part = part_of(progress, sum(map(len, self._vectors.values())), self.n_texts)
                 self._vectors[role] = encoder_for(encoder, role).encode(list(rows), progress=part)
         self.encoding_stats = collected.total
         self.elapsed_s = perf_counter() - started
 
-    def __call__(self, texts: Sequence[str], role: Role = "text") -> NDArray[np.float32]:
+    def __call__(self, texts: Sequence[str], role: RoleName = "text") -> NDArray[np.float32]:
         """Return the vectors of texts, shape (n_texts, dim)."""
         rows = self._rows[role]
         return self._vectors[role][[rows[text] for text in texts]]
@@ -366,8 +367,8 @@ def encode_tasks(
         yield model, vectors
 
 
-def _texts_by_role(tasks: Sequence[Task], with_targets: bool) -> dict[Role, list[str]]:
-    by_role: dict[Role, list[str]] = {}
+def _texts_by_role(tasks: Sequence[Task], with_targets: bool) -> dict[RoleName, list[str]]:
+    by_role: dict[RoleName, list[str]] = {}
     for task in tasks:
         for role, texts in task.texts.items():
             by_role.setdefault(role, []).extend(texts)
@@ -509,7 +510,7 @@ def _describe_fittings(
 
 
 def _score(task: Task, model: SentenceEncoder, vectors: TextVectors, seed: int, n_resamples: int) -> TaskResult:
-    def encode(texts: Sequence[str], role: Role = "text") -> NDArray[np.float32]:
+    def encode(texts: Sequence[str], role: RoleName = "text") -> NDArray[np.float32]:
         return model.transform(vectors(texts, role), queries=role == "query")
 
     measured = task.score(encode, seed)

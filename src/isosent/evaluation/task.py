@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from isosent.errors import InputError, InputTypeError
 from isosent.evaluation.result import Measured
 from isosent.evaluation.sizes import deviations
-from isosent.model import Role
+from isosent.role import RoleName
 
 
 class TaskEncoder(Protocol):
     """From texts of a task to their vectors, shape (n_texts, dim), after everything that was fitted."""
 
-    def __call__(self, texts: Sequence[str], role: Role = "text") -> NDArray[np.float32]:
+    def __call__(self, texts: Sequence[str], role: RoleName = "text") -> NDArray[np.float32]:
         """Return the vectors of texts."""
 
 
@@ -30,13 +30,13 @@ class Task:
 
     name: str
     kind: str  # sts, pairs, transfer, cqa, rte, retrieval, clustering or classification
-    texts: Mapping[Role, Sequence[str]]  # all texts to encode, by what they are encoded as, as often as they occur
+    texts: Mapping[RoleName, Sequence[str]]  # all texts to encode, by what they are encoded as, as often as they occur
     target_texts: Sequence[str]  # all texts to fit on under fit_on="target", without labels
     items: Sequence[tuple[str, ...]]  # the texts of each item that is scored: one text, or the two of a pair
     score: Callable[[TaskEncoder, int], Measured]  # from vectors and the seed to scores
     protocol: Mapping[str, Any]  # how it is scored, as JSON values; only results of equal protocols can be compared
     files: Sequence[Path]  # files that it was read from
-    target_role: Role = "text"  # what the texts to fit on are encoded as
+    target_role: RoleName = "text"  # what the texts to fit on are encoded as
     sizes: Mapping[str, int] = field(default_factory=dict)  # items of each part that the score depends on
 
     @property

@@ -37,9 +37,10 @@ from isosent.io.notes import (
     read_export_note,
     verify_export,
 )
-from isosent.model import Role, SentenceEncoder
+from isosent.model import SentenceEncoder
 from isosent.networks.load import TORCH, Runtime
 from isosent.numeric.linear_map import LinearMap
+from isosent.role import RoleName
 from isosent.space import Space
 from isosent.words.subwords import SubwordTokenizer
 
@@ -109,7 +110,7 @@ def read_space(path: str | os.PathLike[str]) -> Space:
 
 def exportable(model: SentenceEncoder) -> SentenceEncoder:
     """The model on the CPU in float32; refuses what other libraries cannot do."""
-    refuse_flow(model)
+    refuse_nonlinear(model)
     encoder = model.encoder
     if not isinstance(encoder, TransformerEncoder):
         return model
@@ -126,26 +127,26 @@ def exportable(model: SentenceEncoder) -> SentenceEncoder:
     return SentenceEncoder.from_record(encoder.with_runtime(Runtime(TORCH, devices="cpu")), model.record)
 
 
-def refuse_flow(model: SentenceEncoder) -> None:
-    """Refuse a model that ends with a flow."""
-    if model.flow is not None:
+def refuse_nonlinear(model: SentenceEncoder) -> None:
+    """Refuse a model with a step that is not linear."""
+    if (step := model.record.postprocessing.nonlinear) is not None:
         raise InputError(
-            "export: the model ends with a flow, which no other format can express. Use isosent for it, or fit a "
+            f"export: the model ends with {step.noun}, which no other format can express. Use isosent for it, or fit a "
             "linear transform such as whitening."
         )
 
 
-def required_map(target: str, model: SentenceEncoder) -> LinearMap:
-    """The linear map of a model, for formats that hold nothing else."""
-    refuse_flow(model)
-    if model.linear_map is None:
+def required_maps(target: str, model: SentenceEncoder) -> tuple[LinearMap, ...]:
+    """The map of a model, and that of queries if they have another, for formats that hold nothing else."""
+    refuse_nonlinear(model)
+    if not (maps := model.record.postprocessing.maps):
         stored = model.record.storage
         kept = f"only isosent index stores it as {stored.dtype}" if stored else "auto may have chosen no transform"
         raise InputError(
             f"export: {target} holds the fitted map without the encoder, and this model has none ({kept}). Fit one: "
             "isosent fit TEXTS -m MODEL --transform NAME."
         )
-    return model.linear_map
+    return maps
 
 
 def space_of(model: SentenceEncoder) -> Space:
@@ -217,7 +218,7 @@ def compare_on_texts(
     encode: Callable[[Sequence[str]], NDArray[np.floating]],
     *,
     has_zero_rows: bool,
-    role: Role = "text",
+    role: RoleName = "text",
 ) -> Agreement:
     """Compare the model with an export that encodes texts; without zero rows there, such texts are left out."""
     texts = sample_texts(encoder_for(model.encoder, role))

@@ -21,7 +21,7 @@ from isosent.exports.check import (
     note_bytes,
     read_space,
     require_agreement,
-    required_map,
+    required_maps,
     sample_vectors,
     space_of,
 )
@@ -167,11 +167,14 @@ def _check_output(output: Path) -> None:
 
 def _map_in_front(model: SentenceEncoder, *, is_filled: bool) -> LinearMap | None:
     advice = "Use --to 'faiss?map=false' --vectors FILE, and search with vectors of the model."
-    if model.flow is not None:
-        raise InputError(f"export: a FAISS index cannot hold a flow, with which this model ends. {advice}")
-    if model.query_map is not None:
+    steps = model.record.postprocessing
+    if steps.nonlinear is not None:
+        raise InputError(
+            f"export: a FAISS index cannot hold {steps.nonlinear.noun}, with which this model ends. {advice}"
+        )
+    if steps.has_roles:
         raise InputError(f"export: a FAISS index has one map for documents and queries; this model has two. {advice}")
-    return model.linear_map if is_filled else required_map(TARGET, model)
+    return model.linear_map if is_filled else required_maps(TARGET, model)[0]
 
 
 def _agreement(model: SentenceEncoder, saved: Any, *, with_map: bool) -> Agreement:

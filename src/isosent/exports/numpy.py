@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from isosent.errors import OutputError
-from isosent.exports.check import Export, compare, require_agreement, required_map, sample_vectors, space_of, total
+from isosent.exports.check import Export, compare, require_agreement, required_maps, sample_vectors, space_of, total
 from isosent.io.atomic import check_destination, replacing
 from isosent.io.system import system_error
 from isosent.io.tensors import open_tensors, tensors_bytes
@@ -28,14 +28,14 @@ def export_numpy(model: SentenceEncoder, output: str | os.PathLike[str]) -> Expo
         raise OutputError(f"{output}: the arrays are written as .safetensors. Name such a file.")
     if Path(output).exists() and not _is_export(Path(output)):
         raise OutputError(f"{output} exists, and is no older numpy export. Name another file.")
-    linear_map = required_map(TARGET, model)
+    linear_map, *others = required_maps(TARGET, model)
     arrays: dict[str, NDArray[np.floating]] = {"weight": linear_map.weight, "bias": linear_map.bias}
     biases = {"bias": False}
-    if model.query_map is not None:
-        arrays["query_bias"] = model.query_map.bias
+    for other in others:
+        arrays["query_bias"] = other.bias
         biases["query_bias"] = True
-        if not np.array_equal(model.query_map.weight, linear_map.weight):
-            arrays["query_weight"] = model.query_map.weight
+        if not np.array_equal(other.weight, linear_map.weight):
+            arrays["query_weight"] = other.weight
     arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
     tensors = arrays if model.quantization is None else arrays | model.quantization.tensors()
     metadata = {**space_of(model).metadata, _NORMALIZE: str(model.normalize).lower()}

@@ -38,9 +38,10 @@ from isosent.exports.check import (
 from isosent.exports.tokenizer import static_tokenizer, transformer_tokenizer, unknown_id
 from isosent.io.atomic import check_folder, replacing_folder
 from isosent.io.system import system_error, uninterrupted
-from isosent.model import Role, SentenceEncoder
+from isosent.model import SentenceEncoder
 from isosent.networks.onnx_backend import write_graph
 from isosent.numeric.linear_map import LinearMap
+from isosent.role import Role, RoleName
 
 TARGET = "onnx"
 GRAPH_FILE = "model.onnx"
@@ -83,22 +84,19 @@ def export_onnx(model: SentenceEncoder, output: str | os.PathLike[str]) -> Expor
     return Export(TARGET, Path(output), space_of(model), agreement)
 
 
-def _files_of(model: SentenceEncoder, role: Role) -> _Files:
+def _files_of(model: SentenceEncoder, role: RoleName) -> _Files:
     encoder = model.encoder
     has_prompt = encoder_for(encoder, role) is not encoder
     # a graph that does not pool the tokens of a prompt counts them
     skips_prompt = isinstance(encoder, TransformerEncoder) and not encoder.module_folder.pools_prompt
-    has_graph = _has_query_map(model, role) or (has_prompt and skips_prompt)
+    has_map = role == "query" and model.record.postprocessing.has_roles
+    has_graph = has_map or (has_prompt and skips_prompt)
     has_tokens = isinstance(encoder, TransformerEncoder | StaticEncoder)
     tokenizer = (f"{role}_" if has_prompt else "") + TOKENIZER_FILE
     return _Files(tokenizer if has_tokens else None, (f"{role}_" if has_graph else "") + GRAPH_FILE)
 
 
-def _has_query_map(model: SentenceEncoder, role: Role) -> bool:
-    return role == "query" and model.query_map is not None
-
-
-def _write_tokenizer(path: Path, model: SentenceEncoder, role: Role) -> None:
+def _write_tokenizer(path: Path, model: SentenceEncoder, role: RoleName) -> None:
     encoder = encoder_for(model.encoder, role)
     if isinstance(encoder, TransformerEncoder):
         tokenizer = transformer_tokenizer(encoder)
@@ -109,10 +107,10 @@ def _write_tokenizer(path: Path, model: SentenceEncoder, role: Role) -> None:
     tokenizer.save(str(path))
 
 
-def _write_graph(path: Path, model: SentenceEncoder, role: Role) -> None:
+def _write_graph(path: Path, model: SentenceEncoder, role: RoleName) -> None:
     """Write one graph, with the fingerprint in its metadata."""
     onnx, encoder = _extras.require("onnx"), encoder_for(model.encoder, role)
-    linear_map = model.query_map if _has_query_map(model, role) else model.linear_map
+    linear_map = model.record.postprocessing.map_of(Role(role == "query"))
     if isinstance(encoder, TransformerEncoder):
         _trace_transformer(path, model, encoder, linear_map)
         graph = onnx.load(str(path))
@@ -250,7 +248,7 @@ class _Graph:
         return helper.make_model(graph, opset_imports=[opset], ir_version=_IR_VERSION, producer_name="isosent")
 
 
-def _check(model: SentenceEncoder, folder: Path, files: _Files, role: Role) -> Agreement:
+def _check(model: SentenceEncoder, folder: Path, files: _Files, role: RoleName) -> Agreement:
     """Run a graph as a user would, in padded batches, and compare."""
     onnxruntime = _extras.require("onnxruntime")
     graph = folder / files.graph
@@ -263,7 +261,7 @@ def _check(model: SentenceEncoder, folder: Path, files: _Files, role: Role) -> A
     if files.tokenizer is None:
         vectors = sample_vectors(model)
         mapped = session.run(None, {"encoded": vectors})[0]
-        return compare(model.transform(vectors, queries=_has_query_map(model, role)), mapped)
+        return compare(model.transform(vectors, queries=role == "query"), mapped)
     tokenizer = Tokenizer.from_file(str(folder / files.tokenizer))
 
     def encode(texts: Sequence[str]) -> NDArray[np.float32]:

@@ -136,13 +136,14 @@ def as_sentence_transformer(model: SentenceEncoder) -> Any:
 def postprocessing_modules(model: SentenceEncoder) -> list[Any]:
     """What follows the encoder of a model, as modules of sentence-transformers."""
     modules = _modules()
-    if model.flow is not None:
-        raise InexpressibleError("sentence-transformers has no module for a flow, and the model ends with one.")
-    maps = []
-    if model.linear_map is not None:
-        maps = [_dense(model.linear_map)]
-        if model.query_map is not None:
-            maps = [modules.Router.for_query_document([_dense(model.query_map)], maps)]
+    steps = model.record.postprocessing
+    if steps.nonlinear is not None:
+        raise InexpressibleError(
+            f"sentence-transformers has no module for {steps.nonlinear.noun}, and the model ends with one."
+        )
+    maps = [_dense(each) for each in steps.maps]
+    if steps.has_roles:
+        maps = [modules.Router.for_query_document(maps[1:], maps[:1])]
     return [*maps, *([modules.Normalize()] if model.normalize else [])]
 
 
@@ -318,7 +319,7 @@ def _check_servable(model: SentenceEncoder) -> None:
         problem = f"the server gets prompts with each request; the model adds {encoder.prompt!r} to every text."
     elif not encoder.module_folder.pools_prompt and any(named_prompts(encoder).values()):
         problem = "the server pools the tokens of prompts; the model does not."
-    elif model.query_map is not None:
+    elif model.record.postprocessing.has_roles:
         problem = "the server applies one map; the model has another one for queries."
     elif "LayerNorm" in kinds or "Normalize" in before_map:
         raise InputError(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from isosent._check import brief
 from isosent.errors import InputError, OutputError
-from isosent.exports.check import Export, compare, require_agreement, required_map, sample_vectors, space_of, total
+from isosent.exports.check import Export, compare, require_agreement, required_maps, sample_vectors, space_of, total
 from isosent.io.atomic import check_destination, replacing
 from isosent.io.system import open_to_read, read_bytes
 from isosent.model import SentenceEncoder
@@ -35,15 +35,15 @@ def export_sql(model: SentenceEncoder, output: str | os.PathLike[str]) -> Export
     check_destination(output)
     if Path(output).exists() and not _is_export(Path(output)):
         raise OutputError(f"{output} exists, and is no older sql export. Name another file.")
-    linear_map = required_map(TARGET, model)
+    linear_map, *others = required_maps(TARGET, model)
     if linear_map.dim > _WIDEST:
         raise InputError(f"export: pgvector holds {_WIDEST:,} dimensions; the vectors have {linear_map.dim:,}.")
-    if model.query_map is not None and not np.array_equal(model.query_map.weight, linear_map.weight):
+    if any(not np.array_equal(other.weight, linear_map.weight) for other in others):
         raise InputError("export: functions in SQL only shift queries; this model rotates them. Export to numpy.")
     vectors = sample_vectors(model)
     with replacing(output) as temporary:
-        temporary.write_text(_script(model, linear_map), "utf-8")
-        roles = (False,) if model.query_map is None else (False, True)
+        temporary.write_text(_script(model, linear_map, *others), "utf-8")
+        roles = (False, True) if others else (False,)
         agreements = [
             compare(unit_rows(model.transform(vectors, queries=queries)), _apply(temporary, vectors, queries=queries))
             for queries in roles
@@ -60,12 +60,12 @@ def _is_export(path: Path) -> bool:
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
-def _script(model: SentenceEncoder, linear_map: LinearMap) -> str:
+def _script(model: SentenceEncoder, linear_map: LinearMap, *others: LinearMap) -> str:
     space = space_of(model)
     name, width = f"isosent_map_{space.fingerprint[:8]}", linear_map.n_components
     kind = "vector" if width <= _WIDEST_INDEXED else "halfvec"
     mapped = f"{name}(embedding)::{kind}({width})"
-    query_name = name if model.query_map is None else f"isosent_query_map_{space.fingerprint[:8]}"
+    query_name = f"isosent_query_map_{space.fingerprint[:8]}" if others else name
     lines = [
         f"{_FIRST_LINE}: {brief(space)}",
         f"-- From vectors of the encoder, of width {linear_map.dim}, to unit vectors of width {width}.",
@@ -79,8 +79,8 @@ def _script(model: SentenceEncoder, linear_map: LinearMap) -> str:
         f"IMMUTABLE STRICT PARALLEL SAFE RETURN {name}(encoded::vector);",
         *(_comment(f"{name}({kind})", space, "document") for kind in ("vector", "halfvec")),
     ]
-    if model.query_map is not None:
-        shift = _preimage(linear_map, model.query_map.bias - linear_map.bias)
+    for other in others:
+        shift = _preimage(linear_map, other.bias - linear_map.bias)
         lines += [
             f"CREATE OR REPLACE FUNCTION {query_name}(encoded vector) RETURNS vector",
             "IMMUTABLE STRICT PARALLEL SAFE RETURN CASE WHEN vector_norm(encoded) > 0 THEN",

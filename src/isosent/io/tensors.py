@@ -108,6 +108,20 @@ def open_tensors(path: str | os.PathLike[str], framework: str) -> Any:
         return safe_open(path, framework)
 
 
+def plain_tensors_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """Arrays as the content of a file without metadata, whose checksum is elsewhere; nothing for no arrays."""
+    from safetensors.numpy import save
+
+    return save({name: np.ascontiguousarray(array) for name, array in arrays.items()}) if arrays else b""
+
+
+def plain_tensors(content: bytes) -> dict[str, NDArray[Any]]:
+    """The arrays of `plain_tensors_bytes`; damage raises the error of safetensors."""
+    from safetensors.numpy import load
+
+    return load(content)
+
+
 def tensors_bytes(arrays: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> bytes:
     """Arrays and metadata as a file of safetensors that holds its own checksum."""
     from safetensors.numpy import save

@@ -25,9 +25,10 @@ from isosent.io.texts import TextSource, open_texts, text_blocks
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import check_vector_file, holds_vectors, writing_vectors
 from isosent.jobs.vectors import groups_of_rows, is_url, narrowed
-from isosent.model import Role, SentenceEncoder
+from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
 from isosent.pages.progress import Progress, part_of
+from isosent.role import RoleName
 from isosent.space import Space
 from isosent.storage import Storage
 
@@ -44,7 +45,7 @@ def encode_file(
     output: str | os.PathLike[str],
     *,
     dtype: str = Storage.float32,
-    role: Role = "text",
+    role: RoleName = "text",
     progress: Progress | None = None,
 ) -> tuple[int, EncodingStats]:
     """Encode texts into one file; the dimensions of the vectors, and what was counted over all texts."""
@@ -84,7 +85,7 @@ def texts_encoded(
         yield files
 
 
-def encoding(model: SentenceEncoder, role: Role) -> tuple[BlockEncoder, int]:
+def encoding(model: SentenceEncoder, role: RoleName) -> tuple[BlockEncoder, int]:
     """How texts are encoded, and the dimensions of their vectors."""
     encode = partial(model.encode, role=role)
     return encode, int(encode([]).shape[1])

@@ -56,8 +56,8 @@ from isosent.transforms.base import (
     FitProgress,
     LinearTransform,
     Transform,
-    is_flow,
     make_linear,
+    needs_vectors,
     transform_name,
 )
 from isosent.transforms.labels import Attribute
@@ -295,16 +295,16 @@ def fit_vectors(
         transform.check_settings(before.dim)
     elif queries is not None:
         raise InputError("fit: --queries needs a transform, and --transform is none.")
-    if erase is not None and (merged or is_flow(transform) or (queries, checkpoint) != (None, None)):
+    if erase is not None and (merged or needs_vectors(transform) or (queries, checkpoint) != (None, None)):
         raise InputError("fit: --erase of vectors does not go with moments, a flow, --queries and --checkpoint.")
-    if goal is not None and (is_flow(transform) or not sources):
+    if goal is not None and (needs_vectors(transform) or not sources):
         raise InputError(f"fit: {goal.option} needs vectors, not moments, and no flow.")
     is_auto = isinstance(transform, Auto) or (goal is not None and transform is None)
     if texts is not None and (merged or not is_auto):
         raise InputError("fit: --texts are for --transform auto, which compares the vectors of texts with them.")
     sampled = None if texts is None else _sampled_texts(texts, sources)
     model, groups = before, None
-    if transform is not None and is_flow(transform):
+    if transform is not None and needs_vectors(transform):
         if merged or (queries, checkpoint) != (None, None):
             raise InputError("fit: a flow needs vectors; moments, --queries and --checkpoint do not go with it.")
         vectors = np.concatenate([block for source in sources for block in source.blocks()])
@@ -346,7 +346,7 @@ def fit_vectors(
         described=f"{len(sample):,} of {sum(source.n_rows for source in sources):,} vectors of "
         + (named(str(sources[0].path)) if len(sources) == 1 else f"{len(sources)} files"),
         recalls=()
-        if transform is None or is_flow(transform) or after.fits[-1].transform == NO_TRANSFORM or goal is not None
+        if transform is None or needs_vectors(transform) or after.fits[-1].transform == NO_TRANSFORM or goal is not None
         else _recalls(vectors, transform, after),
         groups=find_groups(vectors) if sampled is None else find_groups(before.transform(sampled[1]), sampled[0]),
     )
@@ -372,7 +372,7 @@ def fit_shards(
                 f"fit: --workers encode texts, and {path} has vectors in its column {name}. Leave the workers out, or "
                 "name the texts: --column NAME."
             )
-    if transform is None or is_flow(transform):
+    if transform is None or needs_vectors(transform):
         name = NO_TRANSFORM if transform is None else transform_name(transform)
         raise InputError(f"fit: --workers are for a linear transform, not for {name}. Leave them out.")
     transform.check_settings(before.dim)
@@ -527,7 +527,7 @@ def _smaller(
     rows = sampled_rows(len(vectors))
     sample, texts = vectors[rows], None if texts is None else [texts[row] for row in rows.tolist()]
     is_original = all(_keeps_cosines(fit, before.dim, model.dim) for fit in model.fits[len(before.fits) :])
-    widths = (model.dim,) if model.normalize or model.flow is not None else None  # nothing can follow these
+    widths = None if model.record.postprocessing.last is None else (model.dim,)  # nothing can follow it
     try:
         measured = sizes(
             model.transform(sample),

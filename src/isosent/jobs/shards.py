@@ -59,9 +59,10 @@ from isosent.jobs.vectors import (
     write_moments,
 )
 from isosent.loading import load, read_record
-from isosent.model import Role, SentenceEncoder
+from isosent.model import SentenceEncoder
 from isosent.pages.progress import Progress
 from isosent.persistence import ModelRecord
+from isosent.role import RoleName
 from isosent.space import Space, same_space
 from isosent.storage import Storage
 from isosent.transforms.labels import Attribute
@@ -82,7 +83,7 @@ class Job(Struct, frozen=True, kw_only=True):
     holds_vectors: bool = False  # the inputs, rather than texts
     erase: str | None = None  # column of labels; then the moments are of vectors and labels
     values: tuple[str, ...] | None = None  # of the labels; None for numbers
-    role: Role = "text"
+    role: RoleName = "text"
     sharding: Sharding = Sharding()
 
 
@@ -285,7 +286,7 @@ def encode_folder(
     *,
     column: str | None = None,
     sharding: Sharding | None = None,
-    role: Role = "text",
+    role: RoleName = "text",
     engine: Engine | None = None,
     reference: str = "",
     resumed: Callable[[ShardIndex], None] | None = None,
@@ -370,7 +371,6 @@ def transform_folder(
     progress: Progress | None = None,
 ) -> ShardIndex:
     """Apply the map of a model to vectors, into a folder of shards."""
-    linear_map = record.postprocessing.linear_map
     job = Job(
         makes="transform",
         reference=reference,
@@ -386,7 +386,7 @@ def transform_folder(
         folder,
         engine or Here(),
         space=record.space,
-        dim=record.encoder_dim if linear_map is None else linear_map.n_components,
+        dim=record.dim,
         resumed=resumed,
         progress=progress,
     )

@@ -49,11 +49,12 @@ from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.pages.progress import Progress, counted, progress_bar
 from isosent.persistence import ModelRecord, check_encoder_space, read_model
-from isosent.postprocessing import GroupMaps
+from isosent.role import Role
 from isosent.space import SPACE_METADATA, Space, refuse_codes, same_space
 from isosent.storage import CODES, Storage
 from isosent.transforms.base import make_linear
 from isosent.transforms.labels import Attribute, LabelledMoments
+from isosent.transforms.maps import GroupMaps
 
 _N_UNUSUAL = 20
 MOMENTS_FORMAT, MOMENTS_VERSION = "isosent-moments", 1
@@ -549,7 +550,7 @@ def transform_file(
         for block in counted(source.blocks(), progress, source.n_rows):
             try:
                 group = None if groups is None else groups[row : row + len(block)]
-                mapped = record.postprocessing.apply(block, queries=queries, group=group)
+                mapped = record.postprocessing.apply(block, Role(queries, group))
             except InputError:
                 source.check_finite(block, row)
                 raise

@@ -46,7 +46,7 @@ from isosent.research.study import (
     study_notes,
     task_titles,
 )
-from isosent.transforms.base import Auto, LinearTransform, is_flow, make_linear, resolve_transform, transform_name
+from isosent.transforms.base import Auto, LinearTransform, make_linear, needs_vectors, resolve_transform, transform_name
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -245,7 +245,7 @@ def exact_top(
 
 def _run(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **common: Any) -> list[DimsStudy]:
     transform = resolve_transform(own["transform"] or LEADING[0], dim=model.dim)
-    if transform is None or isinstance(transform, Auto) or is_flow(transform):
+    if transform is None or isinstance(transform, Auto) or needs_vectors(transform):
         raise InputError(
             f"--transform {own['transform']}: the study of dimensions needs {' or '.join(LEADING)} at the end."
         )

@@ -31,7 +31,7 @@ from isosent.research.study import (
     study_notes,
     task_titles,
 )
-from isosent.transforms.base import AUTO, is_flow, make_transform, resolve_transform, settings_of
+from isosent.transforms.base import AUTO, make_transform, needs_vectors, resolve_transform, settings_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -95,7 +95,7 @@ def study_flow(
 def _run(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **common: Any) -> list[FlowCell]:
     seeds = whole_numbers("flow?seeds=", own.get("seeds", "0,1,2"))
     flow = resolve_transform(own["transform"] or "glow_flow", dim=model.dim)
-    if not is_flow(flow):
+    if not needs_vectors(flow):
         raise InputError(f"--transform {own['transform']}: the study of flows needs glow_flow.")
     settings = {name: value for name, value in settings_of(flow).items() if name != "seed"}
     nli = []

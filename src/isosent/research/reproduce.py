@@ -50,7 +50,7 @@ from isosent.research.layer_tables import NONE, best_of_sizes
 from isosent.research.layers import study_layers
 from isosent.research.reproduction import Cell, Number, Numbers, Outcome, Reproduction, StandIn, TableOutcome
 from isosent.research.study import ALL, layers_label
-from isosent.transforms.base import Transform, is_flow, make_transform
+from isosent.transforms.base import Transform, make_transform, needs_vectors
 
 EVALUATED = "evaluated"  # fitted on the sentences of the evaluated pairs alone
 STS, CPU = "sts", "CPU"
@@ -387,7 +387,7 @@ class _Measurements:
             return {}
         model, how = request.load(), request.aggregation or ALL
         transform = request.make_transform(model.dim)
-        if is_flow(transform):
+        if needs_vectors(transform):
             raise InputError(
                 f"reproduce: {request.transform} keeps all dimensions. It cannot be in a study of dimensions."
             )

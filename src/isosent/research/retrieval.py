@@ -79,7 +79,7 @@ def study_retrieval(
 def _variants(model: SentenceEncoder, raw: NDArray[np.float32]) -> Iterator[tuple[SentenceEncoder, str]]:
     """The model as it is, and with transforms that are fitted on the vectors."""
     yield model, "as they are"
-    if model.dim > _WIDTH and not model.normalize and model.flow is None:
+    if model.dim > _WIDTH and model.record.postprocessing.last is None:
         for transform in ("principal_components", "whitening"):
             settings = {"n_components": _WIDTH}
             yield model.fitted_on_vectors(raw, transform, settings=settings), f"{transform} {_WIDTH}"

@@ -38,6 +38,7 @@ from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
 from isosent.pages.progress import Progress, counted, encoding_bar, part_of
 from isosent.persistence import ModelRecord, StoredSize, write_model
+from isosent.role import DOCUMENTS, Role
 from isosent.search.chance import FEWEST_ROWS, Chance
 from isosent.search.codes_file import write_codes
 from isosent.search.engine import (
@@ -440,7 +441,7 @@ def encoded_units(
             if see:
                 see(rows)
             group = None if groups is None else groups[start : start + len(batch)]
-            yield unit_vectors(record.postprocessing.apply(rows, group=group))
+            yield unit_vectors(record.postprocessing.apply(rows, Role(group=group)))
         return
     warn_of_unknown_space(record, vectors)
     is_mapped, start = is_of_model(record, vectors), 0
@@ -450,7 +451,7 @@ def encoded_units(
             see(block)
         group = None if groups is None else groups[start : start + len(block)]
         start += len(block)
-        yield unit_vectors(block if is_mapped else record.postprocessing.apply(block, group=group))
+        yield unit_vectors(block if is_mapped else record.postprocessing.apply(block, Role(group=group)))
 
 
 def original_queries(
@@ -606,9 +607,9 @@ def query_recall(
 
 
 def faiss_map(record: ModelRecord) -> LinearMap | None:
-    """The map that FAISS can apply to vectors of the encoder; a flow after it is applied before they reach FAISS."""
+    """The map that FAISS can apply to vectors of the encoder; others are applied before they reach FAISS."""
     steps = record.postprocessing
-    return None if steps.flow is not None else steps.linear_map
+    return None if steps.nonlinear else steps.map_of(DOCUMENTS)
 
 
 def _with_quantization(model: SentenceEncoder, spill: Spill) -> SentenceEncoder:

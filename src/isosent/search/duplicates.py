@@ -515,11 +515,8 @@ def _scores(
     order = order[np.bincount(label)[label[order]] > 1]
     for members in np.split(order, np.flatnonzero(np.diff(label[order])) + 1):
         asking, rows = np.flatnonzero(nearest[members] < 0), units[members]
-        for start in range(0, len(asking), _BLOCK_ROWS):
-            block = asking[start : start + _BLOCK_ROWS]
-            cosines = exact_products(rows[block], rows)
-            cosines[np.arange(len(block)), block] = -np.inf
-            nearest[members[block]] = members[cosines.argmax(axis=1)]
+        if len(asking):
+            nearest[members[asking]] = members[nearest_others(rows, 1, rows=asking)[1][:, 0]]
     rows = np.flatnonzero(nearest >= 0)
     scores, shares = np.full(len(units), np.nan, np.float32), np.full(len(units), np.nan)
     cosines = np.einsum("ij,ij->i", units[rows], units[nearest[rows]])

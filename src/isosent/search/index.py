@@ -39,7 +39,6 @@ from isosent.numeric.neighbors import best, exact_products
 from isosent.numeric.similarity import nonzero_rows
 from isosent.pages.progress import Progress
 from isosent.persistence import MIGRATION, ModelRecord, read_model, write_model
-from isosent.postprocessing import GroupMaps
 from isosent.search.build import (
     APPEND_ONLY,
     RERANKED,
@@ -82,6 +81,7 @@ from isosent.search.units import (
 )
 from isosent.space import Space, same_space
 from isosent.storage import Store
+from isosent.transforms.maps import GroupMaps
 
 _LARGEST_TAIL: Final = 1000
 _LARGEST_TAIL_SHARE: Final = 0.25

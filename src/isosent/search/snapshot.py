@@ -29,7 +29,6 @@ from isosent.model import SentenceEncoder
 from isosent.numeric.neighbors import best
 from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import read_model
-from isosent.postprocessing import NO_POSTPROCESSING
 from isosent.search.chance import Chance
 from isosent.search.codes_file import check_codes, read_codes
 from isosent.search.engine import SearchSettings, Segment, finer_settings, inner_codes, tail_settings
@@ -390,7 +389,7 @@ class Snapshot:
 def check_query_model(query_model: SentenceEncoder, space: Space, where: str = "the index") -> None:
     """Refuse a model for queries that is not static, or not of the space of an index or model."""
     shares = query_model.encoder.shared_space if isinstance(query_model.encoder, StaticEncoder) else None
-    if shares is None or query_model.record.postprocessing != NO_POSTPROCESSING:
+    if shares is None or query_model.record.postprocessing.steps:
         raise InputError(
             f"{query_model.record.name} lies in the space of no other model. Distil one from the model of {where}: "
             "isosent distill MODEL TEXTS -o FOLDER."

@@ -19,6 +19,7 @@ from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import unit_rows
 from isosent.pages.progress import Progress, counted
 from isosent.persistence import ModelRecord, check_encoder_space
+from isosent.role import Role
 from isosent.space import refuse_codes
 from isosent.storage import Storage
 
@@ -160,18 +161,19 @@ def row_groups(record: ModelRecord, table: Any) -> list[Any] | None:
 
 def query_units(record: ModelRecord, queries: Any, group: str | None = None) -> NDArray[np.float32]:
     """Unit vectors of queries that are vectors, (n_queries, dim)."""
+    role = Role(is_query=True, group=group)
     if isinstance(queries, VectorSource):
         warn_of_unknown_space(record, queries)
         is_mapped = is_of_model(record, queries)
         blocks = (
-            unit_vectors(block if is_mapped else record.postprocessing.apply(block, queries=True, group=group))
+            unit_vectors(block if is_mapped else record.postprocessing.apply(block, role))
             for block in raw_blocks(record, queries)
         )
         return np.concatenate([np.empty((0, record.dim), np.float32), *blocks])
     vectors = _check.matrix("search", "queries", queries[None, :] if queries.ndim == 1 else queries)
     _check.same_dim("search", "queries", vectors.shape[1], record.encoder_dim)
     _check.finite_rows("search", "queries", vectors)
-    return unit_vectors(record.postprocessing.apply(vectors, queries=True, group=group))
+    return unit_vectors(record.postprocessing.apply(vectors, role))
 
 
 def units_of_lists(column: Any, dim: int) -> NDArray[np.float32]:

@@ -18,9 +18,10 @@ from starlette.responses import Response
 from isosent.encoders.base import Encoder
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
-from isosent.model import Role, SentenceEncoder
+from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import unit_rows
 from isosent.persistence import FitRecord
+from isosent.role import RoleName
 from isosent.server.fields import NO_FIELDS, space_fields
 from isosent.server.http import vectors_response
 from isosent.server.registry import Served
@@ -56,7 +57,7 @@ async def embed_texts(
     values: str | list[Any],
     *,
     param: str = "input",
-    role: Role = "text",
+    role: RoleName = "text",
     dimensions: int | None = None,
     normalize: bool = True,
     truncate: bool | None = None,
@@ -183,7 +184,7 @@ def _check_dimensions(model: SentenceEncoder, name: str, dimensions: int | None)
 
 def is_ordered(model: SentenceEncoder) -> bool:
     """Whether the first k dimensions of a model are the k of the largest variance before they were evened out."""
-    if model.flow is not None:
+    if model.record.postprocessing.nonlinear:
         return False
     last: FitRecord | None = next((fit for fit in reversed(model.fits) if fit.transform != "none"), None)
     if last is None:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry, Counter
 
 from isosent.errors import FileFormatError, OutputError
-from isosent.model import Role
+from isosent.role import RoleName
 from isosent.server.fields import NO_FIELDS
 from isosent.server.maps import Learner
 from isosent.server.service import RequestError
@@ -59,7 +59,7 @@ class Fetches:
         self._cached = Counter("isosent_cached_texts", "Texts whose vectors were in the cache.", registry=registry)
 
     async def vectors(
-        self, items: Sequence[Item], role: Role, caller: Mapping[str, str], fields: Mapping[str, Any] = NO_FIELDS
+        self, items: Sequence[Item], role: RoleName, caller: Mapping[str, str], fields: Mapping[str, Any] = NO_FIELDS
     ) -> Answer:
         """Vectors of texts, the tokens that were charged for them, and rate limits."""
         keys = [self.key(item, role, caller, fields) for item in items]
@@ -80,7 +80,9 @@ class Fetches:
             await asyncio.to_thread(self._learner.add, keys, rows, fields)
         return Answer(rows, n_tokens, headers)
 
-    def key(self, item: Item, role: Role, caller: Mapping[str, str], fields: Mapping[str, Any] = NO_FIELDS) -> bytes:
+    def key(
+        self, item: Item, role: RoleName, caller: Mapping[str, str], fields: Mapping[str, Any] = NO_FIELDS
+    ) -> bytes:
         """Hash of a text and of the fields that go with it. With the keys of callers, each has paid for its own."""
         side: str = role if self._upstream.dialect.has_roles else ""
         if fields:
@@ -89,7 +91,7 @@ class Fetches:
         return hashlib.sha256("\0".join(parts).encode()).digest()
 
     def _begin(
-        self, items: Mapping[bytes, Item], role: Role, caller: Mapping[str, str], fields: Mapping[str, Any]
+        self, items: Mapping[bytes, Item], role: RoleName, caller: Mapping[str, str], fields: Mapping[str, Any]
     ) -> asyncio.Task[Answer]:
         """Ask for texts in a task of its own, which goes on if the client hangs up: others may wait for them."""
         if len(self._tasks) >= _MOST_FETCHES:
@@ -106,7 +108,7 @@ class Fetches:
         self,
         items: Mapping[bytes, Item],
         futures: Mapping[bytes, asyncio.Future[NDArray[np.float32]]],
-        role: Role,
+        role: RoleName,
         caller: Mapping[str, str],
         fields: Mapping[str, Any],
     ) -> Answer:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from isosent.model import Role
+from isosent.role import RoleName
 from isosent.server.service import RequestError
 from isosent.storage import Storage
 
@@ -30,7 +30,7 @@ NO_FIELDS: Final[Mapping[str, Any]] = MappingProxyType({})
 SIDES: Final = ("input_type", "prompt_name")  # which side of a model the texts are on
 _OTHER_SIDES: Final = ("task", "task_type", "taskType", "text_type", "inputType")  # the same, elsewhere
 
-_ROLES: Final[dict[str, Role]] = {"query": "query", "document": "document", "passage": "document"}
+_ROLES: Final[dict[str, RoleName]] = {"query": "query", "document": "document", "passage": "document"}
 _QUERIES: Final = ("question_answering", "fact_verification")  # tasks of Gemini: the documents are retrieval_document
 
 # what a name says, in this order: "truncate_dim" is about dimensions
@@ -207,7 +207,7 @@ def sides_of(fields: Mapping[str, Any]) -> list[str]:
     return [value for name in (*SIDES, *_OTHER_SIDES) if isinstance(value := fields.get(name), str)]
 
 
-def role_of(*sides: str | None) -> Role:
+def role_of(*sides: str | None) -> RoleName:
     """Role of texts, as requests name it, such as `search_query`, or `retrieval.query` of Jina."""
     names = ["query" if side.lower() in _QUERIES else re.split(r"[._]", side.lower())[-1] for side in sides if side]
     roles = {_ROLES[name] for name in names if name in _ROLES}

@@ -24,10 +24,11 @@ from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
 from isosent.jobs.vectors import FileMoments, moments_bytes, read_moments, write_moments
 from isosent.loading import load
-from isosent.model import Role, SentenceEncoder
+from isosent.model import SentenceEncoder
 from isosent.numeric.canary import FIXED_TEXTS, LEAST_COSINE, N_SHORT, Canary
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
+from isosent.role import RoleName
 from isosent.search.snapshot import check_query_model
 from isosent.server.fields import NO_FIELDS, space_fields
 from isosent.server.registry import CANARY_EVERY_S
@@ -187,7 +188,7 @@ class CanaryWatch:
             _log.error(event, extra={"facts": {"lowest_cosine": round(lowest, 4)}})
         self.has_changed = has_changed
 
-    async def _embedded(self, role: Role) -> NDArray[np.float32]:
+    async def _embedded(self, role: RoleName) -> NDArray[np.float32]:
         """Vectors of the fixed texts; without the long one, if the API takes none of its length."""
         try:
             return (await self.upstream.embed(FIXED_TEXTS, role, {})).vectors

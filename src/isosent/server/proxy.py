@@ -232,7 +232,8 @@ async def _embeddings(request: Request, body: EmbeddingsFields) -> Response:
 def _fields_of(others: Mapping[str, Any], proxy: Proxy, name: str, model: SentenceEncoder | None) -> dict[str, Any]:
     """What the API is sent with the texts; without the side of the texts, where the dialect or the proxy acts on it."""
     dialect = proxy.upstream.dialect
-    acts = dialect.has_roles or name in proxy.maps.query_models or (model is not None and model.query_map is not None)
+    has_roles = model is not None and model.record.postprocessing.has_roles
+    acts = dialect.has_roles or name in proxy.maps.query_models or has_roles
     if acts and dialect.fields is not None:
         takes = frozenset[str]() if dialect.has_roles else dialect.fields
         used = [side for side in SIDES if side not in takes and role_of(*sides_of({side: others.get(side)})) != "text"]

@@ -29,9 +29,10 @@ from numpy.typing import NDArray
 from isosent.encoders.load import encoder_for
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
-from isosent.model import Role, SentenceEncoder
+from isosent.model import SentenceEncoder
 from isosent.numeric.canary import FIXED_TEXTS, LEAST_COSINE, Canary
 from isosent.numeric.similarity import nonzero_rows
+from isosent.role import RoleName
 from isosent.search.index import Index
 from isosent.search.snapshot import check_query_model
 from isosent.server.service import Limits, Metrics, RequestError, Service, freeze_memory, reason_of
@@ -45,7 +46,7 @@ _MOST_CHARACTERS_HERE: Final = 10_000  # of all that are computed there at once,
 _HEAVY_THREADS: Final = 2
 _MOST_WAITING: Final = 32
 CANARY_EVERY_S: Final = 3600.0
-_CANARY_ROLES: Final[tuple[Role, ...]] = ("document", "query")
+_CANARY_ROLES: Final[tuple[RoleName, ...]] = ("document", "query")
 _LOOK_EVERY_S: Final = 5.0  # for models that a reload brought
 T = TypeVar("T")
 
@@ -66,7 +67,7 @@ class RetiredError(Exception):
 @dataclass(eq=False)
 class _Request:
     texts: list[str]
-    role: Role
+    role: RoleName
     future: Future[Embedded]
     vectors: NDArray[np.float32]  # of the bare encoder
     n_estimated: list[int]  # tokens of each text, before they are tokenized
@@ -111,7 +112,7 @@ class Worker:
         self._calls: deque[tuple[Callable[[], Any], Future[Any], int]] = deque()
         self._condition, self._computing = threading.Condition(), threading.Lock()
         is_cheap = all(each.has_tokens and not each.is_costly for each in self._encoders.values())
-        self._is_quick = is_cheap and model.flow is None  # a few texts take microseconds
+        self._is_quick = is_cheap and not model.record.postprocessing.nonlinear  # a few texts take microseconds
         self._is_due = False  # `_compute_here`, in this turn of the event loop
         self._is_retired = False
         self._characters_a_token = float(_CHARACTERS_A_TOKEN)
@@ -122,7 +123,7 @@ class Worker:
 
     # -- called by the event loop ----------------------------------------------------------------------------------
 
-    async def embed(self, texts: Sequence[str], role: Role = "text") -> Embedded:
+    async def embed(self, texts: Sequence[str], role: RoleName = "text") -> Embedded:
         """Return the vectors of texts; a caller that is cancelled leaves the queue."""
         if not self._is_quick or sum(map(len, texts)) > _FEW_CHARACTERS:
             return await asyncio.wrap_future(self.submit(texts, role))
@@ -164,7 +165,7 @@ class Worker:
                 if self._waiting:
                     self._condition.notify()
 
-    def submit(self, texts: Sequence[str], role: Role = "text", *, wakes: bool = True) -> Future[Embedded]:
+    def submit(self, texts: Sequence[str], role: RoleName = "text", *, wakes: bool = True) -> Future[Embedded]:
         """Put texts into the queue, and wake up the thread."""
         estimated = [1 + int(len(text) / self._characters_a_token) for text in texts]
         request = _Request(
@@ -504,7 +505,7 @@ class Served:
         folders = {text.partition(":")[2] for text in references}
         return {text: self.name for text in references | folders if "/" in text or "\\" in text}
 
-    async def embed(self, texts: Sequence[str], role: Role) -> Embedded:
+    async def embed(self, texts: Sequence[str], role: RoleName) -> Embedded:
         """Vectors of texts: those of queries by the static model, and by the model where that one knows no token."""
         if role != "query" or self.query_worker is None:
             return await self.worker.embed(texts, role)

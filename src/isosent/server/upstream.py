@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from isosent.errors import InputError
 from isosent.io.answers import unpacked
-from isosent.model import Role
+from isosent.role import RoleName
 from isosent.server.fields import NO_FIELDS
 from isosent.server.service import RequestError
 
@@ -86,7 +86,7 @@ class Dialect(NamedTuple):
     path: str  # after the URL of the API
     most_items: int  # of one request
     takes_ids: bool
-    body: Callable[[Sequence[Item], str, Role], dict[str, Any]]
+    body: Callable[[Sequence[Item], str, RoleName], dict[str, Any]]
     rows: Callable[[Any], list[Any]]  # vectors in the answer: lists of numbers, or base64
     n_tokens: Callable[[Any, httpx.Headers], Any]
     key_header: str = "Authorization"
@@ -94,7 +94,7 @@ class Dialect(NamedTuple):
     fields: frozenset[str] | None = None  # that it takes besides; None if that depends on who speaks it
 
 
-def _openai_body(items: Sequence[Item], model: str, role: Role) -> dict[str, Any]:
+def _openai_body(items: Sequence[Item], model: str, role: RoleName) -> dict[str, Any]:
     return {"input": list(items), "model": model, "encoding_format": "base64"}
 
 
@@ -117,7 +117,7 @@ def _openai_tokens(answer: Any, headers: httpx.Headers) -> Any:
     return next(filter(None, counts), 0)
 
 
-def _cohere_body(items: Sequence[Item], model: str, role: Role) -> dict[str, Any]:
+def _cohere_body(items: Sequence[Item], model: str, role: RoleName) -> dict[str, Any]:
     input_type = "search_query" if role == "query" else "search_document"
     return {"texts": list(items), "model": model, "input_type": input_type, "embedding_types": ["float"]}
 
@@ -271,7 +271,7 @@ class Upstream:
     # -- embedding -------------------------------------------------------------------------------------------------
 
     async def embed(
-        self, items: Sequence[Item], role: Role, caller: Mapping[str, str], fields: Mapping[str, Any] = NO_FIELDS
+        self, items: Sequence[Item], role: RoleName, caller: Mapping[str, str], fields: Mapping[str, Any] = NO_FIELDS
     ) -> Answer:
         """Return the vectors of texts.
 
@@ -312,7 +312,7 @@ class Upstream:
         return answer
 
     async def _embed_block(
-        self, items: Sequence[Item], role: Role, caller: Mapping[str, str], fields: Mapping[str, Any]
+        self, items: Sequence[Item], role: RoleName, caller: Mapping[str, str], fields: Mapping[str, Any]
     ) -> Answer:
         """Vectors of texts in one request; in several, if the API refuses so many."""
         body = self.dialect.body(items, self.model, role) | dict(fields)

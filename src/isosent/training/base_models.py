@@ -132,9 +132,12 @@ def _load(reference: str, options: Mapping[str, str]) -> SentenceEncoder:
 def _trainable(model: SentenceEncoder) -> SentenceTransformer:
     """The model in modules of sentence-transformers; what they cannot express or train is refused."""
     encoder = model.encoder
-    if model.flow is not None:
-        raise InputError(f"train: {encoder.reference} ends with a flow, which cannot be trained. Name its encoder.")
-    if model.query_map is not None or model.groups is not None:
+    steps = model.record.postprocessing
+    if steps.nonlinear is not None:
+        raise InputError(
+            f"train: {encoder.reference} ends with {steps.nonlinear.noun}, which cannot be trained. Name its encoder."
+        )
+    if steps.has_roles or model.groups is not None:
         kind = "queries" if model.groups is None else f"each {model.groups.column}"
         raise InputError(
             f"train: {encoder.reference} has a separate map for {kind}, which cannot be trained. Name its encoder."

@@ -65,7 +65,7 @@ from isosent.pages.progress import Progress, counted, part_of, progress_bar
 from isosent.space import Space, same_space
 from isosent.storage import Storage
 from isosent.transforms.agreement import sample_pairs
-from isosent.transforms.base import Auto, Transform, is_flow, resolve_transform
+from isosent.transforms.base import Auto, Transform, needs_vectors, resolve_transform
 from isosent.words.subwords import SubwordTokenizer
 
 TARGET = "model2vec"
@@ -255,8 +255,8 @@ def _checked(
     if getattr(model.encoder.tokenizer, "backend_tokenizer", None) is None:
         raise InputError(f"distill: {model.encoder.reference} has no tokenizer.json, which the static model needs.")
     chosen = resolve_transform(transform)
-    if is_flow(chosen):
-        raise InputError("distill: a flow cannot be folded into rows of tokens. Name a linear transform.")
+    if needs_vectors(chosen):
+        raise InputError(f"distill: a {chosen.kind} cannot be folded into rows of tokens. Name a linear transform.")
     if chosen is not None:
         chosen.check_settings(model.dim)
     check_folder(output, EXPORT)

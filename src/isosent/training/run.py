@@ -60,7 +60,7 @@ from isosent.training.record import (
 )
 from isosent.training.settings import LEARNING_RATES, TrainingSettings
 from isosent.training.trainer import make_arguments, make_trainer, trainer_class
-from isosent.transforms.base import Auto, Transform, is_flow, resolve_transform
+from isosent.transforms.base import Auto, Transform, needs_vectors, resolve_transform, transform_name
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -214,10 +214,11 @@ def train_job(
     """Train a job, see `train`."""
     trainer_class()
     check_training_folder(job.output)
-    if is_flow(job.transform):
+    if needs_vectors(job.transform):
         raise InputError(
-            "train: sentence-transformers cannot load a flow. Choose a linear transform, or fit the flow on the "
-            "trained model: isosent fit TEXTS -m FOLDER --transform glow_flow."
+            f"train: sentence-transformers cannot load a {job.transform.kind}. Choose a linear transform, or fit the "
+            f"{job.transform.kind} on the trained model: isosent fit TEXTS -m FOLDER --transform "
+            f"{transform_name(job.transform)}."
         )
     with quiet_library(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # those of transformers and torch, about each other

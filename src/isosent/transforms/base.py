@@ -10,13 +10,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from isosent import _check
 from isosent.errors import InputError, InputTypeError
-from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
+from isosent.transforms.step import Step
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs
@@ -54,7 +54,7 @@ class LinearTransform(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FitProgress:
-    """Progress of a flow's fit, and the likelihood of the rows that are held out."""
+    """Progress of a fit on vectors, and the likelihood of the rows that are held out."""
 
     n_rows: int  # rows trained on so far, each epoch counted
     n_total: int  # rows to train on
@@ -64,18 +64,19 @@ class FitProgress:
 Report = Callable[[FitProgress], None]
 
 
-class FlowTransform(Protocol):
-    """A transform that is not linear: fitted on the vectors themselves."""
+class VectorTransform(Protocol):
+    """A transform that is fitted on the vectors themselves, not on their moments; it is not linear."""
 
-    glow_: Glow
+    kind: str  # what it is called: "flow"
     history_: tuple[FitProgress, ...]
+
+    @property
+    def step_(self) -> Step:
+        """The fitted step of a model."""
+        ...
 
     def fit(self, X: ArrayLike, y: object = None, *, report: Report | None = None) -> Self:
         """Fit on vectors."""
-        ...
-
-    def log_likelihood(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Logarithm of the density of each row."""
         ...
 
     def check_settings(self, dim: int) -> None:
@@ -87,7 +88,7 @@ class FlowTransform(Protocol):
         ...
 
 
-Transform = LinearTransform | FlowTransform
+Transform = LinearTransform | VectorTransform
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +113,14 @@ class Auto:
         return {name: value for name, value in settings.items() if value is not None}
 
 
-def is_flow(transform: object) -> TypeIs[FlowTransform]:
-    """Whether a transform is a flow, and so not linear."""
-    return hasattr(transform, "log_likelihood")
+def needs_vectors(transform: object) -> TypeIs[VectorTransform]:
+    """Whether a transform is fitted on vectors, and so not linear."""
+    return hasattr(type(transform), "step_")
 
 
 def check_transform(transform: object) -> None:
     """Refuse anything but a transform or "auto"."""
-    if not (hasattr(transform, "fit_moments") or is_flow(transform) or isinstance(transform, Auto)):
+    if not (hasattr(transform, "fit_moments") or needs_vectors(transform) or isinstance(transform, Auto)):
         raise InputTypeError(f'fit: transform must be an object such as Whitening(128), or "auto"; got {transform!r}.')
 
 
@@ -136,11 +137,11 @@ def settings_of(transform: Transform | Auto) -> dict[str, Any]:
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}
 
 
-def resolved_settings(transform: LinearTransform) -> dict[str, Any]:
+def resolved_settings(transform: Transform) -> dict[str, Any]:
     """Settings of a fitted transform, with the values that "auto" and a share of the variance resolved to."""
     settings = settings_of(transform)
     if "steps" in settings:
-        return {"steps": transform.resolved_steps_}  # type: ignore[attr-defined]
+        return {"steps": transform.resolved_steps_}  # type: ignore[union-attr]
     for name, value in settings.items():
         resolved = getattr(transform, f"{name}_", None)
         if resolved is not None and (value == AUTO or (name == "n_components" and isinstance(value, float))):
@@ -239,9 +240,9 @@ def resolve_transform(
 
 
 def make_linear(names: str, *, settings: Mapping[str, Any] | None = None) -> LinearTransform:
-    """Make an unfitted linear transform; a flow is refused."""
+    """Make an unfitted linear transform; any other is refused."""
     transform = make_transform(names, settings=settings)
-    if is_flow(transform):
+    if needs_vectors(transform):
         raise InputError(f"fit: {names} is not linear. A linear transform is needed here.")
     return transform
 

@@ -16,7 +16,7 @@ from isosent.errors import InputError, InputTypeError
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
-from isosent.transforms.base import is_flow, resolved_settings, transform_name
+from isosent.transforms.base import needs_vectors, resolved_settings, transform_name
 from isosent.transforms.estimator import MomentTransform, RowEstimator, Solution
 
 
@@ -110,10 +110,10 @@ class Chain(_BaseComposition, MomentTransform):
                         f"chain: l2_normalize is step {number}, but it is not linear. Make it the last step."
                     )
                 continue
-            if is_flow(step):
+            if needs_vectors(step):
                 raise InputError(
-                    f"chain: step {number} is a flow, which is not linear and cannot be part of a chain. "
-                    "Fit the other steps first, and then the flow on the model they give."
+                    f"chain: step {number} is a {step.kind}, which is not linear and cannot be part of a chain. "
+                    f"Fit the other steps first, and then the {step.kind} on the model they give."
                 )
             if not isinstance(step, MomentTransform) or isinstance(step, Chain):
                 raise InputTypeError(f"chain: steps must be transforms of isosent; got {step!r}.")

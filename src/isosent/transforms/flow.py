@@ -22,6 +22,7 @@ from isosent.errors import InputError
 from isosent.numeric.glow import Glow, GlowStep, first_half
 from isosent.transforms.base import FitProgress, Report
 from isosent.transforms.estimator import RowEstimator
+from isosent.transforms.flow_step import FlowStep
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -98,6 +99,8 @@ class GlowFlow(ClassNamePrefixFeaturesOutMixin, RowEstimator):
     True
     """
 
+    kind = FlowStep.kind
+
     def __init__(
         self,
         n_levels: int = 2,
@@ -163,6 +166,11 @@ class GlowFlow(ClassNamePrefixFeaturesOutMixin, RowEstimator):
         self._check_features(X, reset=True)
         self.glow_, self.history_ = flow, history
         return self
+
+    @property
+    def step_(self) -> FlowStep:
+        """The fitted flow as a step of a model."""
+        return FlowStep(self._glow())
 
     def transform(self, X: ArrayLike) -> NDArray[np.floating]:
         """Map vectors to the Gaussian.

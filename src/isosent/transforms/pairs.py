@@ -32,6 +32,7 @@ from isosent.numeric.statistics import INTERVAL_RESAMPLES, LEVEL, central_interv
 from isosent.numeric.threads import one_thread_products
 from isosent.transforms.base import NO_TRANSFORM, make_linear
 from isosent.transforms.labels import MOST_VALUES, is_missing
+from isosent.transforms.maps import GroupMaps, MapStep
 
 GROUP_MAPS = "group_maps"
 FEWEST_GROUPS = 30
@@ -339,6 +340,14 @@ class PairsChoice(NamedTuple):
     n_held_out: int  # queries
     of_other_kinds: bool  # whether these are of kinds that the tested map was not fitted on
     failed: str | None  # the test that the best one failed
+
+    def step(self, column: str, *, queries_only: bool) -> MapStep | None:
+        """The step of a model; None if no map was chosen. `column` names the groups, if there are any."""
+        if self.reference is not None and self.group_maps:
+            return MapStep(self.linear_map, groups=GroupMaps(column, self.reference, self.group_maps))
+        if self.linear_map is None:
+            return None
+        return MapStep(query_map=self.linear_map) if queries_only else MapStep(self.linear_map)
 
     @property
     def reason(self) -> str:

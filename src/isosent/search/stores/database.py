@@ -28,13 +28,13 @@ from isosent.numeric.canary import CHANGED, Canary, CanaryCheck
 from isosent.numeric.neighbors import fast_nearest
 from isosent.numeric.similarity import nonzero_rows
 from isosent.pages.progress import Progress, counted
-from isosent.postprocessing import GroupMaps
 from isosent.search.engine import K_MEASURED
 from isosent.search.index import Index
 from isosent.search.rows import ID, VECTOR
 from isosent.search.stores.postgres_connection import SCHEMES
 from isosent.search.units import unit_vectors, units_of_lists
 from isosent.space import Space, same_space
+from isosent.transforms.maps import GroupMaps
 
 # of each row: a hash of what was pushed, so that a push writes only what differs
 DIGEST: Final = "isosent_digest"
