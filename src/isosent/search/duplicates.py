@@ -514,9 +514,9 @@ def _scores(
     order = np.argsort(label, kind="stable")
     order = order[np.bincount(label)[label[order]] > 1]
     for members in np.split(order, np.flatnonzero(np.diff(label[order])) + 1):
-        asking, rows = np.flatnonzero(nearest[members] < 0), units[members]
+        asking = np.flatnonzero(nearest[members] < 0)
         if len(asking):
-            nearest[members[asking]] = members[nearest_others(rows, 1, rows=asking)[1][:, 0]]
+            nearest[members[asking]] = members[nearest_others(units[members], 1, rows=asking)[1][:, 0]]
     rows = np.flatnonzero(nearest >= 0)
     scores, shares = np.full(len(units), np.nan, np.float32), np.full(len(units), np.nan)
     cosines = np.einsum("ij,ij->i", units[rows], units[nearest[rows]])
