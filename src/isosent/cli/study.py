@@ -30,7 +30,7 @@ from isosent.evaluation.run import TARGET
 from isosent.evaluation.sts import AGGREGATIONS, SICKR_PARTS
 from isosent.evaluation.tables import x100
 from isosent.io.json import document_bytes
-from isosent.io.texts import is_table, read_texts
+from isosent.io.texts import TextSource
 from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.pages.figures import FORMATS
@@ -227,7 +227,8 @@ def _run_flow(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **comm
     nli = []
     for path in split_names(own.get("nli")) or []:
         columns: Sequence[str | None] = split_names(own.get("columns", "premise,hypothesis")) or []
-        nli += [text for column in (columns if is_table(path) else [None]) for text in read_texts(path, column=column)]
+        in_columns = columns if TextSource(path).is_table else [None]
+        nli += [text for column in in_columns for text in TextSource(path, column).texts()]
     return study_flow(model, data, nli=nli, seeds=seeds, settings=settings, **common)
 
 
