@@ -160,10 +160,10 @@ def fit_files(
         sources = [open_source(path, column=column, moments=True) for path in paths]
         of_texts = [source for source in sources if source.kind == "texts"]
         measured = [source for source in sources if source.kind != "texts"]
-        if of_texts and measured:
-            names = f"{of_texts[0].name} holds texts, and {measured[0].name} holds vectors"
-            raise InputError(f"fit: {names}. Name files of one kind.")
         if measured:
+            if of_texts:
+                names = f"{of_texts[0].name} holds texts, and {measured[0].name} holds vectors"
+                raise InputError(f"fit: {names}. Name files of one kind.")
             if pairs is not None:
                 raise InputError(f"fit: {pairs} is searched in texts, and {paths[0]} holds vectors. Name the texts.")
             return fit_vectors(
@@ -172,9 +172,8 @@ def fit_files(
                 reference,
                 transform,
                 named=named,
-                column=column,
                 erase=erase,
-                queries=queries,
+                queries=None if queries is None else open_vectors_or_moments(queries, column=column),
                 texts=texts,
                 space=space,
                 checkpoint=checkpoint,
@@ -183,8 +182,7 @@ def fit_files(
                 say=say,
             )
         if (texts, space, checkpoint) != (None, None, None):
-            names = ", ".join(paths)
-            raise InputError(f"fit: --texts, --space and --checkpoint are for vectors; {names} holds texts.")
+            raise InputError(f"fit: --texts, --space and --checkpoint are for vectors; {', '.join(paths)} holds texts.")
         return fit_texts(
             of_texts,
             output,
@@ -273,9 +271,8 @@ def fit_vectors(
     transform: Transform | Auto | None,
     *,
     named: Named = str,
-    column: str | None = None,
     erase: str | None = None,
-    queries: str | None = None,
+    queries: VectorSource | MomentsSource | None = None,
     texts: str | None = None,
     space: str | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -307,9 +304,8 @@ def fit_vectors(
         after = before.fitted_on_vectors(vectors, transform, source=names, report=_likelihood_to(say))
         sample = _sample_of(sources) if sources else None
     else:
-        query_files = None
-        if queries is not None:
-            query_files = vectors_and_moments([open_vectors_or_moments(queries, column=column)])
+        query_files = None if queries is None else vectors_and_moments([queries])
+        if query_files:
             no_rows([*sources, *query_files[0]], [*merged, *query_files[1]])  # refused before anything is read
         with progress_bar("reading", "vectors") as bar:
             if erase is not None:
