@@ -132,7 +132,7 @@ def _encode_file(model: str | None, path: str, output: str, column: str | None, 
 
 def _say_reference(path: str, groups: GroupMaps | None) -> None:
     """Say which group texts or vectors are taken for that are in no table."""
-    if groups is not None and not TextSource(path).is_table:
+    if groups is not None and not TextSource(path).is_table:  # by its name: a worker may open it elsewhere
         say(f"note: {path} has no column {groups.column}, so all of it counts as {groups.reference}.")
 
 

@@ -3,9 +3,8 @@
 `FileMoments` are moments with the space and the files that they came from; two of them add up. `moments_of` reads files
 block by block, and `_Checkpoint` writes the state after some of them, so that an interrupted run resumes with the same
 bits; `sum_of_files` adds what was computed elsewhere. `write_moments` and `read_moments` are the file of moments.
-`drift_of` compares two sets. `transform_file` applies a model to a file of
-vectors, after `check_source` has seen that they are vectors of its encoder. `model_of_vectors` loads that model, and
-`paired_vectors` reads the two sides of pairs.
+`drift_of` compares two sets. `transform_file` applies a model to a file of vectors, after `check_source` has seen that
+they are vectors of its encoder. `model_of_vectors` loads that model, and `paired_vectors` reads the two sides of pairs.
 """
 
 from __future__ import annotations
