@@ -335,3 +335,22 @@ def test_commands_say_once_that_a_column_is_not_read(isosent_):
         finished = isosent_(*arguments)
         assert finished.code == 0, finished.err
         assert finished.err.count("texts are used; embedding") == 1, arguments
+
+
+def test_several_tables_with_vectors_are_texts_if_their_column_is_named(isosent_):
+    for name, start in (("a.csv", 0), ("b.csv", 30)):
+        frame = pd.DataFrame({"text": TEXTS[start : start + 30], "emb": ROWS[:30].tolist()})
+        frame.to_csv(name, index=False)
+    finished = isosent_("index", "a.csv", "b.csv", "--column", "text", "-o", "i")
+    assert finished.code == 0, finished.err
+    assert stored("i")["text"] == TEXTS
+    assert Index.open("i").dim == 256  # of the default model
+
+
+def test_pairs_of_texts_are_found_next_to_vectors_if_their_columns_are_named(isosent_, refuses):
+    words = [f"{text} {n}" for n, text in enumerate(TEXTS)]
+    frame = pd.DataFrame({"query": words, "document": TEXTS, "emb": ROWS.tolist()})
+    frame.to_csv("p.csv", index=False)
+    finished = isosent_("fit", "--pairs", "p.csv", "--column", "query,document", "-o", "m")
+    assert finished.code == 0, finished.err
+    assert "pairs" in finished.out

@@ -18,7 +18,7 @@ from isosent.errors import (
 )
 from isosent.io.atomic import _host, locked
 from isosent.io.shards import LOCK_FILE, Sharding, read_index
-from isosent.io.texts import TextSource, open_texts
+from isosent.io.texts import CountedTexts, open_texts
 from isosent.io.vectors import holds_vectors, open_vectors
 from isosent.jobs import encode as encoding
 from isosent.jobs import shards
@@ -152,7 +152,7 @@ def test_a_model_of_vectors_is_refused_before_anything_is_made(source, tmp_path)
 
 
 def test_no_text_gives_no_row(wordllama, tmp_path):
-    source = TextSource("nothing", 0, "", lambda first_row=0: iter(()), None, lambda: True)
+    source = CountedTexts("nothing", 0, "", lambda first_row=0: iter(()), None, lambda: True)
     for name in ("v.npy", "v.parquet"):
         assert encode_file(wordllama, source, tmp_path / name)[1] == EncodingStats()
     assert np.load(tmp_path / "v.npy").shape == (0, 256)

@@ -12,10 +12,11 @@ import isosent
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import FileFormatError, InputError, MemoryWarning, ModelFolderError, OutputError
 from isosent.io import vector_source
+from isosent.io.source import open_source
 from isosent.io.tensors import tensors_bytes
 from isosent.io.vectors import open_vectors
 from isosent.jobs import vectors as checkpoint_module
-from isosent.jobs.vectors import holds_moments, moments_of, read_moments, transform_file, write_moments
+from isosent.jobs.vectors import moments_of, read_moments, transform_file, write_moments
 from isosent.model import SentenceEncoder
 from isosent.space import Space
 from isosent.transforms.whitening import Whitening
@@ -197,7 +198,7 @@ def test_a_checkpoint_in_a_missing_folder_is_refused(vectors_in, tmp_path):
 def test_written_moments_are_read_to_the_last_bit(vectors_in, tmp_path):
     measured = moments_of([vectors_in(space=SPACE)])
     write_moments(tmp_path / "m.safetensors", measured)
-    assert holds_moments(tmp_path / "m.safetensors")
+    assert open_source(tmp_path / "m.safetensors", moments=True).kind == "moments"
     same_bits(read_moments(tmp_path / "m.safetensors"), measured)
 
 
@@ -230,7 +231,7 @@ def test_moments_of_other_dimensions_or_spaces_are_not_merged(vectors_in):
 
 def test_a_file_without_moments_is_refused(tmp_path):
     save_file({"v": ROWS}, tmp_path / "v.safetensors")
-    assert not holds_moments(tmp_path / "v.safetensors")
+    assert open_source(tmp_path / "v.safetensors", moments=True).kind == "vectors"
     with pytest.raises(FileFormatError, match=r"no file of moments of version 1, .*: its format is unknown"):
         read_moments(tmp_path / "v.safetensors")
 

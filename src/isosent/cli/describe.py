@@ -19,12 +19,13 @@ from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.errors import InputError, IsosentWarning
 from isosent.io.bounds import STANDARD_INPUT
 from isosent.io.notes import NOTE_FILE, read_export_note
+from isosent.io.source import open_source
 from isosent.io.system import open_to_read
 from isosent.io.tables import is_number
 from isosent.io.tensors import safetensors_header
-from isosent.io.texts import TEXT_ENDINGS, is_table, read_texts
-from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors, open_vectors
-from isosent.jobs.vectors import holds_moments, read_moments
+from isosent.io.texts import TEXT_ENDINGS, TextSource, read_texts
+from isosent.io.vectors import VECTOR_ENDINGS
+from isosent.jobs.vectors import moments_in
 from isosent.loading import read_record
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import progress_bar
@@ -63,9 +64,7 @@ def info(source: str, as_json: bool) -> None:
         return
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* are not encoded", IsosentWarning)  # nothing is, here
-        facts = _facts_of_file(source) if path.is_file() else _facts_of_vectors(source) if holds_vectors(path) else None
-    if facts is None:
-        facts = read_record(source).facts() | _distilled(path)
+        facts = _facts_of_input(source) or read_record(source).facts() | _distilled(path)
     if as_json:
         show_json(facts)
     else:
@@ -92,22 +91,19 @@ def _distilled_lines(report: Mapping[str, Any], shares: Mapping[str, Any] | None
     ]
 
 
-def _facts_of_file(source: str) -> dict[str, Any]:
-    if _is_word_vectors(source):
+def _facts_of_input(name: str) -> dict[str, Any] | None:
+    """Facts of a file or of a folder of vectors; None for anything else, which is a model."""
+    is_file = Path(name).is_file()
+    if is_file and name.lower().endswith(".safetensors") and safetensors_header(Path(name))[1].get("format") == FORMAT:
+        return _facts_of_words(name)
+    source = open_source(name, moments=is_file)
+    if source.kind == "texts":
+        if not is_file:
+            return None
         _refuse_texts(source)
-        with progress_bar("reading", "bytes") as bar:
-            vectors = read_word_vectors([source], progress=bar)
-        return {
-            "format": format_of(Path(source)),
-            "rows": len(vectors.vocabulary),
-            "dimensions": vectors.dim,
-            "dtype": str(vectors.vectors.dtype),
-            "sub-words": "yes" if vectors.tables else "none",
-            "first words": " ".join(islice(vectors.vocabulary, _FIRST_WORDS)),
-            "content hash": vectors.content_hash,
-        }
-    if holds_moments(source):
-        measured = read_moments(source)
+        return _facts_of_words(name)
+    if source.kind == "moments":
+        measured = moments_in(source)
         return {
             "mean and covariance of": f"{measured.moments.weight:.0f} vectors",
             "dimensions": measured.moments.dim,
@@ -115,41 +111,45 @@ def _facts_of_file(source: str) -> dict[str, Any]:
             "embedding space": str(measured.space or "unknown"),
             "files": ", ".join(measured.sources),
         }
-    return _facts_of_vectors(source)
+    column = {"column": source.column} if source.column else {}
+    return {
+        "vectors": source.n_rows,
+        "dimensions": source.dim,
+        "dtype": source.storage,
+        **column,
+        "embedding space": str(source.space or "unknown"),
+    }
 
 
-def _is_word_vectors(source: str) -> bool:
-    if source.lower().endswith(".safetensors"):
-        return safetensors_header(Path(source))[1].get("format") == FORMAT
-    return not holds_vectors(source)
+def _facts_of_words(name: str) -> dict[str, Any]:
+    with progress_bar("reading", "bytes") as bar:
+        vectors = read_word_vectors([name], progress=bar)
+    return {
+        "format": format_of(Path(name)),
+        "rows": len(vectors.vocabulary),
+        "dimensions": vectors.dim,
+        "dtype": str(vectors.vectors.dtype),
+        "sub-words": "yes" if vectors.tables else "none",
+        "first words": " ".join(islice(vectors.vocabulary, _FIRST_WORDS)),
+        "content hash": vectors.content_hash,
+    }
 
 
-def _refuse_texts(source: str) -> None:
+def _refuse_texts(source: TextSource) -> None:
     """Say which command describes texts, instead of what is wrong with them as word vectors."""
-    if source.lower().endswith((".txt", ".tsv", ".csv")):  # word vectors have these endings, too
-        with open_to_read(Path(source)) as file:
+    name = source.name
+    if name.lower().endswith((".txt", ".tsv", ".csv")):  # word vectors have these endings, too
+        with open_to_read(Path(name)) as file:
             lines = file.readline(_LONGEST_START), file.readline(_LONGEST_START)
         if all(is_number(field) for line in lines for field in line.split()[-1:]):
             return
-    if is_table(source):
+    if source.is_table:
         raise InputError(
-            f"info: {source} is a table. Its texts are described by isosent inspect {source} --column NAME; vectors "
+            f"info: {name} is a table. Its texts are described by isosent inspect {name} --column NAME; vectors "
             "must be saved as .npy or .parquet."
         )
-    if source.lower().endswith(".txt"):
-        raise InputError(f"info: {source} holds texts. Describe them with a model: isosent inspect {source}")
-
-
-def _facts_of_vectors(source: str) -> dict[str, Any]:
-    vectors = open_vectors(source)
-    column = {"column": vectors.column} if vectors.column else {}
-    return {
-        "vectors": vectors.n_rows,
-        "dimensions": vectors.dim,
-        "dtype": vectors.storage,
-        **column,
-        "embedding space": str(vectors.space or "unknown"),
-    }
+    if name.lower().endswith(".txt"):
+        raise InputError(f"info: {name} holds texts. Describe them with a model: isosent inspect {name}")
 
 
 def _show_lines(lines: Sequence[tuple[str, object]]) -> None:

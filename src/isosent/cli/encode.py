@@ -26,15 +26,16 @@ from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.io.remote import is_remote
 from isosent.io.shards import SHARD_FORMATS, SHARD_SIZE, Sharding, check_shard_folder, input_paths
-from isosent.io.texts import TEXT_ENDINGS, is_table, open_texts
+from isosent.io.source import open_source
+from isosent.io.texts import TEXT_ENDINGS, TextSource, open_texts
 from isosent.io.vectors import VECTOR_ENDINGS, check_vector_file, open_vectors
 from isosent.jobs.encode import encode_file, texts_encoded
 from isosent.jobs.shards import Engine, encode_folder, how_resumed, transform_folder
 from isosent.jobs.vectors import (
     check_moments_file,
-    open_vector_files,
     sum_of_files,
     transform_file,
+    vectors_and_moments,
     write_moments,
 )
 from isosent.loading import read_record
@@ -131,7 +132,7 @@ def _encode_file(model: str | None, path: str, output: str, column: str | None, 
 
 def _say_reference(path: str, groups: GroupMaps | None) -> None:
     """Say which group texts or vectors are taken for that are in no table."""
-    if groups is not None and not is_table(path):
+    if groups is not None and not TextSource(path).is_table:  # by its name: a worker may open it elsewhere
         say(f"note: {path} has no column {groups.column}, so all of it counts as {groups.reference}.")
 
 
@@ -257,12 +258,13 @@ def moments(
     isosent moments first.safetensors second.npy -o both.safetensors
     """  # noqa: D301
     check_moments_file(output)
-    opening = partial(open_model, model) if model else None
-    with progress_bar("reading", "rows") as bar, texts_encoded(inputs, opening, column=column, progress=bar) as files:
-        if checkpoint is not None and files != list(inputs):
-            raise InputError("moments: --checkpoint is for vectors. Encode the texts first: isosent encode.")
+    load_model = partial(open_model, model) if model else None
+    opened = [open_source(path, column=column, moments=True) for path in inputs]
+    if checkpoint is not None and any(source.kind == "texts" for source in opened):
+        raise InputError("moments: --checkpoint is for vectors. Encode the texts first: isosent encode.")
+    with progress_bar("reading", "rows") as bar, texts_encoded(opened, load_model, progress=bar) as sources:
         measured = sum_of_files(
-            *open_vector_files(files, column=column, encoded=set(files) - set(inputs)),
+            *vectors_and_moments(sources),
             checkpoint=checkpoint,
             resumed=lambda n_rows: say(f"resuming from row {n_rows:,}, as saved in {checkpoint}"),
             progress=bar,

@@ -43,10 +43,10 @@ from isosent.evaluation.sts import SICKR_PARTS
 from isosent.evaluation.tables import model_lines, rte_table, sts_table, task_table, x100
 from isosent.evaluation.unlabelled import compare_models
 from isosent.io.pairs import SPLIT_COLUMNS, TEST, take_part
+from isosent.io.source import open_source
 from isosent.io.tables import open_table
-from isosent.io.texts import is_table, read_texts
+from isosent.io.texts import TextSource, read_texts
 from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import holds_vectors, open_vectors
 from isosent.loading import wrap
 from isosent.model import SentenceEncoder
 from isosent.numeric.statistics import LEVEL
@@ -174,21 +174,22 @@ def _evaluated(model: str | None) -> SentenceEncoder | Index:
     if model is not None and (index := find_index(model)) is not None:
         return index
     paths = (model or "").split(",")
-    if not all(Path(path).is_file() and holds_vectors(path) for path in paths):
+    sources = [open_source(path) for path in paths if Path(path).is_file()]
+    files = [source for source in sources if source.kind == "vectors"]
+    if len(files) < len(paths):
         return open_model(model)
     vectors: dict[str, Any] = {}
     space = None
-    for path in paths:
-        if not is_table(path):
+    for source in files:
+        if not source.is_table:
             raise InputError(
-                f"{path} holds no texts, by which tasks find their vectors. Write both: isosent encode TEXTS -o "
+                f"{source.name} holds no texts, by which tasks find their vectors. Write both: isosent encode TEXTS -o "
                 "FILE.parquet."
             )
-        source = open_vectors(path)
-        space = same_space(paths[0], space, path, source.space)
+        space = same_space(paths[0], space, source.name, source.space)
         rows = np.concatenate(list(source.blocks()))
         # the first file wins: a query that equals a document does not replace its vector
-        vectors = dict(zip(read_texts(path, column="text"), rows, strict=True)) | vectors
+        vectors = dict(zip(read_texts(source.name, column="text"), rows, strict=True)) | vectors
     return wrap(vectors)
 
 
@@ -470,17 +471,18 @@ def migrate(old: str, new: str, texts: str | None, queries: str | None, output: 
 
 def _texts(path: str) -> list[str]:
     """Texts of a file; in a table of several columns, those of the column "text"."""
-    if not is_table(path):
-        return read_texts(path)
-    with open_table(path) as table:
-        has_others = len(table.columns) > 1
-        if has_others:
-            table.require("text")
-    return read_texts(path, column="text" if has_others else None)
+    source = TextSource(path)
+    if source.is_table:
+        with open_table(path) as table:
+            if len(table.columns) > 1:
+                table.require("text")
+                source = TextSource(path, "text")
+    return source.texts()
 
 
 def _opened(side: str) -> SentenceEncoder | VectorSource:
-    return open_vectors(side) if holds_vectors(side) else open_model(side)
+    source = open_source(side)
+    return source if source.kind == "vectors" else open_model(side)
 
 
 def _index_side(opened: Index) -> tuple[SentenceEncoder | VectorSource, list[str], VectorSource | None]:
@@ -508,7 +510,7 @@ def _require_same_ids(*paths: str) -> None:
     for path in paths:
         if (index := find_index(path)) is not None:
             ids[path] = [name for batch in index.batches() for name in batch.column(ID).to_pylist()]
-        elif is_table(path):
+        elif TextSource(path).is_table:
             with open_table(path) as table:
                 if "id" in table.columns:
                     ids[path] = [value for _, (value,) in table.rows("id")]
@@ -521,7 +523,7 @@ def _require_same_ids(*paths: str) -> None:
 def _answers(path: str) -> Answers:
     """Queries and the texts that answer them: the first two columns of a table."""
     wanted = "Give a table of two columns, with a header: a query, and the text that answers it."
-    if not is_table(path):
+    if not TextSource(path).is_table:
         raise InputError(f"{path} is not a table. {wanted}")
     with open_table(path) as table:
         if len(table.columns) < 2:

@@ -25,10 +25,9 @@ from isosent.cli.printing import (
 )
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
-from isosent.io.columns import contents_of
-from isosent.io.texts import is_table, read_texts
+from isosent.io.source import open_source
+from isosent.io.texts import TextSource, read_texts
 from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import holds_vectors, open_vectors
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import progress_bar
 from isosent.pages.tables import csv_table, make_table
@@ -85,36 +84,37 @@ def duplicates(
     isosent duplicates vectors.npy --texts texts.txt -o groups.csv
     """  # noqa: D301
     check_outputs(outputs, reads=(rows, texts))
-    source = _Source.open("duplicates", "pairs", rows, model, column, texts)
-    with progress_bar("encoding" if source.vectors is None else "reading") as bar:
+    compared = _Rows.open("duplicates", "pairs", rows, model, column, texts)
+    with progress_bar("encoding" if compared.vectors is None else "reading") as bar:
         found = find_duplicates(
-            source.texts, source.model, vectors=source.vectors, false_positives=false_positives, progress=bar
+            compared.texts, compared.model, vectors=compared.vectors, false_positives=false_positives, progress=bar
         )
     if not as_json:
-        show(source.line)
+        show(compared.line)
     if found.false_positives is None and found.n_texts > 1:
-        but_for = "rounding" if source.texts is None else "small changes"
-        unit = source.unit
+        but_for = "rounding" if compared.texts is None else "small changes"
+        unit = compared.unit
         say(f"fewer than {FEWEST_TEXTS} distinct {unit}: only {unit} that are equal but for {but_for} are grouped")
     if found.recall is not None:
         share = "unknown" if found.recall != found.recall else f"{found.recall:.1%} of pairs"
-        say(f"more than {MOST_EXACT:,} distinct {source.unit}: each was compared with those around it; recall: {share}")
+        many = f"more than {MOST_EXACT:,} distinct {compared.unit}"
+        say(f"{many}: each was compared with those around it; recall: {share}")
     table_rows = [
         (f"{group}", f"{row}", text, f"{score:.4f}", _share(share)) for group, row, text, score, share in found.rows()
     ]
     contents = {
         ".csv": lambda: csv_table(("group", "row", "text", "score", "share"), table_rows),
-        ".json": lambda: json_text(source.document(found.to_json())),
-        ".html": lambda: duplicates_page(found, source=Path(rows).name, vectors=source.line),
+        ".json": lambda: json_text(compared.document(found.to_json())),
+        ".html": lambda: duplicates_page(found, source=Path(rows).name, vectors=compared.line),
     }
     write_outputs(outputs, contents)
     if as_json:
-        show_json(source.document(found.to_json()))
+        show_json(compared.document(found.to_json()))
         return
     if found.groups:
         show(_largest_groups(found))
     show(
-        f"{len(found.groups):,} groups, {found.n_duplicates:,} of {found.n_texts:,} {source.unit}; "
+        f"{len(found.groups):,} groups, {found.n_duplicates:,} of {found.n_texts:,} {compared.unit}; "
         f"{len(found.kept):,} are left if one of each group is kept; without a vector: {found.n_without_vector:,}"
     )
 
@@ -149,28 +149,28 @@ def cluster(
     check_outputs(outputs, reads=(rows, texts))
     if clusters != AUTO and not (clusters.isdecimal() and len(clusters) < 10):
         raise InputError(f"--clusters {clusters:.80}: choose a whole number or auto.")
-    source = _Source.open("cluster", "topics", rows, model, column, texts)
-    if source.texts is None:
+    compared = _Rows.open("cluster", "topics", rows, model, column, texts)
+    if compared.texts is None:
         raise InputError(f"cluster: {rows} holds vectors alone. Name the texts that they are of: --texts FILE.")
-    with progress_bar("encoding" if source.vectors is None else "reading") as bar:
+    with progress_bar("encoding" if compared.vectors is None else "reading") as bar:
         found = cluster_texts(
-            source.texts,
-            source.model,
-            vectors=source.vectors,
+            compared.texts,
+            compared.model,
+            vectors=compared.vectors,
             n_clusters="auto" if clusters == AUTO else int(clusters),
             progress=bar,
         )
     if not as_json:
-        show(source.line)
+        show(compared.line)
     table_rows = [(f"{number}", f"{row}", text, _share(score)) for number, row, text, score in found.rows()]
     contents = {
         ".csv": lambda: csv_table(("cluster", "row", "text", "score"), table_rows),
-        ".json": lambda: json_text(source.document(found.to_json())),
-        ".html": lambda: clusters_page(found, source=Path(rows).name, vectors=source.line),
+        ".json": lambda: json_text(compared.document(found.to_json())),
+        ".html": lambda: clusters_page(found, source=Path(rows).name, vectors=compared.line),
     }
     write_outputs(outputs, contents)
     if as_json:
-        show_json(source.document(found.to_json()))
+        show_json(compared.document(found.to_json()))
         return
     table = make_table("cluster", "texts", "words", "a central text", left=0)
     for column_ in table.columns[2:]:
@@ -182,7 +182,7 @@ def cluster(
     show(table)
 
 
-class _Source(NamedTuple):
+class _Rows(NamedTuple):
     """What a command compares: texts and the model that encodes them, or vectors with or without their texts."""
 
     texts: list[str] | None
@@ -193,28 +193,28 @@ class _Source(NamedTuple):
     @classmethod
     def open(
         cls, command: str, purpose: str, rows: str, model: str | None, column: str | None, texts: str | None
-    ) -> "_Source":
+    ) -> "_Rows":
         """Open the files and the model that the command line names, for a purpose of `PURPOSES`."""
-        of_rows = column if texts is None else None  # --column is a column of --texts FILE, then
-        if not holds_vectors(rows, column=of_rows):
+        # --column is a column of --texts FILE, if there is one
+        source = open_source(rows, column=column if texts is None else None)
+        if source.kind == "texts":
             if texts is not None:
                 raise InputError(f"{command}: --texts are for vectors; {rows} holds texts.")
-            listed = read_texts(rows, column=column)
+            listed = source.texts()
             say_unused_vectors(rows, column)
             return cls(listed, open_model(model, purpose=purpose), None, model or DEFAULT_REFERENCE)
-        vectors = open_vectors(rows, column=of_rows)
         loaded = None if model is None else open_model(model, purpose=purpose)
         if texts is not None:
-            return cls(texts_of_vectors(texts, [vectors], column=column), loaded, vectors, model)
-        names = contents_of(Path(rows)).texts if vectors.column is not None and is_table(rows) else ()
+            return cls(texts_of_vectors(TextSource(texts, column), [source]), loaded, source, model)
+        names = source.text_columns if source.is_column else ()
         name = TEXT if TEXT in names else names[0] if len(names) == 1 else None
         if name is not None:
-            return cls(read_texts(rows, column=name), loaded, vectors, model)
+            return cls(read_texts(rows, column=name), loaded, source, model)
         if names:
             raise InputError(
                 f"{rows} has the columns {', '.join(names)}. Name that of the texts: --texts {rows} --column NAME."
             )
-        return cls(None, loaded, vectors, model)
+        return cls(None, loaded, source, model)
 
     @property
     def line(self) -> str:

@@ -36,8 +36,9 @@ from isosent.errors import InputError, MissingExtraError
 from isosent.evaluation.sts import read_scored_pairs
 from isosent.io.bounds import STANDARD_INPUT
 from isosent.io.pairs import TRAIN
-from isosent.io.texts import read_texts
-from isosent.io.vectors import holds_vectors, open_vectors
+from isosent.io.source import MomentsSource, open_source
+from isosent.io.texts import TextSource
+from isosent.io.vector_source import VectorSource
 from isosent.jobs.calibrate import (
     calibrated,
     calibrated_on_pairs,
@@ -47,7 +48,7 @@ from isosent.jobs.calibrate import (
 )
 from isosent.jobs.encode import texts_encoded
 from isosent.jobs.inspect import Inspection, inspect_moments, inspect_texts, inspect_vectors
-from isosent.jobs.vectors import drift_of_files, fetch_moments, holds_moments, is_url, read_moments
+from isosent.jobs.vectors import drift_of, model_statistics, moments_in
 from isosent.model import SentenceEncoder
 from isosent.numeric.drift import LEVEL, Drift
 from isosent.pages.progress import progress_bar
@@ -60,7 +61,7 @@ from isosent.transforms.base import NO_TRANSFORM
 
 
 @click.command()
-@click.argument("source", metavar="TEXTS|VECTORS|MOMENTS|URL")
+@click.argument("path", metavar="TEXTS|VECTORS|MOMENTS|URL")
 @model_options
 @column_option
 @vector_texts_option
@@ -69,7 +70,7 @@ from isosent.transforms.base import NO_TRANSFORM
 @json_option
 @details_option
 def inspect(
-    source: str,
+    path: str,
     model: str | None,
     column: str | None,
     texts: str | None,
@@ -89,13 +90,14 @@ def inspect(
     isosent inspect texts.txt -m wordllama -o report.html
     isosent inspect vectors.npy --texts texts.txt
     """  # noqa: D301
-    check_outputs(outputs, reads=() if is_url(source) else (source,))
-    if is_url(source) or (source != STANDARD_INPUT and holds_moments(source)):
-        if (texts, purpose) != (None, None) or any(path.suffix.lower() == ".html" for path in outputs):
-            raise InputError(f"inspect: a page, --texts and --for need vectors, and {source} holds moments only.")
+    check_outputs(outputs, reads=(path,))
+    source = open_source(path, column=column, moments=True)
+    if source.kind == "moments":
+        if (texts, purpose) != (None, None) or any(output.suffix.lower() == ".html" for output in outputs):
+            raise InputError(f"inspect: a page, --texts and --for need vectors, and {path} holds moments only.")
         _inspect_moments(source, outputs, as_json=as_json)
         return
-    inspection = _inspect(source, model, column, texts, purpose=purpose, codecs=details)
+    inspection = _inspect(source, model, texts, purpose=purpose, codecs=details)
     document = inspection.to_json()
     write_outputs(outputs, {".html": lambda: html_page(inspection), ".json": lambda: json_text(document)})
     if as_json:
@@ -129,15 +131,15 @@ def _show_inspection(inspection: Inspection, *, details: bool) -> None:
         show("Neighbors are those of the original vectors; auto changes who is near, because that ranks better.")
 
 
-def _inspect_moments(source: str, outputs: Sequence[Path], *, as_json: bool) -> None:
-    measured = fetch_moments(source) if is_url(source) else read_moments(source)
+def _inspect_moments(source: MomentsSource, outputs: Sequence[Path], *, as_json: bool) -> None:
+    measured = moments_in(source)
     inspection = inspect_moments(measured.moments)
     write_outputs(outputs, {".json": lambda: json_text(inspection.to_json())})
     if as_json:
         show_json(inspection.to_json())
         return
     show(inspection.advice)
-    table = make_table("", "original", "whitened", title=f"{measured.moments.weight:,.0f} vectors of {source}")
+    table = make_table("", "original", "whitened", title=f"{measured.moments.weight:,.0f} vectors of {source.name}")
     for label, before, after in inspection.rows():
         table.add_row(label, before, after)
     show(table)
@@ -146,22 +148,21 @@ def _inspect_moments(source: str, outputs: Sequence[Path], *, as_json: bool) -> 
 
 
 def _inspect(
-    source: str, model: str | None, column: str | None, texts: str | None, *, purpose: str | None, codecs: bool
+    source: TextSource | VectorSource, model: str | None, texts: str | None, *, purpose: str | None, codecs: bool
 ) -> Inspection:
-    name = Path(source).name
-    if holds_vectors(source, column=column):
+    name = Path(source.name).name
+    if source.kind == "vectors":
         if model is not None:
             raise InputError(
-                f"inspect: --model is for texts; {source} holds vectors. Leave it out, or name a column of texts: "
+                f"inspect: --model is for texts; {source.name} holds vectors. Leave it out, or name a column of texts: "
                 "--column NAME."
             )
-        vectors = open_vectors(source, column=column)
         with progress_bar("reading", unit="vectors") as bar:
-            listed = None if texts is None else texts_of_vectors(texts, [vectors])
-            return inspect_vectors(vectors, texts=listed, purpose=purpose, source=name, codecs=codecs, progress=bar)
+            listed = None if texts is None else texts_of_vectors(TextSource(texts), [source])
+            return inspect_vectors(source, texts=listed, purpose=purpose, source=name, codecs=codecs, progress=bar)
     if texts is not None:
-        raise InputError(f"inspect: --texts are for vectors; {source} holds texts.")
-    listed = read_texts(source, column=column)
+        raise InputError(f"inspect: --texts are for vectors; {source.name} holds texts.")
+    listed = source.texts()
     loaded = open_model(model)
     with progress_bar("encoding") as bar:
         return inspect_texts(loaded, listed, purpose=purpose, source=name, codecs=codecs, progress=bar)
@@ -192,10 +193,11 @@ def drift(old: str, new: str, model: str | None, column: str | None, as_json: bo
     """  # noqa: D301
     if STANDARD_INPUT in (old, new):
         raise InputError("drift: texts are read twice, so they cannot come from standard input. Name a file.")
-    opening = partial(open_model, model) if model else None
-    with progress_bar("drift", "rows") as bar, texts_encoded((old, new), opening, column=column, progress=bar) as files:
-        found = drift_of_files(*files, column=column, encoded=set(files) - {old, new}, progress=bar)
-    texts = read_texts(new, column=column) if files[1] != new else None
+    load_model = partial(open_model, model) if model else None
+    sides = [model_statistics(path) or open_source(path, column=column, moments=True) for path in (old, new)]
+    with progress_bar("drift", "rows") as bar, texts_encoded(sides, load_model, progress=bar) as measured:
+        found = drift_of(*measured, progress=bar)
+    texts = sides[1].texts() if sides[1].kind == "texts" else None
     if as_json:
         unusual = [each._asdict() | ({} if texts is None else {"text": texts[each.row]}) for each in found.unusual]
         show_json(asdict(found) | {"unusual": unusual})
@@ -321,14 +323,13 @@ def _folder_to_write(command: str, model: str | None, output: Path | None) -> Pa
     return folder
 
 
-def _model_and_sample(
-    model: str | None, source: str, column: str | None
-) -> tuple[SentenceEncoder, NDArray[np.float32]]:
+def _model_and_sample(model: str | None, path: str, column: str | None) -> tuple[SentenceEncoder, NDArray[np.float32]]:
     """The model that the command line names, and its vectors of some of the texts or vectors."""
-    if holds_vectors(source, column=column):
+    source = open_source(path, column=column)
+    if source.kind == "vectors":
         loaded = open_model(model)
-        return loaded, sample_of_vectors(loaded, open_vectors(source, column=column))
-    texts = read_texts(source, column=column)
+        return loaded, sample_of_vectors(loaded, source)
+    texts = source.texts()
     loaded = open_model(model)
     with progress_bar("encoding") as bar:
         return loaded, sample_of_texts(loaded, texts, progress=bar)

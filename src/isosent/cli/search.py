@@ -41,9 +41,10 @@ from isosent.io.bounds import STANDARD_INPUT
 from isosent.io.remote import local_copies
 from isosent.io.remote import remove as remove_shards
 from isosent.io.shards import input_paths
-from isosent.io.texts import TEXT_ENDINGS, is_table, read_texts
+from isosent.io.source import open_source
+from isosent.io.texts import TEXT_ENDINGS, TextSource
 from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors, open_vectors
+from isosent.io.vectors import VECTOR_ENDINGS, open_vectors
 from isosent.jobs.shards import Engine, encode_folder, how_resumed
 from isosent.loading import load
 from isosent.model import SentenceEncoder
@@ -146,12 +147,13 @@ def create(
     is_replaced = check_folder(output, INDEX)
     names = input_paths(rows, (*TEXT_ENDINGS, *VECTOR_ENDINGS), as_parts=False)
     with local_copies(names) as (paths, _):
-        if len(paths) > 1 and (texts is not None or any(map(holds_vectors, paths))):
+        sources = [_opened_input(path, column, texts) for path in paths]
+        if len(paths) > 1 and (texts is not None or any(source.kind == "vectors" for source in sources)):
             raise InputError(
                 f"index: {', '.join(paths)}: only texts can come from several files. Vectors with their texts: isosent "
                 "index VECTORS --texts TEXTS."
             )
-        inputs = _joined([_read_inputs(path, column, id_column, texts, space=space) for path in paths])
+        inputs = _joined([_read_inputs(source, column, id_column, texts, space=space) for source in sources])
         is_used = model is not None or inputs["vectors"] is None
         loaded = open_model(model, purpose="search") if is_used else None
         if engine is not None:
@@ -210,7 +212,7 @@ def add(
     """  # noqa: D301
     opened = Index.open(folder)
     n_before = len(opened)
-    inputs = _read_inputs(rows, column, id_column, texts, opened.schema, space=space)
+    inputs = _read_inputs(_opened_input(rows, column, texts), column, id_column, texts, opened.schema, space=space)
     n_added = len(opened.add(**inputs, check_space=True))
     show(f"{folder}: {n_added} rows added, {n_before + n_added - len(opened)} replaced; {len(opened)} now")
     if inputs["texts"] is None and TEXT in opened.schema.names:
@@ -414,9 +416,10 @@ def _query_texts(queries: tuple[str, ...]) -> tuple[tuple[str, ...], VectorSourc
         return queries, None
     if len(queries) > 1:
         raise InputError(f"search: {', '.join(queries)}: a file cannot be one of several queries. Name it alone.")
-    if holds_vectors(files[0]):
-        return queries, open_vectors(files[0])
-    return tuple(text for text in read_texts(files[0]) if text.strip()), None
+    source = open_source(files[0])
+    if source.kind == "vectors":
+        return queries, source
+    return tuple(text for text in source.texts() if text.strip()), None
 
 
 def _is_query_file(query: str) -> bool:
@@ -433,7 +436,7 @@ def _is_query_file(query: str) -> bool:
 
 def _measure_recall(opened: Index, against: str, *, as_json: bool) -> None:
     """Recall of an index against an exact search of other vectors of the same texts."""
-    inputs = _read_inputs(against, None, None, None)
+    inputs = _read_inputs(open_source(against), None, None, None)
     if inputs["vectors"] is None:
         raise InputError(f"search: --against needs vectors; {against} holds texts. Encode them: isosent encode.")
     recall, n_queries = opened.recall_against(inputs["vectors"], ids=inputs["ids"])
@@ -491,8 +494,13 @@ def pull(url: str, output: Path, model: str | None) -> None:
         )
 
 
+def _opened_input(rows: str, column: str | None, texts: str | None) -> TextSource | VectorSource:
+    """The rows of an index; with --texts FILE, --column is a column of that."""
+    return open_source(rows, column=column if texts is None else None)
+
+
 def _read_inputs(
-    rows: str,
+    source: TextSource | VectorSource,
     column: str | None,
     id_column: str | None,
     texts: str | None,
@@ -501,12 +509,8 @@ def _read_inputs(
     space: str | None = None,
 ) -> dict[str, Any]:
     """Texts, vectors, ids and metadata of the files that a command names, with the types of a schema."""
-    read = partial(read_rows, column=column, id_column=id_column, schema=schema)
-    of_texts = texts is not None  # --column is a column of --texts FILE, then
-    source = None
-    if holds_vectors(rows, column=None if of_texts else column):
-        source = open_vectors(rows, column=None if of_texts else column)
-    if source is None:
+    read, rows = partial(read_rows, column=column, id_column=id_column, schema=schema), source.name
+    if source.kind == "texts":
         say_unused_vectors(rows, column)
         if (texts, space) != (None, None):
             raise InputError(f"--texts and --space belong to a file of vectors; {rows} holds texts.")
@@ -517,7 +521,7 @@ def _read_inputs(
     listed, ids, metadata = None, None, None
     if texts is not None:
         listed, ids, metadata = read(texts)
-        if source.column is not None and is_table(rows):
+        if source.is_column:
             _, ids_of_vectors, beside = read_rows(rows, vector_column=source.column)
             order = order_by_ids(texts, _ids(ids, metadata), rows, _ids(ids_of_vectors, beside))
             if order is not None:
@@ -525,7 +529,7 @@ def _read_inputs(
                 listed = None if listed is None else [listed[place] for place in order]
                 ids = None if ids is None else ids.take(order)
                 metadata = None if metadata is None else metadata.take(order)
-    elif source.column is not None and is_table(rows):
+    elif source.is_column:
         listed, ids, metadata = read(rows, column=None, vector_column=source.column)
     elif column is not None or id_column is not None:
         raise InputError(f"{rows} holds vectors alone; --column and --id-column belong to --texts FILE.")

@@ -140,10 +140,8 @@ def migrate(
     has_models = isinstance(old, SentenceEncoder) and isinstance(new, SentenceEncoder)
     for side in (old, new, stored):
         if side is not None and not isinstance(side, SentenceEncoder):
-            n_rows = side.n_rows if isinstance(side, VectorSource) else len(side)
-            name = str(side.path) if isinstance(side, VectorSource) else "vectors"
-            if isinstance(side, VectorSource):
-                refuse_codes(name, side.space)
+            name, n_rows, space = _stored_facts(side)
+            refuse_codes(name, space)
             if n_rows != len(texts):
                 counted = f"{n_rows:,} vectors of {len(texts):,} texts"
                 raise InputError(f"migrate: {name} holds {counted}. Name files of the same texts.")
@@ -405,5 +403,9 @@ def _mapped_model(
 def _space_of(side: SentenceEncoder | VectorSource | Vectors, dim: int) -> Space:
     if isinstance(side, SentenceEncoder):
         return side.space
-    known = side.space if isinstance(side, VectorSource) else None
-    return known or PrecomputedVectors(dim).space
+    return _stored_facts(side)[2] or PrecomputedVectors(dim).space
+
+
+def _stored_facts(side: VectorSource | Vectors) -> tuple[str, int, Space | None]:
+    """Name, rows and space of vectors in a file or in memory."""
+    return (side.name, side.n_rows, side.space) if isinstance(side, VectorSource) else ("vectors", len(side), None)

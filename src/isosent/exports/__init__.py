@@ -124,7 +124,7 @@ def export(
         case onnx.TARGET:
             return onnx.export_onnx(model, output)
         case faiss.TARGET:
-            source = vectors if vectors is None or isinstance(vectors, VectorSource) else open_vectors(vectors)
+            source = None if vectors is None else open_vectors(vectors)
             factory = index or faiss.DEFAULT_INDEX
             return faiss.export_faiss(
                 model, output, index=factory, vectors=source, ids=ids, with_map=with_map, progress=progress

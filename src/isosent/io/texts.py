@@ -1,9 +1,10 @@
 """Texts in a file of any size, read block by block and as often as needed.
 
-`read_texts` reads all of them, `open_texts` opens a `TextSource` that counts them first, `read_labels` reads another
-column of a table. All three find the column in the same way (`_text_column`), and refuse vectors where texts are read
-(`refuse_vectors`; the rule is that of `isosent.io.number_lists`). A `TextTable` has all columns, to be written next to
-the vectors of the texts; `text_blocks` cuts texts into blocks that fit in memory.
+`read_texts` reads all of them, `open_texts` counts them first (`CountedTexts`), `read_labels` reads another column of a
+table; a `TextSource` is a file that is named, and offers all three. They find the column in the same way
+(`_text_column`), and refuse vectors where texts are read (`refuse_vectors`; the rule is that of
+`isosent.io.number_lists`). A `TextTable` has all columns, to be written next to the vectors of the texts; `text_blocks`
+cuts texts into blocks that fit in memory.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from io import BufferedReader
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, ClassVar, Literal
 
 from isosent import _check, _extras
 from isosent.errors import FileFormatError, InputError, InputFileError
@@ -37,6 +38,7 @@ from isosent.io.number_lists import (
 )
 from isosent.io.parquet import VECTOR_COLUMN
 from isosent.io.tables import Table, check_depth, ending_of, is_number, table_in
+from isosent.io.vector_source import no_column_error
 from isosent.storage import Storage
 
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".json")
@@ -84,10 +86,7 @@ def read_labels(
 ) -> list[Any]:
     """Values of a column of a table as they are, from a row on; None or empty where missing."""
     if not is_table(path):
-        raise InputError(
-            f"{path} has no column {column}. Labels are a column of a .csv, .tsv, .jsonl or .parquet file: "
-            f"write all texts into one, with the columns text and {column}."
-        )
+        raise no_column_error(path, column)
     with open_content(path) as (name, file):
         ending = ending_of(path)
         table = table_in(name, ending, file, header=True, first_row=first_row, is_streamed=True)
@@ -99,6 +98,11 @@ def read_labels(
 def is_table(path: str | os.PathLike[str]) -> bool:
     """Whether a file is a table with columns rather than plain lines."""
     return ending_of(path) in _TABLES
+
+
+def name_of_texts(name: str) -> str:
+    """The name of a copy of a file of texts: of its own name only an ending that says how it is read."""
+    return f"texts{ending_of(name) if is_table(name) else '.txt'}"
 
 
 def _texts_in(
@@ -195,9 +199,39 @@ def _no_texts_error(name: str) -> FileFormatError:
     return FileFormatError(f"{name} holds no texts.")
 
 
-@dataclass(frozen=True, slots=True)
 class TextSource:
-    """Texts in a file; only a block of them is in memory at a time."""
+    """A file of texts, or standard input, of which nothing is read until its texts are asked for."""
+
+    kind: ClassVar[Literal["texts"]] = "texts"
+
+    def __init__(self, name: str | os.PathLike[str], column: str | None = None) -> None:
+        self.name, self.column = os.fspath(name), column
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the file is a table."""
+        return is_table(self.name)
+
+    def in_column(self, column: str | None) -> TextSource:
+        """The same file with the texts in this column, if it is a table."""
+        return TextSource(self.name, column if self.is_table else None)
+
+    def texts(self) -> list[str]:
+        """Read all texts, at least one."""
+        return read_texts(self.name, column=self.column)
+
+    def counted(self) -> AbstractContextManager[CountedTexts]:
+        """Open the file, and count its texts; they are read block by block."""
+        return open_texts(self.name, column=self.column)
+
+    def labels(self, column: str) -> list[Any]:
+        """Values of another column, as they are."""
+        return read_labels(self.name, column)
+
+
+@dataclass(frozen=True, slots=True)
+class CountedTexts:
+    """Texts in an open file; only a block of them is in memory at a time."""
 
     name: str  # for messages
     n_texts: int
@@ -206,6 +240,18 @@ class TextSource:
     state: FileState | None  # of the file when it was opened; None for a copy of standard input or of a pipe
     is_unchanged: Callable[[], bool]  # since it was opened
     table: Callable[[], TextTable] | None = None  # opens the table that the texts are a column of
+    read_labels: Callable[..., list[Any]] | None = None  # reads a column of the file, if it is a table
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the file is a table."""
+        return self.read_labels is not None
+
+    def labels(self, column: str, first_row: int = 0, n_rows: int | None = None) -> list[Any]:
+        """Values of another column, of all rows or of some of them, as they are."""
+        if self.read_labels is None:
+            raise no_column_error(self.name, column)
+        return self.read_labels(column, first_row=first_row, n_rows=n_rows)
 
     def check_unchanged(self) -> None:
         """Refuse texts that are not those that were counted."""
@@ -216,7 +262,7 @@ class TextSource:
 @contextmanager
 def open_texts(
     path: str | os.PathLike[str], *, column: str | None = None, counted: tuple[int, str] | None = None
-) -> Iterator[TextSource]:
+) -> Iterator[CountedTexts]:
     """Open a file of texts, and count them, unless their number and their hash are given.
 
     Counting reads all of the file once, so that a bad line is refused before any work.
@@ -242,7 +288,8 @@ def open_texts(
         # columns of a .parquet file are read by the path, and a pipe has none
         has_columns = is_table(path) and (ending_of(path) != ".parquet" or Path(path).is_file())
         table = partial(TextTable, open_again, column) if has_columns else None
-        yield TextSource(name, n_texts, sha256, read, before, lambda: state() == before, table)
+        labels = partial(read_labels, path) if is_table(path) else None
+        yield CountedTexts(name, n_texts, sha256, read, before, lambda: state() == before, table, labels)
 
 
 def _count_and_hash(texts: Iterator[str]) -> tuple[int, str]:

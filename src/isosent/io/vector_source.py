@@ -9,6 +9,7 @@ them again for each pass. `isosent.io.parquet` has the last format, and `isosent
 from __future__ import annotations
 
 import mmap
+import os
 import re
 import sys
 from codecs import BOM_UTF8
@@ -17,7 +18,7 @@ from dataclasses import dataclass, replace
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -59,6 +60,8 @@ _SAFETENSORS_NAMES = {
 class VectorSource:
     """Vectors in a file of any size; only a block of them is in memory at a time."""
 
+    kind: ClassVar[Literal["vectors"]] = "vectors"
+
     path: Path  # the file, or a folder of shards
     n_rows: int
     dim: int
@@ -70,6 +73,23 @@ class VectorSource:
     seal_at: int | None = None  # byte at which the file holds that checksum itself
     state: FileState | None = None  # of the file when it was opened: blocks of another one are not read
     first_row: int = 0  # in the file, if these are a part of its rows
+    read_labels: Callable[..., list[Any]] | None = None  # reads a column of the file, if it is a table
+    text_columns: tuple[str, ...] = ()  # of that table
+
+    @property
+    def name(self) -> str:
+        """The path, for messages."""
+        return str(self.path)
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the file is a table."""
+        return self.read_labels is not None
+
+    @property
+    def is_column(self) -> bool:
+        """Whether the vectors are a column of a table, which may have others."""
+        return self.is_table and self.column is not None
 
     @property
     def block_rows(self) -> int:
@@ -100,6 +120,13 @@ class VectorSource:
 
         return replace(self, n_rows=n_rows, read=read, checksum=None, first_row=first_row)
 
+    def labels(self, column: str, first_row: int = 0, n_rows: int | None = None) -> list[Any]:
+        """Values of another column, of all rows or of some of them; see `isosent.io.texts.read_labels`."""
+        if self.read_labels is None:
+            raise no_column_error(self.path, column)
+        n_rows = self.n_rows - first_row if n_rows is None else n_rows
+        return self.read_labels(column, first_row=self.first_row + first_row, n_rows=n_rows)
+
     def blocks(self, start_row: int = 0) -> Iterator[Array]:
         """Read the vectors from a row on."""
         self.verify()
@@ -116,6 +143,14 @@ class VectorSource:
             _check.finite_rows(str(self.path), "vectors", block, self.first_row + start_row)
         except InputError as error:
             raise FileFormatError(str(error)) from None
+
+
+def no_column_error(path: str | os.PathLike[str], column: str) -> InputError:
+    """The error for labels of a file that is no table."""
+    return InputError(
+        f"{path} has no column {column}. Labels are a column of a .csv, .tsv, .jsonl or .parquet file: "
+        f"write all texts into one, with the columns text and {column}."
+    )
 
 
 def in_blocks(pieces: Iterator[Array], n_rows: int) -> Iterator[Array]:

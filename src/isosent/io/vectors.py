@@ -1,6 +1,6 @@
 """Files of vectors: opened by their extension, and written block by block, with a note or a checksum inside.
 
-`holds_vectors` says whether a file holds vectors or texts, and `open_vectors` opens it: by its ending with
+`holds_vectors` says whether a file holds vectors or texts, and `open_vectors` opens one of vectors: by its ending with
 `isosent.io.vector_source`, by what `isosent.io.columns` sees in its columns, or a complete folder of shards as if it
 were one file. `writing_vectors` writes .npy and .fvecs here, .parquet with `isosent.io.parquet`.
 """
@@ -12,6 +12,8 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any, cast
@@ -38,7 +40,7 @@ from isosent.io.remote import is_folder
 from isosent.io.shards import ShardIndex, check_complete, read_index
 from isosent.io.signatures import refuse_other_file
 from isosent.io.tables import ending_of, open_table
-from isosent.io.texts import is_table
+from isosent.io.texts import is_table, read_labels
 from isosent.io.vector_source import (
     VectorSource,
     in_blocks,
@@ -60,25 +62,28 @@ _OPENERS: dict[str, Callable[[Path, str | None], VectorSource]] = {
 VECTOR_ENDINGS = (*_OPENERS, ".parquet", ".jsonl", ".csv", ".tsv")  # of the files of a folder, where .json are notes
 
 
-def open_vectors(path: str | os.PathLike[str], *, column: str | None = None) -> VectorSource:
-    """Open a file of vectors, or a folder of shards.
+def open_vectors(path: str | os.PathLike[str] | VectorSource, *, column: str | None = None) -> VectorSource:
+    """Open a file of vectors, or a folder of shards, unless it is open.
 
     Of a table, a column is chosen by its content if it is not named; of a file of lines, each is a vector.
     """
+    if isinstance(path, VectorSource):
+        return path
     index = read_index(path) if is_folder(path) else None
     if index is not None:
         return _open_folder(Path(path), index, column)
     file = _check.input_file(path)
+    read = partial(read_labels, file) if is_table(file) else None
     try:
         if opener := _OPENERS.get(ending_of(file)):
             return opener(file, column)
         _no_archive(file)
         if is_list_file(file):
-            return open_json(file, column)
-        name = _chosen_column(file, column)
-        if ending_of(file) == ".parquet" and _is_stored_list(file, name):
-            return open_parquet(file, name)
-        return open_rows(file, name)
+            return replace(open_json(file, column), read_labels=read)
+        name, contents = _chosen_column(file, column)
+        is_stored_list = ending_of(file) == ".parquet" and _is_stored_list(file, name)
+        source = open_parquet(file, name) if is_stored_list else open_rows(file, name)
+        return replace(source, read_labels=read, text_columns=contents.texts)
     except PermissionError as error:
         raise FileFormatError(f"{file} could not be read: {error.strerror}.") from error
     except (FileFormatError, InputError):
@@ -87,7 +92,7 @@ def open_vectors(path: str | os.PathLike[str], *, column: str | None = None) -> 
 
 
 def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) -> bool:
-    """Whether a file, or a column of it, holds vectors rather than texts: the one place that decides it.
+    """Whether a file, or a column of it, holds vectors rather than texts; `isosent.io.source` is who asks.
 
     Vectors go before texts; if a table has both and no column is named, a warning says which are used. Standard input
     holds texts.
@@ -121,7 +126,7 @@ def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) ->
             f"{path}: the vectors in its column {vectors} are used; its texts in {texts} are not encoded. To encode "
             f"them: --column {contents.texts[0]} (in Python column), or a file of the texts alone.",
             IsosentWarning,
-            stacklevel=2,
+            stacklevel=3,  # where the source is opened
         )
     warn_unread(path, contents)
     return bool(contents.vectors)
@@ -132,12 +137,12 @@ def _is_stored_list(file: Path, column: str) -> bool:
     return column in schema.names and list_storage(schema.field(column).type) is not None
 
 
-def _chosen_column(file: Path, column: str | None) -> str:
-    """The column of vectors that is named, or the only one; `LINES` for lines of numbers."""
+def _chosen_column(file: Path, column: str | None) -> tuple[str, Contents]:
+    """The column of vectors that is named, or the only one; `LINES` for lines of numbers. And what the others hold."""
     contents = contents_of(file)
     if column is None:
         if len(contents.vectors) == 1:
-            return contents.vectors[0]
+            return contents.vectors[0], contents
         if contents.vectors:
             raise InputError(
                 f"{file} has {len(contents.vectors)} columns of vectors ({', '.join(contents.vectors)}). "
@@ -156,7 +161,7 @@ def _chosen_column(file: Path, column: str | None) -> str:
             raise InputError(f"{file} has no column {column}; it has: {_listed(columns)}.")
         kind = columns[column]
         raise InputError(f"{file}: column {column} holds no vectors{kind and ': its type is '}{kind}.")
-    return column
+    return column, contents
 
 
 def _no_vectors_error(file: Path, contents: Contents) -> InputError:

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,10 @@ from isosent.encoders.base import WINDOW, EncodingStats, collecting_stats
 from isosent.errors import InputError
 from isosent.io.bounds import STANDARD_INPUT
 from isosent.io.parquet import VECTOR_COLUMN, ColumnsBeside
-from isosent.io.remote import is_folder
-from isosent.io.texts import TextSource, open_texts, text_blocks
+from isosent.io.texts import CountedTexts, TextSource, text_blocks
 from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import check_vector_file, holds_vectors, writing_vectors
-from isosent.jobs.vectors import groups_of_rows, is_url, narrowed
+from isosent.io.vectors import check_vector_file, open_vectors, writing_vectors
+from isosent.jobs.vectors import Measured, groups_of_rows, narrowed
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
 from isosent.pages.progress import Progress, part_of
@@ -41,7 +40,7 @@ Row = tuple[str, Sequence[Any]]  # a text, and the values of the columns that ar
 
 def encode_file(
     model: SentenceEncoder,
-    source: TextSource,
+    source: CountedTexts,
     output: str | os.PathLike[str],
     *,
     dtype: str = Storage.float32,
@@ -51,7 +50,7 @@ def encode_file(
     """Encode texts into one file; the dimensions of the vectors, and what was counted over all texts."""
     check_vector_file(output, dtype)
     encode, dim = encoding(model, role)  # refuses a model that cannot encode, before anything is written
-    encode = of_groups(encode, groups_of_rows(model.groups, source.name, 0, source.n_texts))
+    encode = of_groups(encode, groups_of_rows(model.groups, source, 0, source.n_texts))
     rows = TextRows(source, to_table=Path(output).suffix.lower() == ".parquet")
     space = model.space
     part = 0, source.n_texts
@@ -62,27 +61,29 @@ def encode_file(
 
 @contextmanager
 def texts_encoded(
-    paths: Sequence[str],
+    inputs: Sequence[TextSource | Measured],
     load_model: Callable[[], SentenceEncoder] | None,
     *,
-    column: str | None = None,
     progress: Progress | None = None,
-) -> Iterator[list[str]]:
-    """The paths, with temporary files of vectors in place of those of texts; the model is loaded for these only."""
+) -> Iterator[list[Measured]]:
+    """Inputs with temporary files of vectors in place of texts; the model is loaded for these only."""
     with TemporaryDirectory() as folder:
-        files, model = list(paths), None
-        for place, path in enumerate(paths):
-            if is_url(path) or is_folder(path) or holds_vectors(path, column=column):
+        sources: list[Measured] = []
+        model = None
+        for place, source in enumerate(inputs):
+            if source.kind != "texts":
+                sources.append(source)
                 continue
-            if path != STANDARD_INPUT:
-                _check.input_file(path)
+            if source.name != STANDARD_INPUT:
+                _check.input_file(source.name)
             if load_model is None:
-                raise InputError(f"{path} holds texts, not vectors. Name the model that encodes them: -m MODEL.")
+                raise InputError(f"{source.name} holds texts, not vectors. Name the model that encodes them: -m MODEL.")
             model = model or load_model()
-            files[place] = str(Path(folder, f"{place}.npy"))
-            with open_texts(path, column=column) as source:
-                encode_file(model, source, files[place], progress=progress)
-        yield files
+            file = Path(folder, f"{place}.npy")
+            with source.counted() as texts:
+                encode_file(model, texts, file, progress=progress)
+            sources.append(open_vectors(file))
+        yield sources
 
 
 def encoding(model: SentenceEncoder, role: RoleName) -> tuple[BlockEncoder, int]:
@@ -108,7 +109,9 @@ def warn_once(model: SentenceEncoder, encoding_stats: EncodingStats) -> None:
 class TextRows:
     """The texts of a source, with the columns of their table where these are written too, from any row on."""
 
-    def __init__(self, source: TextSource, *, to_table: bool) -> None:
+    kind: ClassVar[Literal["texts"]] = "texts"
+
+    def __init__(self, source: CountedTexts, *, to_table: bool) -> None:
         self.source, self.to_table = source, to_table
         self.table = source.table() if to_table and source.table else None
         self._rows: Iterator[Row] = iter(())

@@ -1,6 +1,6 @@
 """Fit a transform on texts or vectors in files, save the model, and measure what the fit has changed.
 
-`fit_files` looks at what the files hold, and passes them on: to `fit_texts`, which encodes them here, to `fit_shards`,
+`fit_files` opens the inputs, and passes them on as sources: to `fit_texts`, which encodes them here, to `fit_shards`,
 which lets workers encode them, or to `fit_vectors`, which reads vectors and moments block by block. `fit_pairs` reads
 matching texts or vectors. Each refuses what cannot be fitted before it reads much, saves the model as soon as it is
 fitted, and returns a `FitResult`.
@@ -13,7 +13,7 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,21 +25,21 @@ from isosent.io.columns import unused_vectors
 from isosent.io.pairs import read_matches
 from isosent.io.remote import local_copies, remove
 from isosent.io.shards import SHARD_SIZE, input_paths
-from isosent.io.texts import TEXT_ENDINGS, is_table, read_labels, read_texts
+from isosent.io.source import MomentsSource, open_source, open_vectors_or_moments
+from isosent.io.texts import TEXT_ENDINGS, TextSource, read_labels
 from isosent.io.vector_source import VectorSource, picked_rows
-from isosent.io.vectors import VECTOR_ENDINGS, holds_vectors
+from isosent.io.vectors import VECTOR_ENDINGS
 from isosent.jobs.inspect import Groups, PairsFound, find_groups, pairs_found
 from isosent.jobs.shards import Engine, how_resumed, measure_folder, sample_rows, sample_texts
 from isosent.jobs.vectors import (
     FileMoments,
-    is_url,
     labelled_moments_of,
     load_model,
     model_of_vectors,
     no_rows,
-    open_vector_files,
     paired_vectors,
     sum_of_files,
+    vectors_and_moments,
 )
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
@@ -157,22 +157,23 @@ def fit_files(
     if shard_size is not None:
         raise InputError("fit: --shard-size is for --workers.")
     with local_copies(input_paths(inputs, (*TEXT_ENDINGS, *VECTOR_ENDINGS), as_parts=False)) as (paths, named):
-        kinds = {path: is_url(path) or holds_vectors(path, column=column) for path in paths}
-        if len(set(kinds.values())) > 1:
-            vectors, texts = (next(path for path in paths if kinds[path] is kind) for kind in (True, False))
-            raise InputError(f"fit: {texts} holds texts, and {vectors} holds vectors. Name files of one kind.")
-        if all(kinds.values()):
+        sources = [open_source(path, column=column, moments=True) for path in paths]
+        of_texts = [source for source in sources if source.kind == "texts"]
+        measured = [source for source in sources if source.kind != "texts"]
+        if measured:
+            if of_texts:
+                names = f"{of_texts[0].name} holds texts, and {measured[0].name} holds vectors"
+                raise InputError(f"fit: {names}. Name files of one kind.")
             if pairs is not None:
                 raise InputError(f"fit: {pairs} is searched in texts, and {paths[0]} holds vectors. Name the texts.")
             return fit_vectors(
-                paths,
+                measured,
                 output,
                 reference,
                 transform,
                 named=named,
-                column=column,
                 erase=erase,
-                queries=queries,
+                queries=None if queries is None else open_vectors_or_moments(queries, column=column),
                 texts=texts,
                 space=space,
                 checkpoint=checkpoint,
@@ -181,17 +182,15 @@ def fit_files(
                 say=say,
             )
         if (texts, space, checkpoint) != (None, None, None):
-            names = ", ".join(paths)
-            raise InputError(f"fit: --texts, --space and --checkpoint are for vectors; {names} holds texts.")
+            raise InputError(f"fit: --texts, --space and --checkpoint are for vectors; {', '.join(paths)} holds texts.")
         return fit_texts(
-            paths,
+            of_texts,
             output,
             reference,
             transform,
             named=named,
-            column=column,
             erase=erase,
-            queries=queries,
+            queries=None if queries is None else TextSource(queries).in_column(column),
             goal=goal,
             pairs=pairs,
             codecs=codecs,
@@ -200,24 +199,23 @@ def fit_files(
 
 
 def fit_texts(
-    paths: Sequence[str],
+    sources: Sequence[TextSource],
     output: str | os.PathLike[str],
     reference: str | None,
     transform: Transform | Auto | None,
     *,
     named: Named = str,
-    column: str | None = None,
     erase: str | None = None,
-    queries: str | None = None,
+    queries: TextSource | None = None,
     goal: Goal | None = None,
     pairs: str | None = None,
     codecs: bool = False,
     say: Say = print,
 ) -> FitResult:
     """Fit a transform on the vectors of texts; an encoder that learns from texts is fitted first."""
-    texts = [text for path in paths for text in read_texts(path, column=column)]
-    query_texts = None if queries is None else read_texts(queries, column=column if is_table(queries) else None)
-    labels = None if erase is None else {erase: labels_of_files(paths, erase)}
+    texts = [text for source in sources for text in source.texts()]
+    query_texts = None if queries is None else queries.texts()
+    labels = None if erase is None else {erase: [label for source in sources for label in source.labels(erase)]}
     known = None if pairs is None else read_matches(pairs)[:2]
     if known is not None and known[0] == known[1]:
         raise InputError(
@@ -230,9 +228,9 @@ def fit_texts(
     if transform is not None:
         transform.check_settings(model.dim)
     fits_more = transform is not None or labels is not None or goal is not None
-    source, learns = named(", ".join(paths)), model.encoder.needs_corpus
+    name, learns = named(", ".join(source.name for source in sources)), model.encoder.needs_corpus
     with progress_bar("encoding", "texts") as bar:
-        before = after = model.fitted(texts, None, source=source, progress=bar if learns else None)
+        before = after = model.fitted(texts, None, source=name, progress=bar if learns else None)
         if fits_more:
             encoder = before.encoder if query_texts is None else before.encoder.for_documents()
             encoded = encoder.encode(texts, progress=bar)
@@ -243,13 +241,13 @@ def fit_texts(
                     erase=labels,
                     queries=query_texts,
                     encoded=encoded,
-                    source=source,
+                    source=name,
                     report=_likelihood_to(say),
                 )
     result = FitResult(after, None, "texts")
     if goal is not None:
         moments = Moments.from_rows(encoded[nonzero_rows(encoded)])
-        result = _smaller(result, encoded, moments, goal, texts=texts, codecs=codecs, before=before, source=source)
+        result = _smaller(result, encoded, moments, goal, texts=texts, codecs=codecs, before=before, source=name)
         after = result.model
     after.save(output)
     record = after.fits[-1] if len(after.fits) > len(model.fits) else None
@@ -272,15 +270,14 @@ def fit_texts(
 
 
 def fit_vectors(
-    paths: Sequence[str],
+    inputs: Sequence[VectorSource | MomentsSource],
     output: str | os.PathLike[str],
     reference: str | None,
     transform: Transform | Auto | None,
     *,
     named: Named = str,
-    column: str | None = None,
     erase: str | None = None,
-    queries: str | None = None,
+    queries: VectorSource | MomentsSource | None = None,
     texts: str | None = None,
     space: str | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -289,8 +286,8 @@ def fit_vectors(
     say: Say = print,
 ) -> FitResult:
     """Fit a transform on vectors in files, and on moments; the encoder that made them may be named, or their space."""
-    sources, merged = open_vector_files(paths, column=column)
-    before = model_of_vectors(paths, no_rows(sources, merged), reference, space)
+    sources, merged = vectors_and_moments(inputs)
+    before = model_of_vectors([source.name for source in inputs], no_rows(sources, merged), reference, space)
     if transform is not None:
         transform.check_settings(before.dim)
     elif queries is not None:
@@ -308,11 +305,11 @@ def fit_vectors(
         if merged or (queries, checkpoint) != (None, None):
             raise InputError("fit: a flow needs vectors; moments, --queries and --checkpoint do not go with it.")
         vectors = np.concatenate([block for source in sources for block in source.blocks()])
-        names = named(", ".join(str(source.path) for source in sources))
+        names = named(", ".join(source.name for source in sources))
         after = before.fitted_on_vectors(vectors, transform, source=names, report=_likelihood_to(say))
         sample = _sample_of(sources) if sources else None
     else:
-        query_files = None if queries is None else open_vector_files([queries], column=column)
+        query_files = None if queries is None else vectors_and_moments([queries])
         if query_files:
             no_rows([*sources, *query_files[0]], [*merged, *query_files[1]])  # refused before anything is read
         with progress_bar("reading", "vectors") as bar:
@@ -344,7 +341,7 @@ def fit_vectors(
         result,
         spaces=(describe_space(vectors), describe_space(after.transform(sample))),
         described=f"{len(sample):,} of {sum(source.n_rows for source in sources):,} vectors of "
-        + (named(str(sources[0].path)) if len(sources) == 1 else f"{len(sources)} files"),
+        + (named(sources[0].name) if len(sources) == 1 else f"{len(sources)} files"),
         recalls=()
         if transform is None or needs_vectors(transform) or after.fits[-1].transform == NO_TRANSFORM or goal is not None
         else _recalls(vectors, transform, after),
@@ -382,7 +379,10 @@ def fit_shards(
             "its folder with -m."
         )
     folder = f"{os.fspath(output)}.shards"
-    attribute = None if erase is None else Attribute.of({erase: labels_of_files(paths, erase)})
+    attribute = None
+    if erase is not None:
+        with local_copies(paths) as (copies, _):
+            attribute = Attribute.of({erase: [label for copy in copies for label in read_labels(copy, erase)]})
     with progress_bar("encoding", "texts") as bar:
         measured, index = measure_folder(
             before,
@@ -428,8 +428,9 @@ def fit_pairs(
     space: str | None = None,
 ) -> FitResult:
     """Fit a map on pairs: of texts in a table; or of vectors, where `pairs` holds the query of each row of `inputs`."""
-    if holds_vectors(pairs):
-        queries, documents, files = paired_vectors(pairs, inputs, column=column)
+    opened = open_source(pairs, column=column, moments=True)
+    if opened.kind != "texts":
+        queries, documents, files = paired_vectors(opened, inputs, column=column)
         before = model_of_vectors([pairs, *inputs], files, reference, space)
         source = f"{pairs}, {', '.join(inputs)}"
         after = before.fitted_on_pairs(queries, documents, queries_only=queries_only, source=source)
@@ -456,12 +457,6 @@ def _loses_storage(before: SentenceEncoder, after: SentenceEncoder) -> bool:
     return before.record.storage is not None and after.record.storage is None
 
 
-def labels_of_files(paths: Sequence[str], column: str) -> list[Any]:
-    """The labels of all rows of tables, whose files may be on another machine."""
-    with local_copies(list(paths)) as (copies, _):
-        return [label for copy in copies for label in read_labels(copy, column)]
-
-
 def _erased_vectors(
     model: SentenceEncoder,
     sources: Sequence[VectorSource],
@@ -475,8 +470,8 @@ def _erased_vectors(
     None for groups if the attribute was not visible, so that nothing was erased. What erasing changes is measured on
     vectors with texts, or else on the first rows of each file.
     """
-    paths = [str(source.path) for source in sources]
-    attribute = Attribute.of({column: labels_of_files(paths, column)}, sum(source.n_rows for source in sources))
+    labels = [label for source in sources for label in source.labels(column)]
+    attribute = Attribute.of({column: labels}, sum(source.n_rows for source in sources))
     row, parts = 0, []
     rows: list[NDArray[np.floating]] = []
     places: list[int] = []
@@ -489,7 +484,8 @@ def _erased_vectors(
     texts, vectors, picked = (None, np.concatenate(rows), places) if sampled is None else sampled
     effect = attribute.rows(picked).effect(model.transform(vectors), texts)
     moments, n_zero_rows = sum((part for part, _ in parts[1:]), parts[0][0]), sum(n_zero for _, n_zero in parts)
-    erased = model.erased(moments, effect, name=column, n_zero_rows=n_zero_rows, source=named(", ".join(paths)))
+    names = named(", ".join(source.name for source in sources))
+    erased = model.erased(moments, effect, name=column, n_zero_rows=n_zero_rows, source=names)
     return erased, None if erased is model else attribute.groups
 
 
@@ -599,7 +595,7 @@ def _fitted_on_files(
 
 def _sampled_texts(path: str, sources: Sequence[VectorSource]) -> SampledTexts:
     """Texts of vectors in files, these vectors and their rows, at most 20,000 at random, without zero rows."""
-    listed, n_rows = texts_of_vectors(path, sources), sum(source.n_rows for source in sources)
+    listed, n_rows = texts_of_vectors(TextSource(path), sources), sum(source.n_rows for source in sources)
     if len(listed) != n_rows:
         raise InputError(f"{path} holds {len(listed)} texts; there are {n_rows} vectors. Give one text per vector.")
     rows = sampled_rows(n_rows)

@@ -263,13 +263,14 @@ def inspect_vectors(
     2
     """
     if isinstance(vectors, VectorSource):
-        refuse_codes(str(vectors.path), vectors.space)
+        refuse_codes(vectors.name, vectors.space)
+        n_rows = vectors.n_rows
     else:
         vectors = _check.matrix("inspect_vectors", "vectors", vectors)
+        n_rows = len(vectors)
     n_duplicate_texts = None
     if texts is not None:
         texts = _check.some_texts("inspect_vectors", texts)
-        n_rows = vectors.n_rows if isinstance(vectors, VectorSource) else len(vectors)
         if len(texts) != n_rows:
             raise InputError(f"inspect: there are {len(texts)} texts for {n_rows} vectors. Give one text per vector.")
         n_duplicate_texts = len(texts) - len(set(texts))

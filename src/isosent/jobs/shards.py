@@ -44,7 +44,7 @@ from isosent.io.shards import (
     read_index,
     write_index,
 )
-from isosent.io.texts import open_texts, read_labels
+from isosent.io.texts import open_texts
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
 from isosent.jobs.encode import BlockEncoder, TextRows, encoded_source, encoding, of_groups, warn_once, write_encoded
@@ -80,7 +80,7 @@ class Job(Struct, frozen=True, kw_only=True):
     reference: str  # with its options
     fingerprint: str = ""  # of the model that began the job
     column: str | None = None
-    holds_vectors: bool = False  # the inputs, rather than texts
+    kind: Literal["texts", "vectors"] = "texts"  # of the inputs
     erase: str | None = None  # column of labels; then the moments are of vectors and labels
     values: tuple[str, ...] | None = None  # of the labels; None for numbers
     role: RoleName = "text"
@@ -150,7 +150,7 @@ class Worker:
         if known and state and (known.name, known.state) == (name, state):
             return known
         source = self._source(name)
-        if isinstance(source, VectorSource):
+        if source.kind == "vectors":
             if self._job.makes == "transform":
                 check_source(source, self._record)
             source.verify()
@@ -172,10 +172,9 @@ class Worker:
         job = self._job
         if job.makes == "moments":
             return self._measure(path, source, part)
-        if isinstance(source, TextRows):
+        if source.kind == "texts":
             encode, dim = self._encoding
-            name = self._staged.path_of(self._open[0]) if self._open else ""
-            encode = of_groups(encode, groups_of_rows(self._model.groups, name, *part))
+            encode = of_groups(encode, groups_of_rows(self._model.groups, source.source, *part))
             space = self._model.space
             return write_encoded(
                 path,
@@ -198,25 +197,26 @@ class Worker:
         return EncodingStats(part[1], n_zero_rows=n_zero_rows)
 
     def _measure(self, path: Path, source: TextRows | VectorSource, part: tuple[int, int]) -> EncodingStats:
+        job, labels = self._job, None
         with collecting_stats() as stats:
-            if isinstance(source, TextRows):
-                encoder = self._model.encoder
-                space = encoder.space
-                source = encoded_source(
+            if source.kind == "texts":
+                encoder, space = self._model.encoder, self._model.encoder.space
+                labels = None if job.erase is None else source.source.labels(job.erase, *part)
+                vectors = encoded_source(
                     source, part, encoder.encode, dim=encoder.dim, space=space, progress=self._progress
                 )
             else:
-                source = source.part(*part)
-            measured = moments_of([source]) if self._job.erase is None else self._labelled(source, part)
+                vectors = source.part(*part)
+                labels = None if job.erase is None else vectors.labels(job.erase)
+            measured = moments_of([vectors]) if labels is None else self._labelled(vectors, labels)
         write_moments(path, replace(measured, sources=()))
         n_texts = part[1] - stats.total.n_texts  # vectors have not been counted
         return stats.total + EncodingStats(n_texts, n_zero_rows=measured.n_zero_rows)
 
-    def _labelled(self, source: VectorSource, part: tuple[int, int]) -> FileMoments:
+    def _labelled(self, source: VectorSource, labels: Sequence[Any]) -> FileMoments:
         """Moments of the vectors of a part and of its labels, side by side."""
-        job, name = self._job, str(self._open[0] if self._open else "")
-        values = read_labels(self._staged.path_of(name), str(job.erase), first_row=part[0], n_rows=part[1])
-        labelled, n_zero_rows = labelled_moments_of(source, Attribute.of_part(str(job.erase), values, job.values))
+        attribute = Attribute.of_part(str(self._job.erase), labels, self._job.values)
+        labelled, n_zero_rows = labelled_moments_of(source, attribute)
         return FileMoments(labelled.joint.moments, n_zero_rows, source.space, ())
 
     @cached_property
@@ -248,7 +248,7 @@ class Worker:
             self._leave()
             files, path, column = ExitStack(), self._staged.path_of(name), self._job.column
             source: TextRows | VectorSource
-            if self._job.holds_vectors:
+            if self._job.kind == "vectors":
                 source = open_vectors(path, column=column)
             else:
                 facts = (counted.n_rows, counted.sha256) if counted else None
@@ -376,7 +376,7 @@ def transform_folder(
         reference=reference,
         fingerprint=record.fingerprint,
         column=column,
-        holds_vectors=True,
+        kind="vectors",
         role="query" if queries else "text",
         sharding=sharding or Sharding(),
     )
@@ -625,7 +625,7 @@ def _resumed_index(job: Job, folder: str, index: ShardIndex, new: ShardIndex) ->
             f"{folder} was begun with other inputs: {brief(before)} then, {brief(after)} now, and the content "
             "differs. Name another folder, or remove this one."
         )
-    names = (*_SETTINGS, "column") if job.holds_vectors else _SETTINGS  # texts have a hash, whatever their column
+    names = (*_SETTINGS, "column") if job.kind == "vectors" else _SETTINGS  # texts have a hash, whatever their column
     settings = [
         msgspec.structs.asdict(run.sharding) | {name: getattr(run, name) for name in names} for run in (index, new)
     ]

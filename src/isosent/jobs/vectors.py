@@ -2,28 +2,23 @@
 
 `FileMoments` are moments with the space and the files that they came from; two of them add up. `moments_of` reads files
 block by block, and `_Checkpoint` writes the state after some of them, so that an interrupted run resumes with the same
-bits; `sum_of_files` adds what was computed elsewhere. `write_moments` and `read_moments` are the file of moments,
-`fetch_moments` asks a proxy for them. `drift_of` compares two sets. `transform_file` applies a model to a file of
-vectors, after `check_source` has seen that they are vectors of its encoder. `model_of_vectors` loads that model, and
-`paired_vectors` reads the two sides of pairs.
+bits; `sum_of_files` adds what was computed elsewhere. `write_moments` and `read_moments` are the file of moments.
+`drift_of` compares two sets. `transform_file` applies a model to a file of vectors, after `check_source` has seen that
+they are vectors of its encoder. `model_of_vectors` loads that model, and `paired_vectors` reads the two sides of pairs.
 """
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
-import tempfile
 import time
-import urllib.error
-import urllib.request
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -38,10 +33,11 @@ from isosent.io.bounds import shown_bytes
 from isosent.io.json import parse_json
 from isosent.io.parquet import ColumnsBeside
 from isosent.io.schemas import Count
+from isosent.io.source import MOMENTS_ENDING, MOMENTS_FORMAT, MomentsSource, open_vectors_or_moments
 from isosent.io.tensors import read_tensors, safetensors_header, tensors_bytes
-from isosent.io.texts import is_table, read_labels
+from isosent.io.texts import CountedTexts
 from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import check_vector_file, open_vectors, writing_vectors
+from isosent.io.vectors import check_vector_file, writing_vectors
 from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.numeric.drift import Drift, UnusualRow, drift, excess_kurtosis, fourth_powers, shared_axes
@@ -57,23 +53,21 @@ from isosent.transforms.labels import Attribute, LabelledMoments
 from isosent.transforms.maps import GroupMaps
 
 _N_UNUSUAL = 20
-MOMENTS_FORMAT, MOMENTS_VERSION = "isosent-moments", 1
+MOMENTS_VERSION = 1
 CHECKPOINT_FORMAT, CHECKPOINT_VERSION = "isosent-checkpoint", 1
-ENDING = ".safetensors"
 
 _METADATA = ("format", "format_version", "sources", "n_zero_rows", "run", *SPACE_METADATA)
 _SETTINGS = {"radial": False}  # 0.1.0 could also sum powers of the lengths; such a checkpoint is not resumed
 _MANY_DIMENSIONS = 4096
 _PAUSE_S = 1.0
 _SHARE_OF_TIME = 0.05
-_FETCH_S = 60.0
-_MOST_FETCHED = 1 << 30
-_LONGEST_SAID = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileMoments:
     """Moments of the vectors in files; the sum of two is that of all the files."""
+
+    kind: ClassVar[Literal["moments"]] = "moments"
 
     moments: Moments  # of all rows but zero rows
     n_zero_rows: int  # rows left out, of texts without a vector
@@ -100,20 +94,15 @@ class FileMoments:
         )
 
 
-def open_vector_files(
-    paths: Sequence[str], *, column: str | None = None, encoded: Collection[str] = ()
-) -> tuple[list[VectorSource], list[FileMoments]]:
-    """Open files of vectors, and read those of moments. Refuses files of different dimensions or spaces.
+Measured = VectorSource | MomentsSource | FileMoments  # what needs no encoding
 
-    The column is that of the files, except of those that were `encoded` from texts.
-    """
-    sources, merged = [], []
-    for path in paths:
-        if is_url(path) or holds_moments(path):
-            merged.append(fetch_moments(path) if is_url(path) else read_moments(path))
-        else:
-            sources.append(open_vectors(path, column=None if path in encoded else column))
-            refuse_codes(path, sources[-1].space)
+
+def vectors_and_moments(inputs: Sequence[Measured]) -> tuple[list[VectorSource], list[FileMoments]]:
+    """Those that hold vectors, and what the others hold. Refuses different dimensions or spaces."""
+    sources = [source for source in inputs if source.kind == "vectors"]
+    merged = [moments_in(source) for source in inputs if source.kind == "moments"]
+    for source in sources:
+        refuse_codes(source.name, source.space)
     no_rows(sources, merged)
     return sources, merged
 
@@ -136,7 +125,7 @@ def load_model(reference: str | None) -> SentenceEncoder:
 
 
 def model_of_vectors(
-    paths: Sequence[str], files: FileMoments, reference: str | None, space: str | None
+    names: Sequence[str], files: FileMoments, reference: str | None, space: str | None
 ) -> SentenceEncoder:
     """The model that made the vectors, or a stand-in for it that cannot encode."""
     dim = files.moments.dim
@@ -147,22 +136,23 @@ def model_of_vectors(
     model = load_model(reference)
     if model.encoder.dim != dim:
         raise InputError(
-            f"{paths[0]}: the vectors have {dim} dimensions; those of {reference} have {model.encoder.dim}."
+            f"{names[0]}: the vectors have {dim} dimensions; those of {reference} have {model.encoder.dim}."
         )
-    check_encoder_space(model.record, " + ".join(paths), files.space)
+    check_encoder_space(model.record, " + ".join(names), files.space)
     return model
 
 
 def paired_vectors(
-    queries: str, documents: Sequence[str], *, column: str | None = None
+    queries: VectorSource | MomentsSource, documents: Sequence[str], *, column: str | None = None
 ) -> tuple[NDArray[Any], NDArray[Any], FileMoments]:
     """Vectors of queries and of the documents that match them row by row, and their files without rows."""
     if not documents:
         raise InputError(
-            f"fit: {queries} holds vectors. Name the files of the documents that match them row by row: isosent fit "
-            f"DOCUMENTS --pairs {queries}."
+            f"fit: {queries.name} holds vectors. Name the files of the documents that match them row by row: isosent "
+            f"fit DOCUMENTS --pairs {queries.name}."
         )
-    sources, merged = open_vector_files([queries, *documents], column=column)
+    inputs = [queries, *(open_vectors_or_moments(path, column=column) for path in documents)]
+    sources, merged = vectors_and_moments(inputs)
     if merged:
         raise InputError("fit: --pairs needs vectors. Moments hold no pairs.")
     first, second = (
@@ -170,8 +160,8 @@ def paired_vectors(
     )
     if len(first) != len(second):
         raise InputError(
-            f"fit: {queries} holds {len(first):,} vectors, {', '.join(documents)} {len(second):,}. Give a query for "
-            "each document."
+            f"fit: {queries.name} holds {len(first):,} vectors, {', '.join(documents)} {len(second):,}. Give a query "
+            "for each document."
         )
     return first, second, no_rows(sources, ())
 
@@ -244,24 +234,10 @@ def labelled_moments_of(source: VectorSource, attribute: Attribute) -> tuple[Lab
     return total, n_zero_rows
 
 
-def drift_of_files(
-    old: str, new: str, *, column: str | None = None, encoded: Collection[str] = (), progress: Progress | None = None
-) -> Drift:
-    """What has changed between two files of vectors or of moments, or since a model was fitted."""
-    opened = [
-        ([], [_model_statistics(path)])
-        if (Path(path) / MODEL_FILE).is_file()
-        else open_vector_files([path], column=column, encoded=encoded)
-        for path in (old, new)
-    ]
-    sources = [files for files, _ in opened]
-    no_rows([source for files in sources for source in files], [part for _, parts in opened for part in parts])
-    before, after = (sum_of_files(*each, progress=progress) for each in opened)
-    return drift_of(before, after, sources)
-
-
-def _model_statistics(folder: str) -> FileMoments:
-    """Moments of the vectors that a model was fitted on."""
+def model_statistics(folder: str) -> FileMoments | None:
+    """Moments of the vectors that a model was fitted on; None if the folder is no model."""
+    if not (Path(folder) / MODEL_FILE).is_file():
+        return None
     record = read_model(folder)
     moments = None
     if record.reference == PRECOMPUTED:
@@ -276,33 +252,35 @@ def _model_statistics(folder: str) -> FileMoments:
     return FileMoments(moments, 0, record.encoder_space, (folder,))
 
 
-def drift_of(old: FileMoments, new: FileMoments, sources: Sequence[Sequence[VectorSource]]) -> Drift:
-    """What has changed between two sets; those with sources are read again, for kurtosis and single rows."""
-    if not any(sources):
-        return drift(old.moments, new.moments)
-    axes = shared_axes(old.moments, new.moments)
+def drift_of(old: Measured, new: Measured, *, progress: Progress | None = None) -> Drift:
+    """What has changed between two sets; vectors are read twice, the second time for kurtosis and single rows."""
+    sides = [vectors_and_moments([side]) for side in (old, new)]
+    no_rows([source for sources, _ in sides for source in sources], [part for _, parts in sides for part in parts])
+    before, after = (sum_of_files(*side, progress=progress).moments for side in sides)
+    if not any(sources for sources, _ in sides):
+        return drift(before, after)
+    axes = shared_axes(before, after)
     fourth, sets = np.zeros(axes.shape[1]), []
-    for measured, files in zip((old, new), sources, strict=True):
-        for source in files:
+    for moments, (sources, _) in zip((before, after), sides, strict=True):
+        for source in sources:
             for block in source.blocks():
-                fourth += fourth_powers(block[nonzero_rows(block)], measured.moments.mean, axes)
-        sets += [measured.moments] if files else []
-    found = drift(old.moments, new.moments, kurtosis=excess_kurtosis(fourth, sets, axes))
-    return replace(found, unusual=_unusual_rows(old.moments, sources[1]))
+                fourth += fourth_powers(block[nonzero_rows(block)], moments.mean, axes)
+            sets.append(moments)
+    found = drift(before, after, kurtosis=excess_kurtosis(fourth, sets, axes))
+    return replace(found, unusual=_unusual_rows(before, new)) if new.kind == "vectors" else found
 
 
-def _unusual_rows(old: Moments, sources: Sequence[VectorSource]) -> tuple[UnusualRow, ...]:
+def _unusual_rows(old: Moments, source: VectorSource) -> tuple[UnusualRow, ...]:
     """The rows that are farthest from the old vectors; zero rows are none."""
     farthest: list[UnusualRow] = []
     whitening = make_linear("whitening?shrinkage=oas").fit_moments(old).linear_map_
     first_row = 0
-    for source in sources:
-        for block in source.blocks():
-            [rows] = np.nonzero(nonzero_rows(block))
-            lengths = np.linalg.norm(whitening.apply(block[rows]), axis=1) / np.sqrt(whitening.weight.shape[1])
-            found = map(UnusualRow, (first_row + rows).tolist(), lengths.tolist())
-            farthest = sorted([*farthest, *found], key=lambda each: -each.distance)[:_N_UNUSUAL]
-            first_row += len(block)
+    for block in source.blocks():
+        [rows] = np.nonzero(nonzero_rows(block))
+        lengths = np.linalg.norm(whitening.apply(block[rows]), axis=1) / np.sqrt(whitening.weight.shape[1])
+        found = map(UnusualRow, (first_row + rows).tolist(), lengths.tolist())
+        farthest = sorted([*farthest, *found], key=lambda each: -each.distance)[:_N_UNUSUAL]
+        first_row += len(block)
     return tuple(farthest)
 
 
@@ -411,54 +389,17 @@ def moments_bytes(measured: FileMoments) -> bytes:
 
 def check_moments_file(path: str | os.PathLike[str]) -> None:
     """Refuse a file that `write_moments` cannot write, before any work is done."""
-    if Path(path).suffix.lower() != ENDING:
-        raise InputError(f"{path}: moments are written to {ENDING} files. Name one.")
+    if Path(path).suffix.lower() != MOMENTS_ENDING:
+        raise InputError(f"{path}: moments are written to {MOMENTS_ENDING} files. Name one.")
     check_destination(path)
 
 
-def holds_moments(path: str | os.PathLike[str]) -> bool:
-    """Whether a file holds moments rather than vectors."""
-    if Path(path).suffix.lower() != ENDING:
-        return False
-    return safetensors_header(_check.input_file(path))[1].get("format") == MOMENTS_FORMAT
-
-
-def is_url(source: str) -> bool:
-    """Whether moments are to be asked of a proxy."""
-    return source.startswith(("http://", "https://"))
-
-
-def fetch_moments(url: str) -> FileMoments:
-    """Ask a proxy for the moments of the vectors that passed; its key is in ``ISOSENT_API_KEYS``."""
-    key = os.environ.get("ISOSENT_API_KEYS", "").replace(",", " ").split()
-    headers = {"Authorization": f"Bearer {key[0]}"} if key else {}
-    base = url.rstrip("/").removesuffix("/v1")
-    request = urllib.request.Request(base + "/moments", headers=headers)  # a URL of http or https
-    try:
-        with urllib.request.urlopen(request, timeout=_FETCH_S) as answer:
-            content = answer.read(_MOST_FETCHED + 1)
-    except urllib.error.HTTPError as error:
-        with error:
-            said = error.read(_LONGEST_SAID)
-        try:
-            reason = parse_json(said.decode(), url, dict[str, Any])["error"]["message"]
-        except (ValueError, KeyError, TypeError):
-            reason = f"it answered {error.code}."
-        raise InputError(f"{url} has no moments: {reason}") from None
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", None) or error
-        raise InputError(f"{url} cannot be reached: {getattr(reason, 'strerror', None) or reason}.") from None
-    if len(content) > _MOST_FETCHED:
-        raise InputError(f"{url} answered with more than {_MOST_FETCHED} bytes, which are no moments.")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "moments.safetensors"
-        path.write_bytes(content)
-        try:
-            return read_moments(path)
-        except InputError:
-            raise InputError(
-                f"{url} answered with something else than moments. Name a running isosent proxy."
-            ) from None
+def moments_in(source: MomentsSource | FileMoments) -> FileMoments:
+    """What a source of moments holds, which is read unless it is known."""
+    if isinstance(source, FileMoments):
+        return source
+    with source.file() as path:
+        return read_moments(path)
 
 
 def read_moments(path: str | os.PathLike[str]) -> FileMoments:
@@ -544,7 +485,7 @@ def transform_file(
             n_rows=source.block_rows,
             state=source.state,
         )
-    groups = groups_of_rows(record.postprocessing.groups, source.path, source.first_row, source.n_rows)
+    groups = groups_of_rows(record.postprocessing.groups, source, 0, source.n_rows)
     settings: dict[str, Any] = {"dtype": stored, "space": space, "beside": beside, "are_codes": codes is not None}
     with writing_vectors(output, (source.n_rows, dim), **settings) as write:
         for block in counted(source.blocks(), progress, source.n_rows):
@@ -564,12 +505,12 @@ def transform_file(
 
 
 def groups_of_rows(
-    groups: GroupMaps | None, path: str | os.PathLike[str], first_row: int, n_rows: int
+    groups: GroupMaps | None, source: CountedTexts | VectorSource, first_row: int, n_rows: int
 ) -> list[Any] | None:
     """The group of each of these rows of a table, from the column that a model names; None for other files."""
-    if groups is None or not is_table(path):
+    if groups is None or not source.is_table:
         return None
-    values = read_labels(path, groups.column, first_row=first_row, n_rows=n_rows)
+    values = source.labels(groups.column, first_row, n_rows)
     groups.rows_of(values, len(values))  # refused before anything is written
     return values
 

@@ -17,7 +17,7 @@ from isosent.errors import InputError
 from isosent.evaluation.run import TARGET, TextVectors, encode_tasks
 from isosent.evaluation.sts import sts_task
 from isosent.evaluation.tables import x100
-from isosent.io.texts import is_table, read_texts
+from isosent.io.texts import TextSource
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import Progress
 from isosent.pages.tables import make_table
@@ -101,7 +101,8 @@ def _run(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **common: A
     nli = []
     for path in split_names(own.get("nli")) or []:
         columns: Sequence[str | None] = split_names(own.get("columns", "premise,hypothesis")) or []
-        nli += [text for column in (columns if is_table(path) else [None]) for text in read_texts(path, column=column)]
+        in_columns = columns if TextSource(path).is_table else [None]
+        nli += [text for column in in_columns for text in TextSource(path, column).texts()]
     return study_flow(model, data, nli=nli, seeds=seeds, settings=settings, **common)
 
 

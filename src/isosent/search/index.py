@@ -207,8 +207,7 @@ class Index:
         if model is None:
             if source is None:
                 raise InputError("index: there is no model to encode the texts. Pass model=isosent.load(...).")
-            space = source.space if isinstance(source, VectorSource) else None
-            dim = source.dim if isinstance(source, VectorSource) else source.shape[1]
+            space, dim = (source.space, source.dim) if isinstance(source, VectorSource) else (None, source.shape[1])
             model = SentenceEncoder(PrecomputedVectors.of_space(dim, space))
         check_model("index", model)
         n_rows = len(source) if isinstance(source, np.ndarray) else source.n_rows if source else len(listed or ())

@@ -26,12 +26,12 @@ from numpy.typing import NDArray
 from isosent import _check, _extras
 from isosent._check import brief
 from isosent.errors import FileFormatError, InputError, InputTypeError, IsosentWarning
-from isosent.io.bounds import STANDARD_INPUT, open_content
+from isosent.io.bounds import open_content
 from isosent.io.checksum import HashingFile
 from isosent.io.number_lists import SAMPLED_ROWS, kind_of
 from isosent.io.parquet import bounded_batches, reading_parquet
 from isosent.io.tables import DECIMAL_COMMA, ending_of, is_number, open_table, table_in
-from isosent.io.texts import is_table, numbers_error, read_labels, read_texts, refuse_vectors
+from isosent.io.texts import TextSource, numbers_error, refuse_vectors
 from isosent.io.vector_source import VectorSource
 
 ID, TEXT, VECTOR = "id", "text", "vector"
@@ -370,12 +370,13 @@ def read_rows(
     """
     pa = _extras.require("pyarrow", extra="search")
 
-    if path == STANDARD_INPUT or not is_table(path):
+    source = TextSource(path, column)
+    if not source.is_table:
         if id_column is not None:
             raise InputError(
                 f"--id-column {id_column}: {path} is read as plain lines and has no columns. Leave it out."
             )
-        return read_texts(path, column=column), None, None
+        return source.texts(), None, None
     table = _read_table(path, without=vector_column)
     is_untyped = ending_of(path) not in _TYPED
     kinds = {} if schema is None else {field.name: field.type for field in schema}
@@ -421,28 +422,23 @@ def read_rows(
     return texts, ids, pa.table(others)
 
 
-def texts_of_vectors(texts: str, sources: Sequence[VectorSource], *, column: str | None = None) -> list[str]:
+def texts_of_vectors(texts: TextSource, sources: Sequence[VectorSource]) -> list[str]:
     """Texts in the order of the vectors, which lie in one file or several."""
-    listed = read_texts(texts, column=column)
-    files = [source for source in sources if source.column is not None and source.path.is_file()]
-    if len(files) < len(sources) or not all(is_table(source.path) for source in files):
+    listed = texts.texts()
+    if not all(source.is_column for source in sources):
         return listed
-    name_of_texts = None if texts == STANDARD_INPUT or not is_table(texts) else _name_of_ids(texts)
-    names = [_name_of_ids(str(source.path)) for source in files]
+    name_of_texts = _name_of_ids(texts.name) if texts.is_table else None
+    names = [_name_of_ids(source.name) for source in sources]
     if None in names:
         return listed
-    ids = None if name_of_texts is None else list(map(str, read_labels(texts, name_of_texts)))
-    ids_of_vectors = [
-        str(one)
-        for source, name in zip(files, names, strict=True)
-        for one in read_labels(source.path, str(name), first_row=source.first_row, n_rows=source.n_rows)
-    ]
-    vectors = ", ".join(str(source.path) for source in files)
-    order = order_by_ids(texts, ids, vectors, ids_of_vectors)
+    ids = None if name_of_texts is None else list(map(str, texts.labels(name_of_texts)))
+    ids_of_vectors = [str(one) for source, name in zip(sources, names, strict=True) for one in source.labels(str(name))]
+    vectors = ", ".join(source.name for source in sources)
+    order = order_by_ids(texts.name, ids, vectors, ids_of_vectors)
     if order is None:
         return listed
     warnings.warn(
-        f"{texts} has another order than {vectors}; texts and vectors are joined by their ids.",
+        f"{texts.name} has another order than {vectors}; texts and vectors are joined by their ids.",
         IsosentWarning,
         stacklevel=2,
     )

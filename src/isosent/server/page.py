@@ -30,7 +30,7 @@ from isosent.errors import InputError
 from isosent.exports.check import shortened
 from isosent.io.parquet import table_schema
 from isosent.io.tables import ending_of
-from isosent.io.texts import is_table
+from isosent.io.texts import name_of_texts
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
 from isosent.numeric.neighbors import exact_products
@@ -107,8 +107,7 @@ def _texts_in(content: bytes, name: str, column: str | None) -> list[str]:
     if b"\0" in content[:4096] and not name.lower().endswith(".parquet"):
         raise RequestError(422, "the file is no text: it holds zero bytes.", param="file")
     with tempfile.TemporaryDirectory() as folder:
-        # of the name only an ending that is known: the rest may be what no file can be called
-        path = Path(folder) / f"texts{ending_of(name) if is_table(name) else '.txt'}"
+        path = Path(folder) / name_of_texts(name)  # the rest of the name may be what no file can be called
         path.write_bytes(content)
         try:
             if ending_of(path) == ".parquet" and (n_rows := table_schema(path)[1]) > MOST_TEXTS:
