@@ -14,7 +14,7 @@ import isosent
 from isosent.cli.main import app
 
 SOURCE = Path(isosent.__file__).parent
-MOST_STAYS = 7
+MOST_STAYS = 8  # a search passes the store
 # Where the numbers are made, or a file gets its name. What happens below is another story.
 ENDS = {
     "numeric/word_averages.py",

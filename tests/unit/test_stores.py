@@ -45,7 +45,7 @@ def test_what_a_table_cannot_do_it_refuses_before_it_is_opened(options, named):
     with pytest.raises(InputError, match=rf"{named} .*//nowhere/db is a database") as caught:
         store.hits(["a query"], 5, **options)
     assert "secret" not in str(caught.value)
-    with pytest.raises(InputError, match="--against .*database"):
+    with pytest.raises(InputError, match=r"--against .*database"):
         store.index("against")
 
 
