@@ -14,7 +14,7 @@ import isosent
 from isosent.cli.main import app
 
 SOURCE = Path(isosent.__file__).parent
-MOST_STAYS = 8  # of a request: HTTP, its dialect, its space, the queue, the model, its steps, a step, the map
+MOST_STAYS = 8  # of a request: HTTP, its dialect, its space, the queue, the model, its steps, a step, the map; a search passes its store
 # Where the numbers are made, or a file gets its name. What happens below is another story.
 ENDS = {
     "numeric/word_averages.py",

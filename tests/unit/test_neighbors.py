@@ -18,9 +18,8 @@ def rows():
 
 
 def blocks(rows, size):
-    return (
-        (rows[start : start + size], np.arange(start, min(start + size, N_ROWS))) for start in range(0, N_ROWS, size)
-    )
+    places = np.arange(N_ROWS)
+    return [(rows[start : start + size], places[start : start + size]) for start in range(0, N_ROWS, size)]
 
 
 def sorted_neighbors(queries, rows, k, own=None):
@@ -34,15 +33,11 @@ def sorted_neighbors(queries, rows, k, own=None):
 @pytest.mark.parametrize("size", [N_ROWS, 300, 7])  # the last holds fewer rows than neighbors
 @pytest.mark.parametrize("n_queries", [3, N_ROWS])
 def test_rows_in_blocks_are_found_in_the_order_of_their_positions(rows, size, n_queries):
-    expected = sorted_neighbors(rows[:n_queries], rows, 10)
-    for found, wanted in zip(nearest_of_blocks(rows[:n_queries], blocks(rows, size), 10), expected, strict=True):
-        assert_array_equal(found, wanted)
-    own = np.arange(n_queries)
-    expected = sorted_neighbors(rows[:n_queries], rows, 10, own)
-    for found, wanted in zip(
-        nearest_of_blocks(rows[:n_queries], blocks(rows, size), 10, own=own), expected, strict=True
-    ):
-        assert_array_equal(found, wanted)
+    queries = rows[:n_queries]
+    for own in (None, np.arange(n_queries)):
+        found = nearest_of_blocks(queries, blocks(rows, size), 10, own=own)
+        for array, expected in zip(found, sorted_neighbors(queries, rows, 10, own), strict=True):
+            assert_array_equal(array, expected)
 
 
 def test_other_rows_are_found(rows, monkeypatch):
