@@ -396,8 +396,8 @@ def fit_shards(
     if attribute is not None:
         sampled = attribute.rows(sample_rows(index, _SAMPLED_TEXTS))
         labelled = attribute.from_moments(moments, int((attribute.groups < 0).sum()))
-        effect, n_zero_rows = sampled.effect(before.encode(texts), texts), measured.n_zero_rows
-        model = before.erased(labelled, effect, name=attribute.name, n_zero_rows=n_zero_rows, source=source)
+        encoded, n_zero_rows = before.encoder.encode(texts), measured.n_zero_rows
+        model = before.erased(sampled, encoded, texts, moments=labelled, n_zero_rows=n_zero_rows, source=source)
         moments, groups = labelled.joint.x, sampled.groups
         texts, groups = [text for text, group in zip(texts, groups, strict=True) if group >= 0], groups[groups >= 0]
     after = model.fitted_on_moments(
@@ -482,9 +482,9 @@ def _erased_vectors(
             places += range(row, row + min(source.n_rows, _DESCRIBED_ROWS))
         row += source.n_rows
     texts, vectors, picked = (None, np.concatenate(rows), places) if sampled is None else sampled
-    effect = attribute.rows(picked).effect(model.transform(vectors), texts)
     moments, n_zero_rows = sum((part for part, _ in parts[1:]), parts[0][0]), sum(n_zero for _, n_zero in parts)
-    erased = model.erased(moments, effect, name=column, n_zero_rows=n_zero_rows, source=named(", ".join(paths)))
+    sample, names = attribute.rows(picked), named(", ".join(paths))
+    erased = model.erased(sample, vectors, texts, moments=moments, n_zero_rows=n_zero_rows, source=names)
     return erased, None if erased is model else attribute.groups
 
 
