@@ -62,8 +62,6 @@ from isosent.transforms.scaling import NormalizeStep
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from isosent.transforms.erasure import Effect
-
 PairGroups = tuple[Sequence[Any], Sequence[Any]]  # the group of each first and of each second text
 
 
@@ -690,9 +688,8 @@ class SentenceEncoder:
         model, groups = self, None
         if attribute is not None:
             moments = attribute.moments(encoded)
-            effect = attribute.effect(self._postprocessing.apply(encoded), texts)
             n_zero_rows = len(texts) - round(moments.weight) - moments.n_missing
-            model = self.erased(moments, effect, name=attribute.name, n_zero_rows=n_zero_rows, source=source)
+            model = self.erased(attribute, encoded, texts, moments=moments, n_zero_rows=n_zero_rows, source=source)
             if model is not self:
                 rows = np.flatnonzero(attribute.groups >= 0)
                 texts, encoded, groups = [texts[row] for row in rows], encoded[rows], attribute.groups[rows]
@@ -706,12 +703,20 @@ class SentenceEncoder:
         return model._fitted_on(choice, encoded[distinct_rows(texts)], query_vectors, source=source)
 
     def erased(
-        self, moments: LabelledMoments, effect: Effect, *, name: str, n_zero_rows: int = 0, source: str = "moments"
+        self,
+        attribute: Attribute,
+        vectors: NDArray[np.floating],
+        texts: Sequence[str] | None,
+        *,
+        moments: LabelledMoments,
+        n_zero_rows: int = 0,
+        source: str = "moments",
     ) -> SentenceEncoder:
         """Return this model without an attribute, by moments of the bare encoder's vectors and their labels.
 
-        Unchanged, with a warning, if `effect`, from `isosent.transforms.erasure.measure`, says that nothing is visible.
+        Unchanged, with a warning, if nothing is visible in a sample: its labels, and its `vectors`, (n_rows, dim).
         """
+        name, effect = attribute.name, attribute.effect(self.transform(vectors), texts)
         if not effect.is_visible:
             warnings.warn(f"erase: {name} is not visible, so nothing was erased: {effect.reason}", IsosentWarning, 2)
             return self

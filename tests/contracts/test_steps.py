@@ -1,4 +1,4 @@
-"""What every step of a model must do: save and load itself, fold, keep zero rows, and refuse what cannot follow."""
+"""What every step of a model must do: apply, save and load itself, fold, and refuse what cannot follow."""
 
 import numpy as np
 import pytest

@@ -47,6 +47,23 @@ RULES = [
         r"argpartition|np\.partition|\.knn\(|\.topk\(|fill_diagonal\(\w+, -np\.inf\)",
         "numeric/neighbors",
     ),
+    # model: the public property; base: names of transforms; main: names of classes in messages; flow, study: a paper
+    Rule(
+        "a flow is known",
+        r"(?<!research)\.flow\b|\bFlowStep\b|\bGlow\b|\bGlowFlow\b",
+        "transforms/flow_step transforms/flow numeric/glow postprocessing model transforms/base __init__ cli/main "
+        "research/flow",
+    ),
+    # migration fits two maps between models, and reports both
+    Rule("a map of queries is known", r"\bquery_map\b", "transforms/maps transforms/pairs model evaluation/migration"),
+    # the others read the column of a table that names the group of each row
+    Rule(
+        "maps of groups are known",
+        r"\b(GroupMaps|group_maps)\b",
+        "transforms/maps transforms/pairs postprocessing model jobs/vectors search/index search/stores cli/encode",
+    ),
+    Rule("a transform is asked what it is", r"hasattr\((type\()?transform\b", "transforms/base"),
+    Rule("whether anything can follow a step is asked", r"\.streams\b", "postprocessing transforms"),
     Rule("the edge is found by its name", r"isosent\.research", "research cli/main report/leaderboard"),
     Rule(
         "endings of files are named",

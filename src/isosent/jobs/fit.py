@@ -227,6 +227,7 @@ def fit_texts(
         raise InputError("fit: --queries needs a transform, and --transform is none.")
     if transform is not None:
         transform.check_settings(model.dim)
+        model.record.postprocessing.check_fit(transform, queries=query_texts is not None)
     fits_more = transform is not None or labels is not None or goal is not None
     name, learns = named(", ".join(source.name for source in sources)), model.encoder.needs_corpus
     with progress_bar("encoding", "texts") as bar:
@@ -290,6 +291,7 @@ def fit_vectors(
     before = model_of_vectors([source.name for source in inputs], no_rows(sources, merged), reference, space)
     if transform is not None:
         transform.check_settings(before.dim)
+        before.record.postprocessing.check_fit(transform)
     elif queries is not None:
         raise InputError("fit: --queries needs a transform, and --transform is none.")
     if erase is not None and (merged or needs_vectors(transform) or (queries, checkpoint) != (None, None)):
@@ -373,6 +375,7 @@ def fit_shards(
         name = NO_TRANSFORM if transform is None else transform_name(transform)
         raise InputError(f"fit: --workers are for a linear transform, not for {name}. Leave them out.")
     transform.check_settings(before.dim)
+    before.record.postprocessing.check_fit(transform)
     if before.encoder.needs_corpus:
         raise InputError(
             "fit: a weighting is fitted in one process. Fit it on a part of the texts with --transform none, and name "
@@ -401,8 +404,8 @@ def fit_shards(
     if attribute is not None:
         sampled = attribute.rows(sample_rows(index, _SAMPLED_TEXTS))
         labelled = attribute.from_moments(moments, int((attribute.groups < 0).sum()))
-        effect, n_zero_rows = sampled.effect(before.encode(texts), texts), measured.n_zero_rows
-        model = before.erased(labelled, effect, name=attribute.name, n_zero_rows=n_zero_rows, source=source)
+        encoded, n_zero_rows = before.encoder.encode(texts), measured.n_zero_rows
+        model = before.erased(sampled, encoded, texts, moments=labelled, n_zero_rows=n_zero_rows, source=source)
         moments, groups = labelled.joint.x, sampled.groups
         texts, groups = [text for text, group in zip(texts, groups, strict=True) if group >= 0], groups[groups >= 0]
     after = model.fitted_on_moments(
@@ -482,10 +485,9 @@ def _erased_vectors(
             places += range(row, row + min(source.n_rows, _DESCRIBED_ROWS))
         row += source.n_rows
     texts, vectors, picked = (None, np.concatenate(rows), places) if sampled is None else sampled
-    effect = attribute.rows(picked).effect(model.transform(vectors), texts)
     moments, n_zero_rows = sum((part for part, _ in parts[1:]), parts[0][0]), sum(n_zero for _, n_zero in parts)
-    names = named(", ".join(source.name for source in sources))
-    erased = model.erased(moments, effect, name=column, n_zero_rows=n_zero_rows, source=names)
+    sample, names = attribute.rows(picked), named(", ".join(source.name for source in sources))
+    erased = model.erased(sample, vectors, texts, moments=moments, n_zero_rows=n_zero_rows, source=names)
     return erased, None if erased is model else attribute.groups
 
 

@@ -1,6 +1,6 @@
 """One step of what follows an encoder: a fitted transform, which can be applied, saved and folded.
 
-A new step is a class in a file of its own next to its transform, and a row of `STEPS` in `postprocessing.py`. It needs
+A new step is a class in a separate file next to its transform, and a row of `STEPS` in `postprocessing.py`. It needs
 `kind`, `noun`, `apply`, `saved` and `of_saved`. By default it is not linear: then nothing can be fitted after it, other
 formats refuse it, and cosines cannot be explained.
 """
