@@ -3,9 +3,9 @@
 Every error raised on purpose is an `IsosentError`; the command line prints its message and exits with 2. Each is also
 the built-in error of its kind, so that ``except ValueError`` and ``except OSError`` work.
 
-A message is worded for whoever reads it. An error knows its parts: the function that refuses (``where``), and of a wrong
-value the parameter, the rule and the value (`wrong_value`). An `option` in a message is a parameter in Python and a flag
-in the shell. ``str(error)`` is the message for Python; `isosent.cli.main` words it for the shell.
+A message is worded for whoever reads it. An error knows its parts: the function that refuses (``where``), and of a
+wrong value the parameter, the rule and the value (`wrong_value`). An `option` in a message is a parameter in Python and
+a flag in the shell. ``str(error)`` is the message for Python; `isosent.cli.main` words it for the shell.
 """
 
 import re
@@ -37,8 +37,10 @@ class WrongValue(NamedTuple):
         return f"{self.parameter} must {self.rule}; got {self.value}.{self.advice and ' '}{self.advice}"
 
 
-class _Message(Exception):
+class _Message(Exception):  # noqa: N818 - warnings have it too
     """What errors and warnings have in common."""
+
+    wrong: WrongValue | None = None  # if a value breaks a rule
 
     def __init__(self, message: object = "", *, where: str = "") -> None:
         super().__init__(message)
@@ -59,8 +61,6 @@ class _Message(Exception):
 
 class IsosentError(_Message):
     """Base of every error that isosent raises on purpose."""
-
-    wrong: WrongValue | None = None  # if a value breaks a rule
 
 
 def wrong_value(

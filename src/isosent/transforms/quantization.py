@@ -124,7 +124,7 @@ class Quantization:
         The range of a dimension is its mean and five standard deviations to either side. The center is the mean; the
         rotation is random, because axes along which the vectors vary unequally waste bits.
         """
-        where = "Quantization.fit"
+        where = "Quantization"
         _check.whole_number(where, "seed", seed, 0)
         rows = _float32_rows(where, vectors)
         rows = rows[nonzero_rows(rows)]
@@ -160,7 +160,7 @@ class Quantization:
         InputError
             If the vectors have another width, or hold NaN or infinity.
         """
-        where = "Quantization.encode"
+        where = "Quantization"
         _check.one_of(where, "dtype", dtype, DTYPES)
         rows = _float32_rows(where, vectors)
         _check.same_dim(where, "vectors", rows.shape[1], self.dim)
@@ -193,7 +193,7 @@ class Quantization:
         InputError
             If the codes have another dtype or shape.
         """
-        where = "Quantization.decode"
+        where = "Quantization"
         _check.one_of(where, "dtype", dtype, DTYPES)
         array = _check.matrix(where, "codes", codes)
         width, expected = ((self.dim + 7) // 8, np.uint8) if dtype == UBINARY else (self.dim, np.int8)
