@@ -15,8 +15,8 @@ from typing import NamedTuple
 _OPTION = re.compile("\ue000([a-z_]+)=?([^\ue001]*)\ue001")  # characters that no font and no file has a use for
 
 
-def option(name: str, value: str = "") -> str:
-    """An option in a message, by the name of its parameter, perhaps with a value to choose."""
+def option(name: str, value: object = "") -> str:
+    """An option in a message, by the name of its parameter, perhaps with a value to choose; True is that of a flag."""
     return f"\ue000{name}{value and '='}{value}\ue001"
 
 

@@ -21,7 +21,13 @@ EXIT_INTERRUPTED = 130
 _LONGEST_LINE = 1000  # characters of one line of a message
 _OF_PYTHON = re.compile(r"[a-z]+(_\w+)+|[A-Z]\w+")  # a function or a class; a command or a file is named in messages
 # options that are called otherwise than their parameters
-_SHELL_NAMES = {"n_components": "dims", "class_names": "classes", "file_format": "format"}
+_SHELL_NAMES = {
+    "n_components": "dims",
+    "class_names": "classes",
+    "file_format": "format",
+    "n_bytes": "bytes",
+    "mirror": "from",
+}
 # heading -> command -> module, help in one line
 COMMANDS = {
     "Vectors": {
@@ -171,7 +177,7 @@ def main() -> None:
 
 
 def _in_shell(said: Exception | str, arguments: Sequence[str]) -> str:
-    """The message of an error or a warning of ours, without names of Python: a parameter is the option that was typed."""
+    """The message of an error or a warning without names of Python: parameters become options."""
     if not isinstance(said, IsosentError | IsosentWarning):
         return str(said)
     message, wrong = said.message, said.wrong
@@ -181,27 +187,26 @@ def _in_shell(said: Exception | str, arguments: Sequence[str]) -> str:
         message = f"{name}{joint}{value or wrong.value}: {_choice(wrong.rule)}.{wrong.advice and ' '}{wrong.advice}"
     elif said.where and (not _OF_PYTHON.fullmatch(said.where) or any(said.where in each for each in arguments)):
         message = f"{said.where}: {message}"
-    return with_options(message, lambda name, value: f"{_flag(name)}{value and ' '}{value}")
+    return with_options(message, lambda name, value: _flag(name) + (f" {value}" if value not in ("", "True") else ""))
 
 
 def _flag(parameter: str) -> str:
     return f"--{_SHELL_NAMES.get(parameter, parameter).replace('_', '-')}"
 
 
-def _typed(parameter: str, arguments: Sequence[str], found: str | None = None) -> tuple[str, str] | None:
+def _typed(parameter: str, arguments: Sequence[str], value: str) -> tuple[str, str] | None:
     """The option, or the setting after a question mark or ``--set``, that gave a parameter (this value); its value."""
-    places = []
+    places: dict[tuple[str, str], None] = {}
     for name in dict.fromkeys([parameter, parameter.removeprefix("n_"), _SHELL_NAMES.get(parameter, parameter)]):
         option = _flag(name)
         setting = re.compile(rf"(?:.*[?&])?({name.replace('_', '[-_]')})=([^&]*).*")
         for argument, after in zip(arguments, [*arguments[1:], ""], strict=True):
             if argument.partition("=")[0] == option:
-                places.append((option, argument.partition("=")[2] or after))
+                places[option, argument.partition("=")[2] or after] = None
             elif match := setting.fullmatch(argument):
-                places.append((match[1], match[2]))
-    if found is not None and len(places) > 1:  # the same name was typed in several places
-        places = [place for place in places if _is_same(place[1], found)]
-    return places[0] if places else None
+                places[match[1], match[2]] = None
+    # the same name may have been typed in several places
+    return next((place for place in places if len(places) == 1 or _is_same(place[1], value)), None)
 
 
 def _is_same(typed: str, value: str) -> bool:

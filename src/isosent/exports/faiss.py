@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check, _extras
-from isosent.errors import InputError, InputFileError, OutputError
+from isosent.errors import InputError, InputFileError, OutputError, option
 from isosent.exports.check import (
     Agreement,
     Export,
@@ -165,7 +165,7 @@ def _check_output(output: Path) -> None:
 
 
 def _map_in_front(model: SentenceEncoder, *, is_filled: bool) -> LinearMap | None:
-    advice = "Use --to 'faiss?map=false' --vectors FILE, and search with vectors of the model."
+    advice = f"Use faiss?map=false with {option('vectors', 'FILE')}, and search with vectors of the model."
     if model.flow is not None:
         raise InputError(f"export: a FAISS index cannot hold a flow, with which this model ends. {advice}")
     if model.query_map is not None:
@@ -270,7 +270,7 @@ def _search(saved: Any, source: _Source, sample: _Rows, *, with_map: bool) -> st
     if 2 * finds_itself.sum() < len(sample.ids):
         raise OutputError(
             f"export: only {finds_itself.sum()} of {len(sample.ids)} vectors in the faiss export are among their own "
-            f"{_NEIGHBOURS} neighbors. Nothing was written. Choose another --index."
+            f"{_NEIGHBOURS} neighbors. Nothing was written. Choose another index."
         )
     return f"{contents}; {finds_itself.sum()} of {len(sample.ids)} searched vectors find themselves"
 
@@ -278,7 +278,7 @@ def _search(saved: Any, source: _Source, sample: _Rows, *, with_map: bool) -> st
 def _distinct_ids(vectors: VectorSource, column: str) -> NDArray[np.int64]:
     path = vectors.path
     if path.suffix.lower() != ".parquet":
-        raise InputError(f"--ids {column}: {path} has no columns. Leave it out: rows are numbered from 0.")
+        raise InputError(f"{option('ids', column)}: {path} has no columns. Leave it out: rows are numbered from 0.")
     ids = read_integers(path, column, vectors.state)
     distinct, counts = np.unique(ids, return_counts=True)
     if len(distinct) < len(ids):

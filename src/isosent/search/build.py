@@ -28,7 +28,7 @@ from safetensors.numpy import save
 
 from isosent import _check, _extras
 from isosent.encoders.load import encoder_for
-from isosent.errors import InputError, IsosentWarning
+from isosent.errors import InputError, IsosentWarning, option
 from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.model import SentenceEncoder
 from isosent.numeric.drift import FEWEST_ROWS as FEWEST_COMPARED
@@ -95,7 +95,8 @@ _SAMPLE_ROWS: Final = 20_000
 _FEWEST_FOR_IVF: Final = 1_000
 _MOST_TAILS: Final = 8
 APPEND_ONLY: Final = (
-    "An hnsw index can only grow: FAISS cannot delete from it, so it cannot {} either. Build it again with --kind ivf."
+    "An hnsw index can only grow: FAISS cannot delete from it, so it cannot {} either. Build it again with "
+    f"{option('kind', 'ivf')}."
 )
 
 Deleted: TypeAlias = NDArray[np.bool_]  # (n_rows,)
@@ -121,7 +122,7 @@ def plan(
         kind = "flat"
     store = store or _store_within(budget_mb, n_rows, dim, kind)
     if kind == "hnsw" and store == "binary":
-        raise InputError("index: hnsw has no binary store. Use --kind flat or ivf, or --store int8.")
+        raise InputError(f"index: hnsw has no binary store. Use {option('kind', 'ivf')}, or {option('store', 'int8')}.")
     if budget_mb is not None and n_rows * bytes_per_vector(dim, kind, store) > budget_mb * 1e6:
         raise _too_large(budget_mb, n_rows, dim, kind, store)
     n_lists = 2 ** round(np.log2(4 * np.sqrt(n_distinct))) if kind == "ivf" else 0
@@ -143,7 +144,7 @@ def _too_large(budget_mb: float, n_rows: int, dim: int, kind: Kind, store: Store
     size = f"{n_rows * bytes_per_vector(dim, kind, store) / 1e6:.3g} MB"
     return InputError(
         f"index: {n_rows} x {dim} as {store} in a {kind} index takes {size}; the budget is {budget_mb:g} MB. "
-        "Raise it, choose a smaller --store, or fit a model with fewer dimensions: isosent fit --dims."
+        f"Raise it, choose a smaller {option('store')}, or fit a model with fewer dimensions: isosent fit --dims."
     )
 
 

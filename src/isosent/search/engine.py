@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from isosent import _extras
-from isosent.errors import FileFormatError, InputError
+from isosent.errors import FileFormatError, InputError, option
 from isosent.io.schemas import Count
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.ranking import exact_products, nearest_columns
@@ -153,7 +153,9 @@ def empty_codes(dim: int, settings: SearchSettings, quantization: Quantization) 
     quantizer: Any = faiss.IndexFlatIP(dim) if settings.kind == "ivf" else None
     match settings.kind, settings.store:
         case "hnsw", "binary":
-            raise InputError("index: hnsw has no binary store. Use --kind flat or ivf, or --store int8.")
+            raise InputError(
+                f"index: hnsw has no binary store. Use {option('kind', 'ivf')}, or {option('store', 'int8')}."
+            )
         case "flat", "float32":
             index = faiss.IndexFlatIP(dim)
         case "flat", "binary":

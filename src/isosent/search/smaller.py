@@ -177,7 +177,9 @@ class Sizes(Struct, frozen=True):
         fitting = [each for each in stored if each.n_bytes <= n_bytes]
         if not fitting:
             least = min(each.n_bytes for each in stored)
-            raise InputError(f"--bytes {n_bytes:g}: the smallest size that was measured takes {least:g} bytes.")
+            raise wrong_value(
+                "sizes", "n_bytes", f"be at least {least:g}, the smallest size that was measured", f"{n_bytes:g}"
+            )
         return max(fitting, key=lambda each: (each.recall, -each.n_bytes, each.oversampling == 0))
 
     def smallest(self, loss: float) -> Size:
