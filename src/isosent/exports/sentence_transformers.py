@@ -410,8 +410,8 @@ def _score_lines(model: SentenceEncoder, results: EvaluationResult) -> list[str]
     same_space("the model", space_of(model), "export: the result file", measured)
     if results.fitting["transform"] is not None:
         raise InputError(
-            f"export: {option('results')}: the scores were measured with a transform fitted for them, not with the model "
-            "alone. "
+            f"export: {option('results')}: the scores were measured with a transform fitted for them, not with the "
+            "model alone. "
             "Evaluate the model itself: isosent evaluate sts -m MODEL --data DIR -o scores.json"
         )
     rows = [

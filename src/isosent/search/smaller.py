@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from isosent import _check, _extras
 from isosent.encoders.precomputed import PrecomputedVectors
-from isosent.errors import InputError, RankWarning
+from isosent.errors import InputError, RankWarning, option
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import held_out_rows, nonzero_rows, spearman, unit_rows
@@ -177,8 +177,8 @@ class Sizes(Struct, frozen=True):
         fitting = [each for each in stored if each.n_bytes <= n_bytes]
         if not fitting:
             least = min(each.n_bytes for each in stored)
-            raise wrong_value(
-                "sizes", "n_bytes", f"be at least {least:g}, the smallest size that was measured", f"{n_bytes:g}"
+            raise InputError(
+                f"{option('n_bytes', f'{n_bytes:g}')}: the smallest size that was measured takes {least:g} bytes."
             )
         return max(fitting, key=lambda each: (each.recall, -each.n_bytes, each.oversampling == 0))
 
