@@ -25,7 +25,7 @@ from typing import IO, Any, NamedTuple, Protocol, cast
 from msgspec import Struct, field, to_builtins
 
 from isosent import _check, _extras
-from isosent.errors import FileFormatError, InputError, InputFileError, InputTypeError, OutputError
+from isosent.errors import FileFormatError, InputError, InputFileError, InputTypeError, OutputError, option
 from isosent.io import bounds
 from isosent.io.atomic import locked, replacing
 from isosent.io.json import check_schema, parse_json, read_record, write_document
@@ -417,7 +417,7 @@ def _without_hub(data_set: DataSet, folder: Path, error: InputFileError) -> str:
     return (
         f"data: {data_set.name} could not be fetched: {str(error).rstrip('.')}. Without network, either place "
         f"{data_set.place}, below {folder}, as on {data_set.home}; or bring the hub's data files {', '.join(sources)} "
-        "from elsewhere, laid out like that in a folder, and add --from FOLDER."
+        f"from elsewhere, laid out like that in a folder, and add {option('mirror', 'FOLDER')}."
     )
 
 

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from isosent import _check, _extras
-from isosent.errors import InputError, WorkerError
+from isosent.errors import InputError, WorkerError, option
 from isosent.io.texts import is_missing
 from isosent.jobs.shards import Engine, Here, Job, Outcome, Run, Task, Worker
 from isosent.loading import load
@@ -55,13 +55,15 @@ def engine_for(on: str | None, workers: int | None, gpus_per_worker: float = 0.0
         _check.whole_number("workers", "workers", workers, 1)
     if on is None:
         if gpus_per_worker:
-            raise InputError("GPUs per worker are for a cluster: --on ray?gpus=X.")
+            raise InputError(f"GPUs per worker are for a cluster: {option('on', 'ray?gpus=X')}.")
         return Here() if workers in (None, 1) else Processes(workers or 1)
     if not (0 <= gpus_per_worker <= 1 or (gpus_per_worker > 1 and gpus_per_worker % 1 == 0)):
-        raise InputError(f"--on ray?gpus={gpus_per_worker:g}: choose a number from 0 to 1, or a whole number.")
+        raise InputError(
+            f"{option('on', f'ray?gpus={gpus_per_worker:g}')}: choose a number from 0 to 1, or a whole number."
+        )
     address = on.removeprefix(_RAY).removeprefix(":")
     if not on.startswith(_RAY) or (address and not address.startswith("//")):
-        raise InputError(f"--on {on}: write ray, or ray://ADDRESS.")
+        raise InputError(f"{option('on', on)}: write ray, or ray://ADDRESS.")
     _extras.require("ray")
     return Ray(on if address else None, workers, gpus_per_worker)
 

@@ -2,11 +2,75 @@
 
 Every error raised on purpose is an `IsosentError`; the command line prints its message and exits with 2. Each is also
 the built-in error of its kind, so that ``except ValueError`` and ``except OSError`` work.
+
+A message is worded for whoever reads it. An error knows its parts: the function that refuses (``where``), and of a
+wrong value the parameter, the rule and the value (`wrong_value`). An `option` in a message is a parameter in Python and
+a flag in the shell. ``str(error)`` is the message for Python; `isosent.cli.main` words it for the shell.
 """
 
+import re
+from collections.abc import Callable
+from typing import NamedTuple
 
-class IsosentError(Exception):
+_OPTION = re.compile("\ue000([a-z_]+)=?([^\ue001]*)\ue001")  # characters that no font and no file has a use for
+
+
+def option(name: str, value: object = "") -> str:
+    """An option in a message, by the name of its parameter, perhaps with a value to choose; True is that of a flag."""
+    return f"\ue000{name}{value and '='}{value}\ue001"
+
+
+def with_options(message: str, write: Callable[[str, str], str]) -> str:
+    """A message in which each `option` is written as ``write(name, value)``."""
+    return _OPTION.sub(lambda found: write(found[1], found[2]), message)
+
+
+class WrongValue(NamedTuple):
+    """A value that a rule forbids: ``parameter`` must ``rule``; got ``value``."""
+
+    parameter: str
+    rule: str  # such as "be from 0 to 1"
+    value: str
+    advice: str = ""  # what to do, a sentence
+
+    def __str__(self) -> str:
+        return f"{self.parameter} must {self.rule}; got {self.value}.{self.advice and ' '}{self.advice}"
+
+
+class _Message(Exception):  # noqa: N818 - warnings have it too
+    """What errors and warnings have in common."""
+
+    wrong: WrongValue | None = None  # if a value breaks a rule
+
+    def __init__(self, message: object = "", *, where: str = "") -> None:
+        super().__init__(message)
+        self.where = where  # the function, class or command that refuses
+
+    @property
+    def message(self) -> str:
+        """The message as it was raised: without ``where``, and with its options marked."""
+        return str(self.args[0]) if self.args else ""
+
+    def __str__(self) -> str:
+        return with_options(self.__format__(""), lambda name, value: f"{name}{value and '='}{value}")
+
+    def __format__(self, _: str) -> str:
+        # an error that is quoted in another one keeps its marks, so that the shell words both
+        return f"{self.where}: {self.message}" if self.where else self.message
+
+
+class IsosentError(_Message):
     """Base of every error that isosent raises on purpose."""
+
+
+def wrong_value(
+    where: str, parameter: str, rule: str, value: object, advice: str = "", *, error: type[IsosentError] | None = None
+) -> IsosentError:
+    """An `InputError`, or another error, of a parameter that breaks a rule."""
+    wrong = WrongValue(parameter, rule, f"{value}", advice)
+    raised = (error or InputError)(str(wrong), where=where)
+    raised.wrong = wrong
+    return raised
 
 
 class InputError(IsosentError, ValueError):
@@ -53,7 +117,7 @@ class MissingExtraError(IsosentError, ImportError):
     """An optional package that is not installed."""
 
 
-class IsosentWarning(UserWarning):
+class IsosentWarning(_Message, UserWarning):
     """Base of every warning that isosent gives."""
 
 

@@ -14,7 +14,7 @@ import isosent
 from isosent.cli.main import app
 
 SOURCE = Path(isosent.__file__).parent
-# of a request: HTTP, its dialect, its space, the queue, the model, its steps, a step, the map; a search passes its store
+# of a request: HTTP, its dialect, its space, the queue, the model, its steps, a step, the map; of a search: its store
 MOST_STAYS = 8
 # Where the numbers are made, or a file gets its name. What happens below is another story.
 ENDS = {

@@ -11,7 +11,7 @@ from importlib import import_module
 
 import click
 
-from isosent.errors import IsosentError, IsosentWarning
+from isosent.errors import IsosentError, IsosentWarning, with_options
 from isosent.io.system import sentence
 from isosent.pages import progress
 
@@ -19,15 +19,15 @@ EXIT_INTERNAL_ERROR = 1
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 _LONGEST_LINE = 1000  # characters of one line of a message
-# "where: name must rule; got value. What to do.", the form of a wrong value of a Python argument
-_WRONG_VALUE = re.compile(r"(?:[\w ]+: )?(\w+) must (.+?); got (.+?)\.( [A-Z].*)?", re.S)
-_PYTHON_PLACE = re.compile(  # functions, and classes with their methods
-    r"(?:[a-z]+_\w+|(?:(?:[A-Z][a-z]+){2,}|L2Normalize|GEM|U?SIF|Calibration|Chance|Erasure|Examples|Glow|Moments"
-    r"|Postprocessing|Quantization|Sharding|Standardize|Truncate|Whitening)(?:\.\w+)?): "
-)
-_PYTHON_NAME = re.compile(r"(?<![\w?&./'-])[a-z]+(?:_[a-z]+)+(?![\w=/']|\.\w)")
-_FOR_PYTHON = re.compile(r" \(in Python [\w.]+\)")
-_SHELL_NAMES = {"n_components": "dims", "class_names": "classes", "file_format": "format"}
+_OF_PYTHON = re.compile(r"[a-z]+(_\w+)+|[A-Z]\w+")  # a function or a class; a command or a file is named in messages
+# options that are called otherwise than their parameters
+_SHELL_NAMES = {
+    "n_components": "dims",
+    "class_names": "classes",
+    "file_format": "format",
+    "n_bytes": "bytes",
+    "mirror": "from",
+}
 # heading -> command -> module in this package, or full name of one above it; help in one line
 COMMANDS = {
     "Vectors": {
@@ -139,7 +139,7 @@ def main() -> None:
     said: set[str] = set()  # a file that is read twice is warned of once
 
     def show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
-        line = f"{_label(category)}: {_in_shell(str(message), sys.argv[1:])}"
+        line = f"{_label(category)}: {_in_shell(message, sys.argv[1:])}"
         if line not in said:
             said.add(line)
             _say(line)
@@ -148,7 +148,7 @@ def main() -> None:
     try:
         code = app.main(sys.argv[1:] or ["--help"], prog_name="isosent", standalone_mode=False)
     except IsosentError as error:
-        _stop(EXIT_BAD_INPUT, f"error: {_in_shell(str(error), sys.argv[1:])}")
+        _stop(EXIT_BAD_INPUT, f"error: {_in_shell(error, sys.argv[1:])}")
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         hint = f"\nTry: {context.command_path} --help" if context else ""
@@ -168,36 +168,37 @@ def main() -> None:
     sys.exit(code or 0)
 
 
-def _in_shell(message: str, arguments: Sequence[str]) -> str:
-    """A message without Python names: options that were typed replace parameters, and no function is named."""
-    message = _FOR_PYTHON.sub("", message)
-    place = _PYTHON_PLACE.match(message)
-    if place and not any(place[0][:-2] in argument for argument in arguments):  # or it is a transform
-        message = message[place.end() :]
-    wrong = _WRONG_VALUE.fullmatch(message)
-    if wrong and (typed := _typed(wrong[1], arguments, wrong[3])):
-        option, value = typed
-        joint = " " if option.startswith("-") else "="
-        message = f"{option}{joint}{value or wrong[3]}: {_choice(wrong[2])}.{wrong[4] or ''}"
-    options = {name: typed[0] for name in _PYTHON_NAME.findall(message) if (typed := _typed(name, arguments))}
-    shown = {name: option for name, option in options.items() if option.startswith("--")}
-    return _PYTHON_NAME.sub(lambda name: shown.get(name[0], name[0]), message)
+def _in_shell(said: Exception | str, arguments: Sequence[str]) -> str:
+    """The message of an error or a warning without names of Python: parameters become options."""
+    if not isinstance(said, IsosentError | IsosentWarning):
+        return str(said)
+    message, wrong = said.message, said.wrong
+    if wrong and (typed := _typed(wrong.parameter, arguments, wrong.value)):
+        name, value = typed
+        joint = " " if name.startswith("-") else "="
+        message = f"{name}{joint}{value or wrong.value}: {_choice(wrong.rule)}.{wrong.advice and ' '}{wrong.advice}"
+    elif said.where and (not _OF_PYTHON.fullmatch(said.where) or any(said.where in each for each in arguments)):
+        message = f"{said.where}: {message}"
+    return with_options(message, lambda name, value: _flag(name) + (f" {value}" if value not in ("", "True") else ""))
 
 
-def _typed(parameter: str, arguments: Sequence[str], found: str | None = None) -> tuple[str, str] | None:
+def _flag(parameter: str) -> str:
+    return f"--{_SHELL_NAMES.get(parameter, parameter).replace('_', '-')}"
+
+
+def _typed(parameter: str, arguments: Sequence[str], value: str) -> tuple[str, str] | None:
     """The option, or the setting after a question mark or ``--set``, that gave a parameter (this value); its value."""
-    places = []
+    places: dict[tuple[str, str], None] = {}
     for name in dict.fromkeys([parameter, parameter.removeprefix("n_"), _SHELL_NAMES.get(parameter, parameter)]):
-        option = f"--{name.replace('_', '-')}"
+        option = _flag(name)
         setting = re.compile(rf"(?:.*[?&])?({name.replace('_', '[-_]')})=([^&]*).*")
         for argument, after in zip(arguments, [*arguments[1:], ""], strict=True):
             if argument.partition("=")[0] == option:
-                places.append((option, argument.partition("=")[2] or after))
+                places[option, argument.partition("=")[2] or after] = None
             elif match := setting.fullmatch(argument):
-                places.append((match[1], match[2]))
-    if found is not None and len(places) > 1:  # the same name was typed in several places
-        places = [place for place in places if _is_same(place[1], found)]
-    return places[0] if places else None
+                places[match[1], match[2]] = None
+    # the same name may have been typed in several places
+    return next((place for place in places if len(places) == 1 or _is_same(place[1], value)), None)
 
 
 def _is_same(typed: str, value: str) -> bool:

@@ -218,7 +218,7 @@ class Encoder(ABC):
         if self.needs_corpus:
             raise InputError(
                 f"{where}: {self.reference} with {', '.join(f'{k}={v}' for k, v in self.settings().items())} is not "
-                "fitted. Fit it on texts first: isosent fit TEXTS -m REFERENCE -o FOLDER (in Python model.fitted)."
+                "fitted. Fit it on texts first: isosent fit TEXTS -m REFERENCE -o FOLDER, or model.fitted in Python."
             )
 
     def own_transform(self) -> LinearTransform | None:

@@ -90,8 +90,8 @@ class PrecomputedVectors(Encoder):
         """Refuse: what made the vectors is not here."""
         raise InputError(
             f"encode: this model was fitted on vectors ({self.space.reference}) and cannot encode texts. Encode them "
-            "where the vectors came from, then apply the model: isosent transform VECTORS -m FOLDER -o OUT (in Python "
-            "model.transform)."
+            "where the vectors came from, then apply the model: isosent transform VECTORS -m FOLDER -o OUT, or "
+            "model.transform in Python."
         )
 
     def tokenize(self, texts: Any) -> NoReturn:

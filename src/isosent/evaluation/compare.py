@@ -20,7 +20,7 @@ import scipy
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import InputError, InputTypeError
+from isosent.errors import InputError, InputTypeError, option
 from isosent.evaluation.result import N_RESAMPLES, EvaluationResult, TaskResult
 from isosent.evaluation.sizes import MARK, deviation_note
 from isosent.io.json import without_nan
@@ -273,7 +273,7 @@ def check_comparable(results: Pair, names: Names, tasks: Iterable[str]) -> None:
     if unlike:
         raise InputError(
             f"{names[0]} and {names[1]} are not of the same data by the same protocol: {'; '.join(unlike)}. "
-            "Evaluate again alike, or name the other tasks with --tasks (in Python tasks)."
+            f"Evaluate again alike, or name the other tasks with {option('tasks')}."
         )
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import FileFormatError, InputError, TaskNotFoundError
+from isosent.errors import FileFormatError, InputError, TaskNotFoundError, option
 from isosent.evaluation.result import Items, Measured
 from isosent.evaluation.sizes import KNOWN_SETS, N_DRAWS, TEST, TRAIN, WHOLE
 from isosent.evaluation.task import Task, TaskEncoder, name_key
@@ -337,5 +337,5 @@ def _check_labels(labelled: LabelledTexts, n_labels: int) -> None:
     if n_labels > TEXTS_OF_A_DRAW:
         raise FileFormatError(
             f"{labelled.files[-1]}: {n_labels:,} different labels; at most {TEXTS_OF_A_DRAW:,} are possible. Name a "
-            "column of labels: --columns TEXT,LABEL."
+            f"column of labels: {option('columns', 'TEXT,LABEL')}."
         )

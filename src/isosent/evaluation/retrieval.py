@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import EvaluationWarning, FileFormatError, InputError, TaskNotFoundError
+from isosent.errors import EvaluationWarning, FileFormatError, InputError, TaskNotFoundError, option
 from isosent.evaluation.result import Items, Measured
 from isosent.evaluation.sizes import DOCUMENTS, QUERIES, TEST
 from isosent.evaluation.sts import part_protocol, read_paraphrases
@@ -205,7 +205,8 @@ def _documents_of(index: Index, retrieval_set: RetrievalSet, hits: Any) -> list[
     others = (
         f"{n_others:,} of {len(is_document):,} rows found in {index.folder} are no document of {retrieval_set.name}"
     )
-    advice = "neither ids nor texts are equal. Index its corpus with its ids: --column text --id-column _id."
+    columns = f"{option('column', 'text')} {option('id_column', '_id')}"
+    advice = f"neither ids nor texts are equal. Index its corpus with its ids: {columns}."
     if 2 * n_others > len(is_document):
         raise InputError(f"evaluate: {others}: {advice}")
     if n_others:

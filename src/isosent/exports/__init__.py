@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from isosent.errors import InputError
+from isosent.errors import InputError, option
 from isosent.evaluation.result import EvaluationResult
 from isosent.exports import faiss, numpy, onnx, sentence_transformers, sql
 from isosent.exports.check import Export
@@ -110,14 +110,19 @@ def export(
         raise InputError(f"export: there is no format {target!r}. Choose one of {', '.join(TARGETS)}.")
     if target != sentence_transformers.TARGET and (tei or results is not None):
         raise InputError(
-            f"export: tei and --results are for {sentence_transformers.TARGET}, not for {target}. Leave them out."
+            f"export: tei and {option('results')} are for {sentence_transformers.TARGET}, not for {target}. "
+            "Leave them out."
         )
     if target != faiss.TARGET and not (index is None and vectors is None and ids is None and with_map):
         raise InputError(
-            f"export: index, map, --vectors and --ids are for {faiss.TARGET}, not for {target}. Leave them out."
+            f"export: index, map, {option('vectors')} and {option('ids')} are for {faiss.TARGET}, not for {target}. "
+            "Leave them out."
         )
     if vectors is None and not (ids is None and with_map):
-        raise InputError("export: --ids and map=false are for a filled index. Name its vectors: --vectors FILE.")
+        raise InputError(
+            f"export: {option('ids')} and map=false are for a filled index. Name its vectors: "
+            f"{option('vectors', 'FILE')}."
+        )
     match target:
         case sentence_transformers.TARGET:
             return sentence_transformers.export_sentence_transformers(model, output, tei=tei, results=results)

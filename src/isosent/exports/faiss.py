@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check, _extras
-from isosent.errors import InputError, InputFileError, OutputError
+from isosent.errors import InputError, InputFileError, OutputError, option
 from isosent.exports.check import (
     Agreement,
     Export,
@@ -166,7 +166,7 @@ def _check_output(output: Path) -> None:
 
 
 def _map_in_front(model: SentenceEncoder, *, is_filled: bool) -> LinearMap | None:
-    advice = "Use --to 'faiss?map=false' --vectors FILE, and search with vectors of the model."
+    advice = f"Use faiss?map=false with {option('vectors', 'FILE')}, and search with vectors of the model."
     steps = model.record.postprocessing
     if steps.nonlinear is not None:
         raise InputError(
@@ -274,7 +274,7 @@ def _search(saved: Any, source: _Source, sample: _Rows, *, with_map: bool) -> st
     if 2 * finds_itself.sum() < len(sample.ids):
         raise OutputError(
             f"export: only {finds_itself.sum()} of {len(sample.ids)} vectors in the faiss export are among their own "
-            f"{_NEIGHBOURS} neighbors. Nothing was written. Choose another --index."
+            f"{_NEIGHBOURS} neighbors. Nothing was written. Choose another index."
         )
     return f"{contents}; {finds_itself.sum()} of {len(sample.ids)} searched vectors find themselves"
 
@@ -282,7 +282,7 @@ def _search(saved: Any, source: _Source, sample: _Rows, *, with_map: bool) -> st
 def _distinct_ids(vectors: VectorSource, column: str) -> NDArray[np.int64]:
     path = vectors.path
     if path.suffix.lower() != ".parquet":
-        raise InputError(f"--ids {column}: {path} has no columns. Leave it out: rows are numbered from 0.")
+        raise InputError(f"{option('ids', column)}: {path} has no columns. Leave it out: rows are numbered from 0.")
     ids = read_integers(path, column, vectors.state)
     distinct, counts = np.unique(ids, return_counts=True)
     if len(distinct) < len(ids):

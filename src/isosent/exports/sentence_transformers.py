@@ -28,7 +28,7 @@ from isosent.encoders.output_modules import NORMALIZE, TRUNCATE, LoadedModule
 from isosent.encoders.st_modules import ROLES
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import PROMPT_OF, TransformerEncoder
-from isosent.errors import InputError, InputTypeError
+from isosent.errors import InputError, InputTypeError, option
 from isosent.evaluation.result import EvaluationResult
 from isosent.evaluation.tables import interval_x100, x100
 from isosent.exports.check import (
@@ -411,7 +411,8 @@ def _score_lines(model: SentenceEncoder, results: EvaluationResult) -> list[str]
     same_space("the model", space_of(model), "export: the result file", measured)
     if results.fitting["transform"] is not None:
         raise InputError(
-            "export --results: the scores were measured with a transform fitted for them, not with the model alone. "
+            f"export: {option('results')}: the scores were measured with a transform fitted for them, not with the "
+            "model alone. "
             "Evaluate the model itself: isosent evaluate sts -m MODEL --data DIR -o scores.json"
         )
     rows = [

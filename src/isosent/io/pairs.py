@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent._check import is_blank
-from isosent.errors import FileFormatError, InputError, IsosentWarning
+from isosent.errors import FileFormatError, InputError, IsosentWarning, option
 from isosent.io.number_lists import SAMPLED_ROWS
 from isosent.io.tables import (
     SCORE_COLUMNS,
@@ -232,7 +232,7 @@ def open_pairs(
     groups: Sequence[Group],
     *,
     part: str,
-    option: str = "--columns",
+    parameter: str = "columns",
 ) -> Iterator[tuple[Table, dict[str, str]]]:
     """Open a table, and choose its columns by name, by number, or by their usual names; its rows as `take_part`."""
     roles = [role for group in groups for role in group.roles]
@@ -246,7 +246,7 @@ def open_pairs(
             table.require(name)
         chosen = find_columns(table, groups, named)
         if chosen is None:
-            raise columns_missing(table, "pairs", groups, named, option=option)
+            raise columns_missing(table, "pairs", groups, named, parameter=parameter)
         take_part(table, part, chosen.values())
         yield table, chosen
 
@@ -267,7 +267,7 @@ def read_matches(file: str | os.PathLike[str], *, columns: str | None = None, pa
     """
     texts: tuple[list[str], list[str]] = ([], [])
     others: list[tuple[Any, ...]] = []
-    with open_pairs(file, columns, MATCHES, part=part, option="--column") as (table, chosen):
+    with open_pairs(file, columns, MATCHES, part=part, parameter="column") as (table, chosen):
         names = tuple(chosen.values())
         kinds = [name for name in table.columns if name.lower() in KIND_COLUMNS and name not in names][:1]
         group, group_columns = _group_columns(table, names)
@@ -275,7 +275,7 @@ def read_matches(file: str | os.PathLike[str], *, columns: str | None = None, pa
         if scored and columns is None:
             raise InputError(
                 f"{table.name} has the column {scored[0]}, but every row counts as a match. Keep only the rows that "
-                f"match, and name their columns: --column {','.join(names)}."
+                f"match, and name their columns: {option('column', ','.join(names))}."
             )
         for number, values in table.rows(*names, optional=[*group_columns, *kinds]):
             for name, value, side in zip(names, values, texts, strict=False):

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from isosent import _check, _extras
-from isosent.errors import FileFormatError, InputError, InputFileError, IsosentWarning
+from isosent.errors import FileFormatError, InputError, InputFileError, IsosentWarning, option
 from isosent.io import bounds
 from isosent.io.answers import EMBEDDING, rows_of_answer
 from isosent.io.bounds import DecodedBlocks, lines_in, open_content, split_lines
@@ -265,7 +265,7 @@ def has_columns(table: Table, groups: Sequence[Group]) -> bool:
 
 
 def columns_missing(
-    table: Table, what: str, groups: Sequence[Group], named: Mapping[str, str], *, option: str = "--columns"
+    table: Table, what: str, groups: Sequence[Group], named: Mapping[str, str], *, parameter: str = "columns"
 ) -> InputError:
     """The error for a table in which `find_columns` found nothing."""
     needed = []
@@ -278,7 +278,7 @@ def columns_missing(
     roles = tuple(role for group in groups for role in group.roles)
     return InputError(
         f"{table.name} has the columns {_check.brief(', '.join(table.columns), 100)}; {what} must have "
-        f"{'; and '.join(needed)}. Name your columns in this order: {option} {','.join(roles)} (in Python columns)."
+        f"{'; and '.join(needed)}. Name your columns in this order: {option(parameter, ','.join(roles))}."
     )
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Literal
 
 from isosent import _check, _extras
-from isosent.errors import FileFormatError, InputError, InputFileError
+from isosent.errors import FileFormatError, InputError, InputFileError, option
 from isosent.io import bounds
 from isosent.io.bounds import lines_in, open_content
 from isosent.io.checksum import FileState, open_file_state
@@ -148,7 +148,7 @@ def _text_column(table: Table, column: str | None) -> str:
                 refuse_vectors(table.name, name, [value])
         raise InputError(
             f"{table.name} has {len(table.columns)} columns ({_check.brief(', '.join(table.columns), 600)}). "
-            "Choose one with --column NAME (in Python column)."
+            f"Choose one with {option('column', 'NAME')}."
         )
     return table.columns[0]
 

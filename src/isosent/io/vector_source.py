@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent._check import brief
-from isosent.errors import FileFormatError, InputError
+from isosent.errors import FileFormatError, InputError, option
 from isosent.io.bounds import LONGEST_VECTOR_LINE, MOST_DIMENSIONS
 from isosent.io.checksum import FileState, check_unchanged, file_state, verify_file
 from isosent.io.notes import INDEX_FILE, file_identity, read_note
@@ -378,7 +378,7 @@ def _choose_tensor(path: Path, tensors: dict[str, dict[str, Any]], column: str |
     if len(matrices) > 1:
         raise InputError(
             f"{path} has {len(matrices)} 2-D tensors ({', '.join(matrices)}). "
-            "Choose one with --column NAME (in Python column)."
+            f"Choose one with {option('column', 'NAME')}."
         )
     return matrices[0]
 

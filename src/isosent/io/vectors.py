@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from isosent import _check, _extras
 from isosent._check import brief
-from isosent.errors import FileFormatError, InputError, IsosentWarning
+from isosent.errors import FileFormatError, InputError, IsosentWarning, option
 from isosent.io.atomic import check_destination, fsync, locked, replacing
 from isosent.io.checksum import HashingFile
 from isosent.io.columns import LINES, Contents, contents_of, first_cut, is_list_file, open_rows, warn_unread
@@ -124,7 +124,7 @@ def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) ->
         [vectors], texts = contents.vectors, ", ".join(contents.texts)
         warnings.warn(
             f"{path}: the vectors in its column {vectors} are used; its texts in {texts} are not encoded. To encode "
-            f"them: --column {contents.texts[0]} (in Python column), or a file of the texts alone.",
+            f"them: {option('column', contents.texts[0])}, or a file of the texts alone.",
             IsosentWarning,
             stacklevel=3,  # where the source is opened
         )
@@ -146,7 +146,7 @@ def _chosen_column(file: Path, column: str | None) -> tuple[str, Contents]:
         if contents.vectors:
             raise InputError(
                 f"{file} has {len(contents.vectors)} columns of vectors ({', '.join(contents.vectors)}). "
-                "Choose one with --column NAME (in Python column)."
+                f"Choose one with {option('column', 'NAME')}."
             )
         if contents.cut:
             raise first_cut(file, contents.cut[0])
@@ -167,7 +167,8 @@ def _chosen_column(file: Path, column: str | None) -> tuple[str, Contents]:
 def _no_vectors_error(file: Path, contents: Contents) -> InputError:
     if is_table(file):
         found = _listed(_types_of_columns(file))
-        advice = f" Name one of {', '.join(contents.lists)} if it is: --column NAME." if contents.lists else ""
+        names = ", ".join(contents.lists)
+        advice = f" Name one of {names} if it is: {option('column', 'NAME')}." if contents.lists else ""
         return FileFormatError(f"{file} has no column of vectors, lists of numbers; it has: {found}.{advice}")
     endings = ", ".join((*_OPENERS, ".parquet", ".json", ".jsonl", ".csv", ".tsv"))
     return InputError(f"{file} is no file of vectors. Use one that ends in {endings}.")

@@ -121,11 +121,11 @@ class Glow:
 
     def forward(self, rows: ArrayLike) -> Rows:
         """Map vectors to latents, both (n_rows, dim)."""
-        return self._by_blocks("Glow.forward", rows, _forward)
+        return self._by_blocks("Glow", rows, _forward)
 
     def inverse(self, latents: ArrayLike) -> Rows:
         """Map latents back to vectors."""
-        return self._by_blocks("Glow.inverse", latents, _inverse)
+        return self._by_blocks("Glow", latents, _inverse)
 
     def log_likelihood(self, rows: ArrayLike) -> NDArray[np.float64]:
         """Logarithm of the density of each row in nats, (n_rows,)."""

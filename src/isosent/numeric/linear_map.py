@@ -137,7 +137,7 @@ class LinearMap:
             If the rows are not 2-D, have another width, hold NaN or infinity (the message names the row), or map to
             values beyond the dtype of the result.
         """
-        where = "LinearMap.apply"
+        where = "LinearMap"
         array = _check.matrix(where, "rows", rows)
         _check.same_dim(where, "rows", array.shape[1], self.dim)
         dtype = np.float64 if array.dtype == np.float64 else np.float32
@@ -253,7 +253,7 @@ class LinearMap:
         InputError
             If the widths do not agree.
         """
-        _check.same_dim("LinearMap.then", "input of the second map", after.dim, self.n_components)
+        _check.same_dim("LinearMap", "input of the second map", after.dim, self.n_components)
         return LinearMap(self.weight @ after.weight, self.bias @ after.weight + after.bias)
 
 

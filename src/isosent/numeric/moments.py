@@ -165,7 +165,7 @@ class Moments:
         :math:`3 \cdot 10^{-6} s_i s_j` (typically 1e-7; more for values on a coarse grid, whose rounding errors do not
         average out), and the variance along any axis by about 1e-3 of itself.
         """
-        where = "Moments.from_rows"
+        where = "Moments"
         array = _check.matrix(where, "rows", rows)
         row_weights = None if weights is None else _check.row_weights(where, weights, len(array))
         if not len(array):
@@ -238,7 +238,7 @@ class Moments:
         """Return the moments of the union of both sets of rows; their scatter must stay within float64."""
         if not isinstance(other, Moments):
             return NotImplemented
-        _check.same_dim("Moments.__add__", "other", other.dim, self.dim)
+        _check.same_dim("Moments", "other", other.dim, self.dim)
         weight = self.weight + other.weight
         if weight == 0:
             return self
@@ -248,7 +248,7 @@ class Moments:
             scatter = self.scatter + other.scatter + np.outer(gap, gap * (self.weight * (other.weight / weight)))
         if not (np.isfinite(weight) and np.isfinite(scatter.diagonal()).all()):
             raise InputError(
-                f"Moments.__add__: weight and scatter of the sum must stay within float64; the weights are "
+                f"Moments: weight and scatter of the sum must stay within float64; the weights are "
                 f"{self.weight:g} and {other.weight:g}, and the means differ by up to {np.abs(gap).max():g}."
             )
         rounding = self.weight * self.rounding_variance + other.weight * other.rounding_variance
@@ -286,7 +286,7 @@ class Moments:
         InputError
             If the map takes another number of dimensions.
         """
-        _check.same_dim("Moments.mapped", "map", linear_map.dim, self.dim)
+        _check.same_dim("Moments", "map", linear_map.dim, self.dim)
         weight = linear_map.weight
         scatter = weight.T @ self.scatter @ weight
         with np.errstate(over="ignore", invalid="ignore"):
@@ -311,7 +311,7 @@ class JointMoments:
         cls, x: NDArray[Any], y: NDArray[Any], weights: ArrayLike | None = None, *, n_rows_total: int | None = None
     ) -> JointMoments:
         """Moments of rows x, (n_rows, dim), and y, (n_rows, n_outputs)."""
-        _check.same_count("JointMoments.from_rows", "y", len(y), len(x))
+        _check.same_count("JointMoments", "y", len(y), len(x))
         eps = float(np.finfo(x.dtype).eps) if x.dtype.kind == "f" else None
         rows = np.hstack([x, y])
         return cls(Moments.from_rows(rows, weights, eps=eps, n_rows_total=n_rows_total), x.shape[1])
@@ -348,7 +348,7 @@ class JointMoments:
         """Return the moments of the items of both."""
         if not isinstance(other, JointMoments):
             return NotImplemented
-        _check.same_dim("JointMoments.__add__", "x of other", other.cut, self.cut)
+        _check.same_dim("JointMoments", "x of other", other.cut, self.cut)
         return JointMoments(self.moments + other.moments, self.cut)
 
     def __radd__(self, other: object) -> JointMoments:
@@ -487,7 +487,7 @@ def _sums(rows: NDArray[Any], weights: Double | None, n_rows_total: int | None) 
 def _beyond_float64(rows: NDArray[Any], weights: Double | None) -> InputError:
     weighted = "" if weights is None else f" and weights of up to {weights.max():g}"
     return InputError(
-        f"Moments.from_rows: the squares of the rows, whose values are about {np.abs(rows).max()}{weighted}, are not "
+        f"Moments: the squares of the rows, whose values are about {np.abs(rows).max()}{weighted}, are not "
         "within float64. Multiply all by one number."
     )
 
@@ -531,7 +531,7 @@ def _block_sums(
         block -= shift
         residual = shares @ block
         if not np.isfinite(residual).all():
-            _check.finite_rows("Moments.from_rows", "rows", part, start)
+            _check.finite_rows("Moments", "rows", part, start)
         if weights is not None:
             block *= np.sqrt(shares)[:, None]
         return block_weight, shift.astype(np.float64), residual.astype(np.float64), block.T @ block

@@ -28,7 +28,7 @@ from safetensors.numpy import save
 
 from isosent import _check, _extras
 from isosent.encoders.load import encoder_for
-from isosent.errors import InputError, IsosentWarning
+from isosent.errors import InputError, IsosentWarning, option
 from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.model import SentenceEncoder
 from isosent.numeric.drift import FEWEST_ROWS as FEWEST_COMPARED
@@ -96,7 +96,8 @@ _SAMPLE_ROWS: Final = 20_000
 _FEWEST_FOR_IVF: Final = 1_000
 _MOST_TAILS: Final = 8
 APPEND_ONLY: Final = (
-    "An hnsw index can only grow: FAISS cannot delete from it, so it cannot {} either. Build it again with --kind ivf."
+    "An hnsw index can only grow: FAISS cannot delete from it, so it cannot {} either. Build it again with "
+    f"{option('kind', 'ivf')}."
 )
 
 Deleted: TypeAlias = NDArray[np.bool_]  # (n_rows,)
@@ -142,7 +143,7 @@ def _too_large(budget_mb: float, n_rows: int, dim: int, kind: Kind, store: Stora
     size = f"{n_rows * bytes_per_vector(dim, kind, store) / 1e6:.3g} MB"
     return InputError(
         f"index: {n_rows} x {dim} as {store} in a {kind} index takes {size}; the budget is {budget_mb:g} MB. "
-        "Raise it, choose a smaller --store, or fit a model with fewer dimensions: isosent fit --dims."
+        f"Raise it, choose a smaller {option('store')}, or fit a model with fewer dimensions: isosent fit --dims."
     )
 
 

@@ -147,7 +147,7 @@ class Chance:
         InputError
             If a row holds NaN or infinity.
         """
-        where = "Chance.fit"
+        where = "Chance"
         _check.whole_number(where, "seed", seed, 0)
         rows = _check.matrix(where, "unit_vectors", unit_vectors)
         rng = np.random.default_rng(seed)
@@ -280,7 +280,7 @@ class Chance:
         InputError
             If a number is out of its range.
         """
-        where = "Chance.threshold"
+        where = "Chance"
         if not 0 < _check.fraction(where, "false_positives", false_positives) < 1:
             raise InputError(f"{where}: false_positives must be between 0 and 1; got {false_positives!r}.")
         n_pairs = self.n_rows if n_rows is None else n_rows

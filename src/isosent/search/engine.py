@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from isosent import _check, _extras
-from isosent.errors import FileFormatError, InputError
+from isosent.errors import FileFormatError, InputError, option
 from isosent.io.schemas import Count
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.neighbors import best, exact_products, fast_nearest, nearest_of_blocks, no_neighbors
@@ -67,7 +67,9 @@ class SearchSettings(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         _check.one_of("index", "store", self.store, INDEXED)
         if self.store not in stores_of(self.kind):
-            raise InputError("index: hnsw has no binary store. Use --kind flat or ivf, or --store int8.")
+            raise InputError(
+                f"index: hnsw has no binary store. Use {option('kind', 'ivf')}, or {option('store', 'int8')}."
+            )
 
 
 def stores_of(kind: Kind | None) -> tuple[Storage, ...]:

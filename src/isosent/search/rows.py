@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from isosent import _check, _extras
 from isosent._check import brief
-from isosent.errors import FileFormatError, InputError, InputTypeError, IsosentWarning
+from isosent.errors import FileFormatError, InputError, InputTypeError, IsosentWarning, option
 from isosent.io.bounds import open_content
 from isosent.io.checksum import HashingFile
 from isosent.io.number_lists import SAMPLED_ROWS, kind_of
@@ -89,7 +89,7 @@ def other_ids(folder: Path, wanted: IdKind, given: IdKind | None) -> InputError:
         )
     kinds = {"int": "whole numbers", "str": "strings", None: "missing"}
     advice = (
-        "Add a table with a column of ids: --id-column NAME (in Python: ids)."
+        f"Add a table with a column of ids: {option('id_column', 'NAME')}."
         if given is None
         else "Write them like those."
     )
@@ -374,7 +374,7 @@ def read_rows(
     if not source.is_table:
         if id_column is not None:
             raise InputError(
-                f"--id-column {id_column}: {path} is read as plain lines and has no columns. Leave it out."
+                f"{option('id_column', id_column)}: {path} is read as plain lines and has no columns. Leave it out."
             )
         return source.texts(), None, None
     table = _read_table(path, without=vector_column)
@@ -398,7 +398,8 @@ def read_rows(
             if is_untyped and len(columns) > 1 and not any(_is_text(values.type) for values in columns.values()):
                 raise FileFormatError(numbers_error(path))
             raise InputError(
-                f"{path} has the columns {brief(', '.join(columns), 600)}. Choose the texts: --column NAME."
+                f"{path} has the columns {brief(', '.join(columns), 600)}. Choose the texts: "
+                f"{option('column', 'NAME')}."
             )
         column = candidates[0] if len(candidates) == 1 else None
     for name in (column, id_column):

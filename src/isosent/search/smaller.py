@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from isosent import _check, _extras
 from isosent.encoders.precomputed import PrecomputedVectors
-from isosent.errors import InputError, RankWarning
+from isosent.errors import InputError, RankWarning, option
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
 from isosent.numeric.neighbors import best_columns
@@ -178,7 +178,9 @@ class Sizes(Struct, frozen=True):
         fitting = [each for each in stored if each.n_bytes <= n_bytes]
         if not fitting:
             least = min(each.n_bytes for each in stored)
-            raise InputError(f"--bytes {n_bytes:g}: the smallest size that was measured takes {least:g} bytes.")
+            raise InputError(
+                f"{option('n_bytes', f'{n_bytes:g}')}: the smallest size that was measured takes {least:g} bytes."
+            )
         return max(fitting, key=lambda each: (each.recall, -each.n_bytes, each.oversampling == 0))
 
     def smallest(self, loss: float) -> Size:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import InputError, IsosentWarning
+from isosent.errors import InputError, IsosentWarning, option
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
 from isosent.loading import check_model
@@ -44,7 +44,7 @@ def opened_vectors(vectors: Any) -> NDArray[np.floating] | VectorSource | None:
     if is_suspect:
         warnings.warn(
             f"{name} of uint8 is read as numbers from 0 to 255. If it holds packed bits, cosines of them mean nothing: "
-            "make the index of the vectors, with --store binary.",
+            f"make the index of the vectors, with {option('store', 'binary')}.",
             IsosentWarning,
             stacklevel=3,
         )
@@ -64,7 +64,7 @@ def warn_of_unknown_space(record: ModelRecord, vectors: NDArray[np.floating] | V
     if record.encoder_space is None:
         warnings.warn(
             f"{vectors.path} holds vectors of {vectors.space}, and the index does not know which model its own come "
-            "from. If it is another one, the results mean nothing. Name it when you fit: --space NAME.",
+            f"from. If it is another one, the results mean nothing. Name it when you fit: {option('space', 'NAME')}.",
             IsosentWarning,
             stacklevel=4,
         )

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from isosent import _check, _extras
-from isosent.errors import FileFormatError, InputError, InputTypeError
+from isosent.errors import FileFormatError, InputError, InputTypeError, option
 from isosent.io.pairs import (
     DEV,
     EMPTY_TEXT,
@@ -524,7 +524,7 @@ def _read_scored(table: Table, columns: Mapping[str, str], score_range: Range | 
     if scores and score_range is None:
         raise InputError(
             f"{table.name}: the range of the scores is unknown; they lie between {min(scores):g} and {max(scores):g}. "
-            "Give the ends of the scale with --score-range LOW,HIGH (in Python score_range). With 0,1 the scores do "
+            f"Give the ends of the scale with {option('score_range', 'LOW,HIGH')}. With 0,1 the scores do "
             "not change."
         )
     least, greatest = score_range or (0.0, 1.0)
@@ -618,12 +618,12 @@ def _unknown_labels(
         return InputError(
             f"{path}: {column} has numbers without names: {listed}. Name the classes in the order of the numbers: "
             "entailment, neutral, contradiction on the Hugging Face hub; contradiction, entailment, neutral in scripts "
-            "of sentence-transformers, with --classes (in Python class_names)."
+            f"of sentence-transformers, with {option('class_names')}."
         )
     allowed = _CLASS_SETS_LISTED if classes is None else ", ".join(classes)
     return FileFormatError(
-        f"{path}: {column} holds {listed}. Expected {allowed}, or - for none. Name other classes with --classes "
-        "(in Python class_names). For scores, use the objective regression."
+        f"{path}: {column} holds {listed}. Expected {allowed}, or - for none. Name other classes with "
+        f"{option('class_names')}. For scores, use the objective regression."
     )
 
 

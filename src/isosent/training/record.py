@@ -29,7 +29,7 @@ from msgspec import Struct
 from safetensors import SafetensorError
 
 from isosent import _extras
-from isosent.errors import FileFormatError, InputError, OutputError
+from isosent.errors import FileFormatError, InputError, OutputError, option
 from isosent.io.atomic import Replaceable, fsync, locked, remove_folder, replacing_folder, sweep
 from isosent.io.checksum import folder_checksums, verify_folder
 from isosent.io.json import check_format, check_schema, document_bytes, read_document, read_json, without_nan
@@ -225,7 +225,8 @@ class RunFolder:
         checkpoint = newest_checkpoint(self.path)
         if checkpoint is not None:
             raise OutputError(
-                f"{self.path} holds a run that was stopped after step {step_of(checkpoint)}. Resume it with --resume, "
+                f"{self.path} holds a run that was stopped after step {step_of(checkpoint)}. Resume it: "
+                f"{option('resume', True)}, "
                 "or remove that folder to start again."
             )
         with replacing_folder(self.path, _RUN) as temporary:
@@ -237,7 +238,9 @@ class RunFolder:
         try:
             before = _read_facts(self.path / _RUN_FILE, _RUN_FORMAT, _RunFile)
         except FileNotFoundError:
-            raise InputError(f"train: --resume needs a run that was stopped; {self.path} has none.") from None
+            raise InputError(
+                f"train: {option('resume', True)} needs a run that was stopped; {self.path} has none."
+            ) from None
         except FileFormatError as error:
             raise FileFormatError(f"{error} Remove {self.path} to train from the beginning.") from None
         _check_same(self.path, before, facts)
@@ -259,7 +262,8 @@ def _check_same(folder: Path, before: Mapping[str, Any], now: Mapping[str, Any])
     ]
     if differences:
         raise InputError(
-            f"train: --resume needs the data and settings of {folder}, but they differ: {'; '.join(differences)}. "
+            f"train: {option('resume', True)} needs the data and settings of {folder}, but they differ: "
+            f"{'; '.join(differences)}. "
             "Use the same ones, or remove that folder to start again."
         )
 
@@ -412,7 +416,7 @@ def write_checkpoint(
         fsync(folder)  # the name of the new checkpoint must be on the disk before older ones go
     except OutputError as error:
         kept = f"The checkpoint of step {step_of(older)} is intact." if older else "There is no checkpoint before it."
-        advice = " Free some space, then use --resume." if disk_error(error) else ""
+        advice = f" Free some space, then use {option('resume', True)}." if disk_error(error) else ""
         raise OutputError(f"{error} {kept}{advice}") from error
     for other in _checkpoints(folder):
         if other != path:

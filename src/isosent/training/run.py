@@ -25,7 +25,7 @@ from safetensors import SafetensorError
 
 from isosent import _extras
 from isosent.encoders.reference import ENCODER_FOLDER, escape
-from isosent.errors import InputError, OutputError
+from isosent.errors import InputError, OutputError, option
 from isosent.exports.check import compare_on_texts, exportable, require_agreement
 from isosent.exports.sentence_transformers import (
     TARGET,
@@ -342,7 +342,9 @@ def train_all(
     """Train one job after another; with `resume`, those that are finished are loaded instead."""
     is_done = {job.output: not RunFolder(job.output).is_begun and (job.output / RECORD_FILE).exists() for job in jobs}
     if resume and not any(is_done[job.output] or RunFolder(job.output).is_begun for job in jobs):
-        raise InputError(f"train: --resume needs a run that was stopped; {RunFolder(jobs[0].output).path} has none.")
+        raise InputError(
+            f"train: {option('resume', True)} needs a run that was stopped; {RunFolder(jobs[0].output).path} has none."
+        )
     results = []
     for job in jobs:
         if resume and is_done[job.output]:

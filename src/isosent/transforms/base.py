@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isosent import _check
-from isosent.errors import InputError, InputTypeError
+from isosent.errors import InputError, InputTypeError, option
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.transforms.step import Step
@@ -193,7 +193,7 @@ def make_transform(names: str, *, dim: int | None = None, settings: Mapping[str,
         steps_with_setting = [step for step, kind in enumerate(kinds) if setting in kind.settings]
         if not steps_with_setting:
             available = dict.fromkeys(name for kind in kinds for name in kind.settings)
-            raise InputError(f"{names} has no setting {setting}. Available: {', '.join(available) or 'none'}.")
+            raise InputError(f"{names} has no setting {option(setting)}. Available: {', '.join(available) or 'none'}.")
         settings_of_steps[steps_with_setting[-1]][setting] = value
     steps = [
         getattr(import_module(kind.module), kind.class_name)(**step_settings)
@@ -220,8 +220,8 @@ def resolve_transform(
             named_settings["purpose"] = options.pop("purpose")
         if unknown := ", ".join([*options, *(settings or {}).keys() - {"n_components", "purpose"}]):
             raise InputError(
-                f"auto has no option {unknown}. It chooses all but the dimensions (in Python n_components) and the "
-                "purpose. Name a transform that has it, such as whitening."
+                f"auto has no option {unknown}. It chooses all but the dimensions and the purpose: "
+                f"{option('n_components')}, {option('purpose')}. Name a transform that has it, such as whitening."
             )
         transform = Auto(**named_settings | dict(settings or {}))
         if dim is not None:
@@ -230,7 +230,9 @@ def resolve_transform(
     if isinstance(transform, str) and transform != NO_TRANSFORM:
         return make_transform(transform, dim=dim, settings=settings)
     if settings:
-        raise InputError(f"fit: {', '.join(settings)} cannot be set for the transform {transform}. Leave it out.")
+        raise InputError(
+            f"fit: {', '.join(map(option, settings))} cannot be set for the transform {transform}. Leave it out."
+        )
     if transform is None or transform == NO_TRANSFORM:
         return None
     check_transform(transform)

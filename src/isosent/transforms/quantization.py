@@ -120,7 +120,7 @@ class Quantization:
         The range of a dimension is its mean and five standard deviations to either side. The center is the mean; the
         rotation is random, because axes along which the vectors vary unequally waste bits.
         """
-        where = "Quantization.fit"
+        where = "Quantization"
         _check.whole_number(where, "seed", seed, 0)
         rows = _float32_rows(where, vectors)
         rows = rows[nonzero_rows(rows)]
@@ -156,7 +156,7 @@ class Quantization:
         InputError
             If the vectors have another width, or hold NaN or infinity.
         """
-        where = "Quantization.encode"
+        where = "Quantization"
         _check.one_of(where, "dtype", dtype, CODES)
         rows = _float32_rows(where, vectors)
         _check.same_dim(where, "vectors", rows.shape[1], self.dim)
@@ -189,7 +189,7 @@ class Quantization:
         InputError
             If the codes have another dtype or shape.
         """
-        where = "Quantization.decode"
+        where = "Quantization"
         _check.one_of(where, "dtype", dtype, CODES)
         array = _check.matrix(where, "codes", codes)
         storage = Storage(dtype)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from isosent.encoders.reference import MODEL_FILE
-from isosent.errors import InputError, ModelFolderError
+from isosent.errors import InputError, ModelFolderError, option
 from isosent.io.vector_source import VectorSource
 from isosent.loading import load
 from isosent.search.index import Index
@@ -112,7 +112,7 @@ class _FolderStore:
             raise InputError(f"search: {texts[0]} is the index. Name it first: isosent search {texts[0]} {self.folder}")
         index = self._index
         if explain and TEXT not in index.schema.names:
-            raise InputError("search: --explain needs the texts of the rows; this index has none.")
+            raise InputError(f"search: {option('explain', True)} needs the texts of the rows; this index has none.")
         if like:
             result = index.more_like(ids_from_text(like, index.schema), k, where=where)
         else:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from isosent import _extras
 from isosent._check import brief
-from isosent.errors import InputError
+from isosent.errors import InputError, option
 from isosent.search.engine import K_MEASURED
 from isosent.search.keywords import FUSED, fuse
 from isosent.search.result import STALE_SHARE
@@ -195,7 +195,7 @@ class PostgresTable(Connection):
             if dim > _LARGEST_HALFVEC:
                 raise InputError(
                     f"{self.name}: pgvector can index {_LARGEST_HALFVEC:,} dimensions; the vectors have {dim:,}. "
-                    "Fit a model with fewer: --dims 512."
+                    f"Fit a model with fewer: {option('n_components', 512)}."
                 )
             columns = sql_columns(schema, dim)
             comment = _Comment(FORMAT, _FORMAT_VERSION, space.fingerprint, space.reference, dim, self._bits, canary)
