@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isosent.errors import InputError, InputFileError, InputTypeError
+from isosent.errors import InputError, InputFileError, InputTypeError, wrong_value
 
 
 def text_list(where: str, texts: Iterable[str]) -> list[str]:
     """Return `texts` as a list of strings; blank cells of pandas, polars and pyarrow count as empty texts."""
     if advice := _no_sequence(texts):
-        raise InputTypeError(f"{where}: texts must be a sequence of strings; got one {type(texts).__name__}. {advice}")
+        raise wrong_value(
+            where, "texts", "be a sequence of strings", f"one {type(texts).__name__}", advice, error=InputTypeError
+        )
     is_series = type(texts).__module__.startswith(("pandas", "polars", "pyarrow"))
     cells = texts.to_pylist() if hasattr(texts, "to_pylist") else texts  # of pyarrow, whose values are no strings
     listed = ["" if is_blank(cell) else cell for cell in cells] if is_series else list(cells)
@@ -30,12 +32,13 @@ def text_list(where: str, texts: Iterable[str]) -> list[str]:
     if others:  # missing ones first: str(None) is a text
         i = next((i for i in others if is_blank(listed[i])), others[0])
         advice = _as_strings(listed[i], [listed[other] for other in others])
-        raise InputTypeError(f"{where}: row {i} of the texts is {type(listed[i]).__name__}, not a string. {advice}")
+        raise InputTypeError(f"row {i} of the texts is {type(listed[i]).__name__}, not a string. {advice}", where=where)
     for i, text in enumerate(listed):
         if not is_unicode(text):
             raise InputError(
-                f"{where}: row {i} of the texts is not valid Unicode: it holds a lone surrogate. Replace it: "
-                f'texts[{i}].encode("utf-8", "replace").decode("utf-8").'
+                f"row {i} of the texts is not valid Unicode: it holds a lone surrogate. Replace it: texts[{i}"
+                '].encode("utf-8", "replace").decode("utf-8").',
+                where=where,
             )
     return listed
 
@@ -151,7 +154,7 @@ def some_texts(where: str, texts: Iterable[str]) -> list[str]:
     """Return `texts` as a list of at least one string."""
     listed = text_list(where, texts)
     if not listed:
-        raise InputError(f"{where}: there are no texts. At least one is needed.")
+        raise InputError("there are no texts. At least one is needed.", where=where)
     return listed
 
 
@@ -161,9 +164,9 @@ def real_numbers(where: str, name: str, values: ArrayLike) -> NDArray[Any]:
     try:
         array = np.asarray(values)
     except ValueError as error:
-        raise InputError(f"{where}: {name} must be an array of real numbers; got: {error}.") from None
+        raise InputError(f"{name} must be an array of real numbers; got: {error}.", where=where) from None
     if array.dtype.kind not in "fiub":
-        raise InputError(f"{where}: {name} must hold real numbers; got dtype {array.dtype}.")
+        raise wrong_value(where, name, "hold real numbers", f"dtype {array.dtype}")
     return array
 
 
@@ -171,19 +174,22 @@ def not_masked(where: str, name: str, values: object) -> None:
     """Refuse masked arrays, whose masked numbers numpy would use."""
     masked_arrays = sys.modules.get("numpy.ma")  # without it there are none, and importing it takes 16 ms
     if masked_arrays is not None and masked_arrays.is_masked(values):
-        raise InputError(f"{where}: {name} must not be masked; some numbers are. Drop their rows, or fill them.")
+        raise InputError(f"{name} must not be masked; some numbers are. Drop their rows, or fill them.", where=where)
 
 
 def matrix(where: str, name: str, rows: ArrayLike) -> NDArray[Any]:
     """Return `rows` as a two-dimensional array of real numbers with at least one column; values are not checked."""
     array = real_numbers(where, name, rows)
     if array.ndim != 2:
-        raise InputError(
-            f"{where}: {name} must be 2-D of shape (n_rows, dim); got shape {array.shape}. "
-            "Reshape your data: one vector alone is vector[None, :]."
+        raise wrong_value(
+            where,
+            name,
+            "be 2-D of shape (n_rows, dim)",
+            f"shape {array.shape}",
+            "Reshape your data: one vector alone is vector[None, :].",
         )
     if array.shape[1] == 0:
-        raise InputError(f"{where}: {name} must have at least one column; got shape {array.shape}.")
+        raise wrong_value(where, name, "have at least one column", f"shape {array.shape}")
     return array
 
 
@@ -197,8 +203,9 @@ def finite_rows(where: str, name: str, rows: NDArray[Any], first_row: int = 0) -
         row = rows[bad[0]]
         value = "NaN" if np.isnan(row).any() else "infinity"
         raise InputError(
-            f"{where}: row {first_row + bad[0]} of {name}, counted from 0, holds {value} ({bad.size} such rows). Drop "
-            "or repair them."
+            f"row {first_row + bad[0]} of {name}, counted from 0, holds {value} ({bad.size} such rows). "
+            "Drop or repair them.",
+            where=where,
         )
 
 
@@ -226,28 +233,28 @@ def row_weights(where: str, weights: ArrayLike, n_rows: int) -> NDArray[np.float
     """Return row weights as float64 of shape (n_rows,), finite and not negative."""
     array = real_numbers(where, "weights", weights).astype(np.float64, copy=False)
     if array.shape != (n_rows,):
-        raise InputError(f"{where}: weights must have shape ({n_rows},), one per row; got {array.shape}.")
+        raise wrong_value(where, "weights", f"have shape ({n_rows},), one per row", array.shape)
     if not (np.isfinite(array).all() and (array >= 0).all()):
-        raise InputError(f"{where}: weights must be finite and >= 0; got {array.min()} at least once.")
+        raise wrong_value(where, "weights", "be finite and >= 0", f"{array.min()} at least once")
     return array
 
 
 def same_dim(where: str, name: str, dim: int, expected: int) -> None:
     """Refuse a width other than the expected one."""
     if dim != expected:
-        raise InputError(f"{where}: expected {name} of {expected} dimensions, found {dim}.")
+        raise InputError(f"expected {name} of {expected} dimensions, found {dim}.", where=where)
 
 
 def same_count(where: str, name: str, n_rows: int, expected: int) -> None:
     """Refuse another number of rows than there are texts."""
     if n_rows != expected:
-        raise InputError(f"{where}: expected {expected} rows of {name}, found {n_rows}.")
+        raise InputError(f"expected {expected} rows of {name}, found {n_rows}.", where=where)
 
 
 def fraction(where: str, name: str, value: object) -> float:
     """Return a number in [0, 1]."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= float(value) <= 1:
-        raise InputError(f"{where}: {name} must be from 0 to 1; got {value!r}.")
+        raise wrong_value(where, name, "be from 0 to 1", repr(value))
     return float(value)
 
 
@@ -256,9 +263,9 @@ def component_count(where: str, value: object, dim: int, *, name: str = "n_compo
     if value is None:
         return dim
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise InputError(f"{where}: {name} must be a whole number; got {value!r}.")
+        raise wrong_value(where, name, "be a whole number", repr(value))
     if not 1 <= value <= dim:
-        raise InputError(f"{where}: {name} must be from 1 to {dim}, the dimensions of the vectors; got {int(value)}.")
+        raise wrong_value(where, name, f"be from 1 to {dim}, the dimensions of the vectors", int(value))
     return int(value)
 
 
@@ -266,13 +273,10 @@ def component_count_or_share(where: str, value: object, dim: int) -> None:
     """Refuse anything but a number of components in 1 ... dim, a share of the variance in (0, 1], or None."""
     if isinstance(value, (float, np.floating)):
         if not 0 < value <= 1:
-            raise InputError(
-                f"{where}: n_components must be above 0 and at most 1 as a share of the variance; got {value!r}."
-            )
+            raise wrong_value(where, "n_components", "be above 0 and at most 1 as a share of the variance", repr(value))
     elif isinstance(value, str):
-        raise InputError(
-            f"{where}: n_components must be a whole number, a share of the variance such as 0.95, or 'auto'; "
-            f"got {value!r}."
+        raise wrong_value(
+            where, "n_components", "be a whole number, a share of the variance such as 0.95, or 'auto'", repr(value)
         )
     else:
         component_count(where, value, dim)
@@ -281,25 +285,25 @@ def component_count_or_share(where: str, value: object, dim: int) -> None:
 def not_negative(where: str, name: str, value: object) -> None:
     """Refuse anything but a finite number >= 0."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 <= float(value) < np.inf:
-        raise InputError(f"{where}: {name} must be a finite number >= 0; got {value!r}.")
+        raise wrong_value(where, name, "be a finite number >= 0", repr(value))
 
 
 def above_zero(where: str, name: str, value: object) -> None:
     """Refuse anything but a finite number > 0."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not 0 < float(value) < np.inf:
-        raise InputError(f"{where}: {name} must be a finite number > 0; got {value!r}.")
+        raise wrong_value(where, name, "be a finite number > 0", repr(value))
 
 
 def whole_number(where: str, name: str, value: object, least: int) -> None:
     """Refuse anything but a whole number >= `least`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InputError(f"{where}: {name} must be a whole number >= {least}; got {value!r}.")
+        raise wrong_value(where, name, f"be a whole number >= {least}", repr(value))
 
 
 def one_of(where: str, name: str, value: object, allowed: Sequence[str]) -> None:
     """Refuse a value outside a list of words."""
     if value not in allowed:
-        raise InputError(f"{where}: {name} must be one of {', '.join(allowed)}; got {value!r}.")
+        raise wrong_value(where, name, f"be one of {', '.join(allowed)}", repr(value))
 
 
 def input_file(path: str | os.PathLike[str]) -> Path:

@@ -38,9 +38,9 @@ def require(module: str, *, extra: str | None = None) -> ModuleType:
             raise
         extra = extra or _EXTRA_OF.get(package)
         wanted = f"'isosent[{extra}]'" if extra else package
-        raise MissingExtraError(
-            f"{package} is not installed. Install it with: pip install {wanted}", name=package
-        ) from None
+        missing = MissingExtraError(f"{package} is not installed. Install it with: pip install {wanted}")
+        missing.name = package
+        raise missing from None
     if package in _SET_THREADS and package not in _USED:
         _USED[package] = importlib.import_module(package)
     return imported

@@ -25,7 +25,7 @@ from typing import IO, Any, NamedTuple, Protocol, cast
 from msgspec import Struct, field, to_builtins
 
 from isosent import _check, _extras
-from isosent.errors import FileFormatError, InputError, InputFileError, InputTypeError, OutputError, option
+from isosent.errors import FileFormatError, InputError, InputFileError, InputTypeError, OutputError, option, wrong_value
 from isosent.io import bounds
 from isosent.io.atomic import locked, replacing
 from isosent.io.json import check_schema, parse_json, read_record, write_document
@@ -88,7 +88,9 @@ class Manifest(NamedTuple):
     def chosen(self, names: Sequence[str]) -> tuple[DataSet, ...]:
         """Find sets by name, with those that they include."""
         if isinstance(names, str):
-            raise InputTypeError(f"data: names must be a sequence of names; got one string. Pass [{names!r}].")
+            raise wrong_value(
+                "data", "names", "be a sequence of names", "one string", f"Pass [{names!r}].", error=InputTypeError
+            )
         if not names:
             raise InputError(f"data: no set is named. There are {', '.join(self.sets)}.")
         chosen: dict[str, DataSet] = {}

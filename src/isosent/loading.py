@@ -28,7 +28,7 @@ from isosent.encoders.reference import (
 from isosent.encoders.static import SplitFunction
 from isosent.encoders.word_average import Corpus, Weighting
 from isosent.encoders.wrapped import wrap_encoder
-from isosent.errors import FileFormatError, InputError, InputTypeError, ModelFolderError
+from isosent.errors import FileFormatError, InputError, InputTypeError, ModelFolderError, wrong_value
 from isosent.io.checksum import verify_folder
 from isosent.io.json import read_json
 from isosent.io.schemas import FileList
@@ -103,13 +103,19 @@ def load(
     elif isinstance(weighting, str):
         options["weighting"] = weighting
     elif weighting is not None:
-        raise InputTypeError(
-            f"load: weighting must be a name or a Weighting such as GEM(); got {type(weighting).__name__}."
+        raise wrong_value(
+            "load",
+            "weighting",
+            "be a name or a Weighting such as GEM()",
+            type(weighting).__name__,
+            error=InputTypeError,
         )
     split = tokenizer if callable(tokenizer) else None
     if tokenizer is not None and split is None:
         if not isinstance(tokenizer, (str, os.PathLike)):
-            raise InputTypeError(f"load: tokenizer must be a function, a name or a path; got {tokenizer!r}.")
+            raise wrong_value(
+                "load", "tokenizer", "be a function, a name or a path", repr(tokenizer), error=InputTypeError
+            )
         options["tokenizer"] = tokenizer
     parsed = _parsed(reference, options)
     if parsed.scheme == "folder":
@@ -174,9 +180,13 @@ def _parsed(reference: str | os.PathLike[str], options: Mapping[str, Any] | None
     if isinstance(reference, str):
         return parse_reference(reference, options)
     if not isinstance(reference, os.PathLike):
-        raise InputTypeError(
-            f"load: reference must be a string or a path; got {type(reference).__name__}. "
-            "For a model in memory: isosent.wrap(model)."
+        raise wrong_value(
+            "load",
+            "reference",
+            "be a string or a path",
+            type(reference).__name__,
+            "For a model in memory: isosent.wrap(model).",
+            error=InputTypeError,
         )
     return parse_reference(escape(str(Path(reference).absolute())), options)
 
@@ -261,4 +271,4 @@ def check_model(where: str, model: object) -> None:
     """Refuse what is not a model, such as its name."""
     if not isinstance(model, SentenceEncoder):
         advice = f"Use isosent.load({model!r})." if isinstance(model, str) else "Use isosent.load or isosent.wrap."
-        raise InputTypeError(f"{where}: model must be a SentenceEncoder; got {type(model).__name__}. {advice}")
+        raise wrong_value(where, "model", "be a SentenceEncoder", type(model).__name__, advice, error=InputTypeError)

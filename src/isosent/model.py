@@ -830,7 +830,8 @@ class SentenceEncoder:
         self._postprocessing.check_fit(chosen)
         if needs_vectors(chosen):
             raise InputError(
-                f"fitted_on_moments: a {chosen.kind} is fitted on vectors, not on moments. Use fitted_on_vectors."
+                f"a {chosen.kind} is fitted on vectors, not on moments. Use fitted_on_vectors.",
+                where="fitted_on_moments",
             )
         is_erased = bool(self._fits) and self._fits[-1].transform == "erasure"
         choice: LinearTransform | AutoChoice

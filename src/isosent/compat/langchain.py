@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from isosent import _check, _extras
-from isosent.errors import InputError, InputTypeError
+from isosent.errors import InputError, InputTypeError, wrong_value
 from isosent.loading import check_model
 from isosent.model import SentenceEncoder
 from isosent.search.index import Index
@@ -86,11 +86,16 @@ class IsosentVectorStore(VectorStore):
 
     def __init__(self, index: Index) -> None:
         if not isinstance(index, Index):
-            raise InputTypeError(
-                f"IsosentVectorStore: index must be an Index; got {type(index).__name__}. Use Index.open(FOLDER)."
+            raise wrong_value(
+                "IsosentVectorStore",
+                "index",
+                "be an Index",
+                type(index).__name__,
+                "Use Index.open(FOLDER).",
+                error=InputTypeError,
             )
         if "text" not in index.schema.names:
-            raise InputError("IsosentVectorStore: the index has no texts to return. Make it of texts.")
+            raise InputError("the index has no texts to return. Make it of texts.", where="IsosentVectorStore")
         self.index = index
 
     @property
@@ -132,8 +137,12 @@ class IsosentVectorStore(VectorStore):
             The store.
         """
         if not isinstance(embedding, IsosentEmbeddings):
-            raise InputTypeError(
-                f"IsosentVectorStore: embedding must be IsosentEmbeddings; got {type(embedding).__name__}."
+            raise wrong_value(
+                "IsosentVectorStore",
+                "embedding",
+                "be IsosentEmbeddings",
+                type(embedding).__name__,
+                error=InputTypeError,
             )
         table = _columns_of(metadatas, len(texts), [*columns, METADATA])
         index = Index.create(texts, embedding.model, ids=_with_ids(ids, len(texts)), metadata=table, **options)
@@ -220,8 +229,9 @@ class IsosentVectorStore(VectorStore):
         hits = [(_document(row), share) for row, _, share in self._hits(query, k, filter, kwargs)]
         if any(np.isnan(share) for _, share in hits):
             raise InputError(
-                "IsosentVectorStore: the index has no percentiles; they are learned from 30 texts or more when it is "
-                "made or compacted. Call store.index.compact()."
+                "the index has no percentiles; they are learned from 30 texts or more when it is made or "
+                "compacted. Call store.index.compact().",
+                where="IsosentVectorStore",
             )
         return hits
 
@@ -272,7 +282,7 @@ def _columns_of(metadatas: Sequence[Mapping[str, Any]] | None, n_texts: int, nam
     try:
         return table | ({METADATA: [json.dumps(row) for row in rows]} if METADATA in names else {})
     except (TypeError, ValueError) as error:
-        raise InputError(f"IsosentVectorStore: the metadata are not JSON values: {error}.") from None
+        raise InputError(f"the metadata are not JSON values: {error}.", where="IsosentVectorStore") from None
 
 
 def _document(row: Mapping[str, Any]) -> Document:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from isosent import _extras
 from isosent.encoders.load import task_prompts
-from isosent.errors import InputError
+from isosent.errors import InputError, wrong_value
 from isosent.loading import check_model
 from isosent.model import SentenceEncoder
 
@@ -53,7 +53,7 @@ class MTEBEncoder:
     def __init__(self, model: SentenceEncoder, name: str = DEFAULT_NAME) -> None:
         check_model("MTEBEncoder", model)
         if not all(name.partition("/")):
-            raise InputError(f"MTEBEncoder: name must have the form owner/name; got {name!r}.")
+            raise wrong_value("MTEBEncoder", "name", "have the form owner/name", repr(name))
         self._mteb = _extras.require("mteb")
         self._model = model
         self._name = name
@@ -109,7 +109,7 @@ class MTEBEncoder:
         texts: list[str] = []
         for batch in inputs:
             if "text" not in batch:
-                raise InputError(f"MTEBEncoder: a batch must hold text; got {', '.join(batch) or 'nothing'}.")
+                raise InputError(f"a batch must hold text; got {', '.join(batch) or 'nothing'}.", where="MTEBEncoder")
             texts.extend(batch["text"])
         role = str(getattr(prompt_type, "value", prompt_type))
         prompt = self._prompt_of(task_metadata, role)

@@ -7,7 +7,7 @@ from typing import Any
 
 from isosent import _extras
 from isosent.encoders.load import DEFAULT_PROMPT, named_prompts, prompt_named
-from isosent.errors import InputError
+from isosent.errors import wrong_value
 from isosent.model import SentenceEncoder
 from isosent.storage import Storage
 
@@ -92,9 +92,12 @@ class SentenceTransformerLike:
             If there is no prompt of that name, `precision` is another one, or `truncate_dim` is below 1.
         """
         if precision not in (None, Storage.float32):
-            raise InputError(
-                f"encode: precision must be float32; got {precision!r}. Quantize the result: "
-                "sentence_transformers.quantize_embeddings."
+            raise wrong_value(
+                "encode",
+                "precision",
+                "be float32",
+                repr(precision),
+                "Quantize the result: sentence_transformers.quantize_embeddings.",
             )
         if prompt is None:
             name = self.default_prompt_name if prompt_name is None else prompt_name

@@ -217,8 +217,10 @@ class Encoder(ABC):
         """Refuse an encoder that must be fitted on texts first."""
         if self.needs_corpus:
             raise InputError(
-                f"{where}: {self.reference} with {', '.join(f'{k}={v}' for k, v in self.settings().items())} is not "
-                "fitted. Fit it on texts first: isosent fit TEXTS -m REFERENCE -o FOLDER, or model.fitted in Python."
+                f"{self.reference} with {', '.join((f'{k}={v}' for k, v in self.settings().items()))} is not "
+                "fitted. Fit it on texts first: isosent fit TEXTS -m REFERENCE -o FOLDER, or model.fitted in "
+                "Python.",
+                where=where,
             )
 
     def own_transform(self) -> LinearTransform | None:

@@ -40,7 +40,7 @@ from isosent.encoders.reference import (
 )
 from isosent.encoders.st_modules import MODULES_FILE, read_static_folder
 from isosent.encoders.word_average import Average, Corpus, Weighting, Words
-from isosent.errors import FileFormatError, InputError, InputFileError
+from isosent.errors import FileFormatError, InputError, InputFileError, wrong_value
 from isosent.io.json import read_json
 from isosent.io.notes import fitted_texts, shared_space, verify_export
 from isosent.io.schemas import Model2VecConfig, TokenizerHeader
@@ -162,7 +162,7 @@ class StaticEncoder(Encoder):
         """Moments of the coarse vectors of texts, from which GEM takes its principal vectors; they may be added."""
         self._require_principal("corpus_moments")
         if self.weighting.whitens_words and self.frequencies is None:
-            raise InputError("corpus_moments: zipfian whitening needs frequencies from a file.")
+            raise InputError("zipfian whitening needs frequencies from a file.", where="corpus_moments")
         encoder = self._with(self.corpus or self._corpus(self.frequencies))
         texts = _check.text_list("corpus_moments", texts)
         return encoder._coarse_moments(encoder.tokenize(window) for window in text_blocks(texts, WINDOW))
@@ -173,7 +173,7 @@ class StaticEncoder(Encoder):
         corpus = self.corpus or self._corpus(self.frequencies)
         _check.same_dim("on_moments", "moments", moments.dim, self._with(corpus)._table.dim)
         if not moments.weight:
-            raise InputError("on_moments: moments must be those of at least one text; got none.")
+            raise wrong_value("on_moments", "moments", "be those of at least one text", "none")
         n_texts = corpus.n_texts or round(moments.weight)
         return self._with(replace(corpus, n_texts=n_texts, principal=self.weighting.principal(moments)))
 
@@ -331,7 +331,7 @@ class StaticEncoder(Encoder):
 
     def _require_principal(self, where: str) -> None:
         if not self.weighting.has_principal:
-            raise InputError(f"{where}: the weighting is {self.weighting.name}. Only gem has principal vectors.")
+            raise InputError(f"the weighting is {self.weighting.name}. Only gem has principal vectors.", where=where)
 
     def _with(self, corpus: Corpus) -> StaticEncoder:
         return StaticEncoder(

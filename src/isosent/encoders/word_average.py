@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import FileFormatError, InputError
+from isosent.errors import FileFormatError, wrong_value
 from isosent.numeric.gem import SCORES, GemVectors, PrincipalVectors, check_settings, coarse_vectors, gem_vectors
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
@@ -222,7 +222,7 @@ class PowerMean(Weighting):
         powers = self.powers if isinstance(self.powers, Iterable) else ()
         fit = [isinstance(p, (int, float, np.number)) and (p > 0 or p == -math.inf) for p in powers]
         if not fit or not all(fit):
-            raise InputError(f"PowerMean: powers must be numbers above 0, inf or -inf; got {self.powers!r}.")
+            raise wrong_value("PowerMean", "powers", "be numbers above 0, inf or -inf", repr(self.powers))
 
     @property
     def is_linear(self) -> bool:  # type: ignore[override]
@@ -244,9 +244,7 @@ class PowerMean(Weighting):
 
 def _check_below(where: str, n_components: int, dim: int) -> None:
     if n_components >= dim:
-        raise InputError(
-            f"{where}: n_components must be below {dim}, the dimensions of the word vectors; got {n_components}."
-        )
+        raise wrong_value(where, "n_components", f"be below {dim}, the dimensions of the word vectors", n_components)
 
 
 def _removal(n_components: int, *, by_share: bool = False) -> LinearTransform:
@@ -343,7 +341,7 @@ class GEM(Weighting):
         _check.whole_number("GEM", "n_candidates", self.n_candidates, 1)
         _check.not_negative("GEM", "power", self.power)
         if self.n_removed > self.n_candidates:
-            raise InputError(f"GEM: n_removed must be at most n_candidates, {self.n_candidates}; got {self.n_removed}.")
+            raise wrong_value("GEM", "n_removed", f"be at most n_candidates, {self.n_candidates}", self.n_removed)
 
     @property
     def has_principal(self) -> bool:
@@ -358,9 +356,8 @@ class GEM(Weighting):
     def check(self, word_dim: int) -> None:
         """Refuse more candidates than dimensions."""
         if self.n_candidates > word_dim:
-            raise InputError(
-                f"GEM: n_candidates must be at most {word_dim}, the dimensions of the word vectors; got "
-                f"{self.n_candidates}."
+            raise wrong_value(
+                "GEM", "n_candidates", f"be at most {word_dim}, the dimensions of the word vectors", self.n_candidates
             )
 
     def coarse(self, words: Words) -> NDArray[np.float32]:
@@ -418,7 +415,7 @@ class ZipfianWhitening(Weighting):
 
     def __post_init__(self) -> None:
         if not isinstance(self.then, Weighting) or isinstance(self.then, ZipfianWhitening):
-            raise InputError(f"ZipfianWhitening: then must be another weighting; got {self.then!r}.")
+            raise wrong_value("ZipfianWhitening", "then", "be another weighting", repr(self.then))
 
     @property
     def name(self) -> str:  # type: ignore[override]

@@ -20,7 +20,7 @@ import scipy
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import InputError, InputTypeError, option
+from isosent.errors import InputError, InputTypeError, option, wrong_value
 from isosent.evaluation.result import N_RESAMPLES, EvaluationResult, TaskResult
 from isosent.evaluation.sizes import MARK, deviation_note
 from isosent.io.json import without_nan
@@ -200,11 +200,13 @@ def compare_results(
     """
     for result in (first, second):
         if not isinstance(result, EvaluationResult):
-            raise InputTypeError(f"compare_results: results must be EvaluationResult; got {type(result).__name__}.")
+            raise wrong_value(
+                "compare_results", "results", "be EvaluationResult", type(result).__name__, error=InputTypeError
+            )
     if correlation is not None:
         _check.one_of("compare_results", "correlation", correlation, CORRELATIONS)
     if isinstance(level, bool) or not isinstance(level, float) or not 0 < level < 1:
-        raise InputError(f"compare_results: level must be between 0 and 1, as 0.95; got {level!r}.")
+        raise wrong_value("compare_results", "level", "be between 0 and 1, as 0.95", repr(level))
     _check.whole_number("compare_results", "seed", seed, 0)
     _check.whole_number("compare_results", "n_resamples", n_resamples, 1)
     results = first, second
@@ -242,7 +244,14 @@ def compare_results(
 def shared_tasks(results: Pair, names: Names, wanted: Sequence[str] | None) -> list[str]:
     """Find the tasks that two results share."""
     if isinstance(wanted, str):
-        raise InputTypeError(f"compare_results: tasks must be a sequence of names; got one string. Pass [{wanted!r}].")
+        raise wrong_value(
+            "compare_results",
+            "tasks",
+            "be a sequence of names",
+            "one string",
+            f"Pass [{wanted!r}].",
+            error=InputTypeError,
+        )
     for task in wanted or ():
         for name, result in zip(names, results, strict=True):
             if task not in result.tasks:

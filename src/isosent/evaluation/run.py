@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.encoders.base import Encoder, EncodingStats, collecting_stats
 from isosent.encoders.load import encoder_for
-from isosent.errors import EvaluationWarning, InputError, InputTypeError, TaskNotFoundError
+from isosent.errors import EvaluationWarning, InputError, InputTypeError, TaskNotFoundError, wrong_value
 from isosent.evaluation.cqa import TEXT_PARTS, cqa_tasks
 from isosent.evaluation.labelled import (
     CLASSIFICATION,
@@ -220,7 +220,7 @@ def transforms_of(
     else:
         listed = [transform]
     if not listed:
-        raise InputError("evaluate: transform must name at least one transform; got an empty list. Use None for none.")
+        raise wrong_value("evaluate", "transform", "name at least one transform", "an empty list", "Use None for none.")
     return [resolve_transform(each, dim=model.dim) for each in listed]
 
 

@@ -255,8 +255,9 @@ def halves_of(texts: Sequence[str], *, where: str = "compare", seed: int = 0) ->
     long = [each for each in words if len(each) >= _FEWEST_WORDS]
     if len(long) < FEWEST_TEXTS:
         raise InputError(
-            f"{where}: {len(long)} different texts of {_FEWEST_WORDS} words or more are too few. At least "
-            f"{FEWEST_TEXTS} are needed."
+            f"{len(long)} different texts of {_FEWEST_WORDS} words or more are too few. At least "
+            f"{FEWEST_TEXTS} are needed.",
+            where=where,
         )
     chosen = [long[i] for i in np.random.default_rng(seed).permutation(len(long))[:_MOST_TEXTS]]
     halves = [(each[: len(each) // 2], each[len(each) // 2 :]) for each in chosen]

@@ -28,7 +28,7 @@ from isosent.encoders.output_modules import NORMALIZE, TRUNCATE, LoadedModule
 from isosent.encoders.st_modules import ROLES
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import PROMPT_OF, TransformerEncoder
-from isosent.errors import InputError, InputTypeError, option
+from isosent.errors import InputError, InputTypeError, option, wrong_value
 from isosent.evaluation.result import EvaluationResult
 from isosent.evaluation.tables import interval_x100, x100
 from isosent.exports.check import (
@@ -404,8 +404,12 @@ def _fit_line(fit: Mapping[str, Any]) -> str:
 
 def _score_lines(model: SentenceEncoder, results: EvaluationResult) -> list[str]:
     if not isinstance(results, EvaluationResult):
-        raise InputTypeError(
-            f"export: results must be what isosent.evaluate or read_result returned; got {type(results).__name__}."
+        raise wrong_value(
+            "export",
+            "results",
+            "be what isosent.evaluate or read_result returned",
+            type(results).__name__,
+            error=InputTypeError,
         )
     measured = Space.of(results.model)
     same_space("the model", space_of(model), "export: the result file", measured)

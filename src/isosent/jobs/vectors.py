@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
 from isosent.encoders.reference import DEFAULT_REFERENCE, MODEL_FILE
-from isosent.errors import FileFormatError, InputError, MemoryWarning, OutputError
+from isosent.errors import FileFormatError, InputError, MemoryWarning, OutputError, option
 from isosent.io.atomic import check_destination, replacing
 from isosent.io.bounds import shown_bytes
 from isosent.io.json import parse_json
@@ -132,7 +132,7 @@ def model_of_vectors(
     if reference is None:
         return SentenceEncoder(PrecomputedVectors.of_space(dim, files.space, space))
     if space is not None:
-        raise InputError("fit: --space and --model both name what made the vectors. Leave one out.")
+        raise InputError(f"fit: {option('space')} and {option('model')} both name what made the vectors. Leave one out.")
     model = load_model(reference)
     if model.encoder.dim != dim:
         raise InputError(
@@ -154,7 +154,7 @@ def paired_vectors(
     inputs = [queries, *(open_vectors_or_moments(path, column=column) for path in documents)]
     sources, merged = vectors_and_moments(inputs)
     if merged:
-        raise InputError("fit: --pairs needs vectors. Moments hold no pairs.")
+        raise InputError(f"fit: {option('pairs')} needs vectors. Moments hold no pairs.")
     first, second = (
         np.concatenate([block for source in side for block in source.blocks()]) for side in (sources[:1], sources[1:])
     )
@@ -177,7 +177,7 @@ def sum_of_files(
     """Moments of the vectors in files, and of those whose moments were computed before."""
     if not sources:
         if checkpoint is not None:
-            raise InputError("--checkpoint is for vectors; moments are read at once. Leave it out.")
+            raise InputError(f"{option('checkpoint')} is for vectors; moments are read at once. Leave it out.")
         return reduce(add, merged)
     return reduce(add, merged, moments_of(sources, checkpoint=checkpoint, resumed=resumed, progress=progress))
 
@@ -191,7 +191,7 @@ def moments_of(
 ) -> FileMoments:
     """Moments of vectors in files, read block by block; a checkpoint lets an interrupted run resume."""
     if not sources:
-        raise InputError("moments_of: no file is named.")
+        raise InputError("no file is named.", where="moments_of")
     if (dim := sources[0].dim) > _MANY_DIMENSIONS:
         warnings.warn(
             f"the covariance of {dim:,} dimensions takes {shown_bytes(8 * dim**2)}, and a fit four times that.",

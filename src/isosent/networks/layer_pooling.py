@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from isosent import _extras
-from isosent.errors import InputError, ModelReferenceError
+from isosent.errors import ModelReferenceError, wrong_value
 from isosent.networks.pooling import (
     POOLING_ALIASES,
     POOLINGS,
@@ -170,7 +170,7 @@ def sbert_wk(hidden_states: Sequence[Tensor], attention_mask: Tensor) -> Tensor:
     # A text with a single token keeps it.
     n_layers = len(hidden_states)
     if n_layers < 2:
-        raise InputError(f"sbert_wk: hidden_states must have 2 layers or more; got {n_layers}.")
+        raise wrong_value("sbert_wk", "hidden_states", "have 2 layers or more", n_layers)
     visible = [visible_tokens(layer, attention_mask) for layer in hidden_states]
     tokens = _extras.require("torch").stack(visible, dim=2).double()
     n_texts, seq_len, _, dim = tokens.shape

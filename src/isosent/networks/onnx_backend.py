@@ -25,7 +25,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from isosent import _extras
-from isosent.errors import CacheWarning, InputError, IsosentError, OutputError
+from isosent.errors import CacheWarning, InputError, IsosentError, OutputError, wrong_value
 from isosent.io.atomic import Replaceable, is_temporary, remove_folder, replacing_folder, user_cache
 from isosent.io.checksum import folder_checksums, verify_folder
 from isosent.io.json import document_bytes, read_document
@@ -53,7 +53,7 @@ class OnnxBackend:
 
     def __init__(self, module: Any, key: str, *, dtype: str = Storage.float32, n_threads: int = 1) -> None:
         if dtype not in ONNX_STORAGES:
-            raise InputError(f"backend onnx: dtype must be one of {', '.join(ONNX_STORAGES)}; got {dtype}.")
+            raise wrong_value("backend onnx", "dtype", f"be one of {', '.join(ONNX_STORAGES)}", dtype)
         self._onnxruntime = _extras.require("onnxruntime")
         self._n_threads = n_threads
         name, make = _graph_name(key, Storage.float32), partial(_trace, module)
@@ -158,7 +158,7 @@ def write_graph(
             )
     except torch.onnx.OnnxExporterError as error:
         reason = (str(error.__cause__ or error).strip() or "-").splitlines()[0]
-        raise InputError(f"{where}: torch cannot trace the network: {reason}.{advice}") from error
+        raise InputError(f"torch cannot trace the network: {reason}.{advice}", where=where) from error
     tensors = chain(module.parameters(), module.buffers())
     n_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
     program.save(str(path), external_data=n_bytes > _LARGEST_FILE)

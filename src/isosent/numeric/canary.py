@@ -128,7 +128,7 @@ class Canary(NamedTuple):
             _check.finite_rows("canary", "queries", rows.astype(np.float32))
         except ValueError:  # InputError is one, too
             raise InputError(
-                f"{where}: its vectors of fixed texts are damaged. Push an index to a new table."
+                "its vectors of fixed texts are damaged. Push an index to a new table.", where=where
             ) from None
         return cls(None, rows)
 

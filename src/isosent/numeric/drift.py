@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import InputError
+from isosent.errors import InputError, wrong_value
 from isosent.numeric.moments import Moments
 from isosent.numeric.spectrum import spectrum
 from isosent.numeric.statistics import holm
@@ -141,7 +141,7 @@ def drift(old: Moments, new: Moments, *, kurtosis: Double | None = None) -> Drif
     if not n_axes:
         raise InputError("drift: all vectors are equal.")
     if kurtosis is not None and np.shape(kurtosis) != (n_axes,):
-        raise InputError(f"drift: kurtosis must have shape ({n_axes},), one per axis; got {np.shape(kurtosis)}.")
+        raise wrong_value("drift", "kurtosis", f"have shape ({n_axes},), one per axis", np.shape(kurtosis))
     variances, gap = _variances(old, new, axes), (new.mean - old.mean) @ axes
     mean_p_values = np.array(holm(_welch(gap, variances, old.weight, new.weight).tolist()))
     log_ratio = np.log(variances[1] / variances[0])

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import InputError
+from isosent.errors import wrong_value
 from isosent.numeric.gem_kernels import coarse_kernel, gem_kernel
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
@@ -35,8 +35,8 @@ class PrincipalVectors:
     def from_moments(cls, moments: Moments, n_candidates: int) -> PrincipalVectors:
         """Compute them from the moments of coarse vectors."""
         if n_candidates > moments.dim:
-            raise InputError(
-                f"GEM: n_candidates must be at most {moments.dim}, the dimensions of the vectors; got {n_candidates}."
+            raise wrong_value(
+                "GEM", "n_candidates", f"be at most {moments.dim}, the dimensions of the vectors", n_candidates
             )
         eigen = spectrum(moments.second_moment, noise=moments.rounding_variance)
         n_vectors = min(n_candidates, eigen.rank)
@@ -68,14 +68,14 @@ def check_settings(
     """Refuse settings that `gem_vectors` cannot use."""
     _check.whole_number("GEM", "window", window, 1)
     if window > WIDEST_WINDOW:
-        raise InputError(f"GEM: window must be at most {WIDEST_WINDOW}; got {window}.")
+        raise wrong_value("GEM", "window", f"be at most {WIDEST_WINDOW}", window)
     _check.whole_number("GEM", "n_removed", n_removed, 1)
     _check.one_of("GEM", "removal", removal, ("sdr", "sir", "none"))
     _check.one_of("GEM", "significance", significance, ("columns", "window"))
     _check.one_of("GEM", "ranking", ranking, ("weighted", "unweighted"))
     _check.one_of("GEM", "uniqueness", uniqueness, ("published", "scaled"))
     if not scores or len(set(scores)) < len(scores) or set(scores) - set(SCORES):
-        raise InputError(f"GEM: scores must be some of {', '.join(SCORES)}, each once; got {scores!r}.")
+        raise wrong_value("GEM", "scores", f"be some of {', '.join(SCORES)}, each once", repr(scores))
 
 
 def coarse_vectors(

@@ -96,7 +96,7 @@ class Glow:
 
     def __post_init__(self) -> None:
         if not self.levels or not all(self.levels):
-            raise InputError("Glow: a level has no step.")
+            raise InputError("a level has no step.", where="Glow")
         dim = self.dim
         for level in self.levels:
             for step in level:
@@ -160,7 +160,7 @@ class Glow:
             by_level = groupby(positions, key=lambda position: position[0])
             return cls(tuple(tuple(step(i, j) for i, j in level) for _, level in by_level))
         except (KeyError, ValueError) as error:
-            raise InputError(f"Glow: the arrays are not those of a flow: {error}.") from None
+            raise InputError(f"the arrays are not those of a flow: {error}.", where="Glow") from None
 
     @cached_property
     def _in_single(self) -> _Levels:
@@ -183,7 +183,7 @@ class Glow:
                 mapped = apply(levels, block.astype(dtype, copy=False))
             if not np.isfinite(mapped).all():
                 _check.finite_rows(where, "rows", block, start)
-                raise InputError(f"{where}: rows map to values beyond {dtype}, from row {start} on.")
+                raise InputError(f"rows map to values beyond {dtype}, from row {start} on.", where=where)
             result[start : start + _BLOCK_ROWS] = mapped
 
         over_blocks(apply_to_block, len(array), _BLOCK_ROWS)
@@ -227,8 +227,8 @@ def _check_step(step: GlowStep, dim: int) -> None:
         )
     )
     if not fits:
-        raise InputError(f"Glow: the shapes of a step do not agree, at {dim} dimensions.")
+        raise InputError(f"the shapes of a step do not agree, at {dim} dimensions.", where="Glow")
     if step.mixing.ndim == 1 and not np.array_equal(np.sort(step.mixing), np.arange(dim)):
-        raise InputError(f"Glow: mixing does not hold each of 0 to {dim - 1} once.")
+        raise InputError(f"mixing does not hold each of 0 to {dim - 1} once.", where="Glow")
     if not all(np.isfinite(array).all() for array in (step.shift, step.log_scale, step.mixing, *sum(step.network, ()))):
-        raise InputError("Glow: some numbers are NaN or infinity.")
+        raise InputError("some numbers are NaN or infinity.", where="Glow")

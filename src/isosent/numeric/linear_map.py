@@ -51,11 +51,12 @@ class LinearMap:
             object.__setattr__(self, name, _check.real_numbers("LinearMap", name, getattr(self, name)))
         if self.weight.ndim != 2 or self.bias.shape != self.weight.shape[1:]:
             raise InputError(
-                "LinearMap: weight and bias must have shapes (dim, n_components) and (n_components,); "
-                f"got {self.weight.shape} and {self.bias.shape}."
+                "weight and bias must have shapes (dim, n_components) and (n_components,); got "
+                f"{self.weight.shape} and {self.bias.shape}.",
+                where="LinearMap",
             )
         if not (np.isfinite(self.weight).all() and np.isfinite(self.bias).all()):
-            raise InputError("LinearMap: weight or bias holds NaN or infinity.")
+            raise InputError("weight or bias holds NaN or infinity.", where="LinearMap")
         # One memory layout, so that a map of float64 rows rounds the same before and after it was saved and loaded.
         for name in ("weight", "bias"):
             object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), np.float64))
@@ -153,7 +154,7 @@ class LinearMap:
                 first = int(np.isfinite(mapped).all(axis=1).argmin()) // _CACHED_ROWS * _CACHED_ROWS
                 _check.finite_rows(where, "rows", rows[first : first + _CACHED_ROWS], start + first)
                 message = f"rows map to values beyond {out.dtype}, from row {start + first} on."
-                raise InputError(f"{where}: {message}")
+                raise InputError(message, where=where)
 
         over_blocks(map_block, len(array), _BLOCK_ROWS)
         return out

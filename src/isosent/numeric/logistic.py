@@ -50,7 +50,7 @@ def logistic_path(
     mass = targets.T.astype(np.float64) @ weights
     if not (mass > 0).all():
         missing, fit = np.argwhere(~(mass > 0))[0]
-        raise InputError(f"logistic_path: fit {fit} has no rows of class {missing}.")
+        raise InputError(f"fit {fit} has no rows of class {missing}.", where="logistic_path")
     outputs = slice(1, None) if len(mass) == 2 else slice(None)
     design = np.column_stack([rows, np.ones(len(rows))]).astype(np.float64, copy=False)
     weight = np.zeros((design.shape[1], *mass[outputs].shape))

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isosent import _check
-from isosent.errors import InputError
+from isosent.errors import InputError, wrong_value
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.threads import map_blocks, one_thread_products
 
@@ -88,8 +88,9 @@ class Moments:
     def __post_init__(self) -> None:
         if self.mean.ndim != 1 or self.scatter.shape != (self.mean.size, self.mean.size):
             raise InputError(
-                "Moments: mean and scatter must have shapes (dim,) and (dim, dim); "
-                f"got {self.mean.shape} and {self.scatter.shape}."
+                f"mean and scatter must have shapes (dim,) and (dim, dim); got {self.mean.shape} and "
+                f"{self.scatter.shape}.",
+                where="Moments",
             )
 
     def __repr__(self) -> str:
@@ -248,8 +249,9 @@ class Moments:
             scatter = self.scatter + other.scatter + np.outer(gap, gap * (self.weight * (other.weight / weight)))
         if not (np.isfinite(weight) and np.isfinite(scatter.diagonal()).all()):
             raise InputError(
-                f"Moments: weight and scatter of the sum must stay within float64; the weights are "
-                f"{self.weight:g} and {other.weight:g}, and the means differ by up to {np.abs(gap).max():g}."
+                f"weight and scatter of the sum must stay within float64; the weights are {self.weight:g} and "
+                f"{other.weight:g}, and the means differ by up to {np.abs(gap).max():g}.",
+                where="Moments",
             )
         rounding = self.weight * self.rounding_variance + other.weight * other.rounding_variance
         return Moments(weight, mean, scatter, rounding)
@@ -300,7 +302,7 @@ class JointMoments:
 
     def __init__(self, moments: Moments, cut: int) -> None:
         if not 0 < cut < moments.dim:
-            raise InputError(f"JointMoments: cut must be in 1 ... {moments.dim - 1}; got {cut}.")
+            raise wrong_value("JointMoments", "cut", f"be in 1 ... {moments.dim - 1}", cut)
         self.moments, self.cut = moments, cut
 
     def __repr__(self) -> str:
@@ -487,8 +489,9 @@ def _sums(rows: NDArray[Any], weights: Double | None, n_rows_total: int | None) 
 def _beyond_float64(rows: NDArray[Any], weights: Double | None) -> InputError:
     weighted = "" if weights is None else f" and weights of up to {weights.max():g}"
     return InputError(
-        f"Moments: the squares of the rows, whose values are about {np.abs(rows).max()}{weighted}, are not "
-        "within float64. Multiply all by one number."
+        f"the squares of the rows, whose values are about {np.abs(rows).max()}{weighted}, are not "
+        "within float64. Multiply all by one number.",
+        where="Moments",
     )
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.errors import InputError
+from isosent.errors import InputError, wrong_value
 from isosent.numeric.compiled import njit
 from isosent.numeric.threads import over_chunks
 
@@ -24,7 +24,7 @@ _FAST = {"contract", "nsz"}
 def sif_weights(probabilities: NDArray[np.floating], a: float = 1e-3) -> Double:
     """Smooth inverse frequency weight a / (a + p) of each word (Arora, Liang & Ma 2017, section 3)."""
     if not a > 0:
-        raise InputError(f"sif_weights: a must be > 0; got {a}.")
+        raise wrong_value("sif_weights", "a", "be > 0", a)
     return a / (a + _checked("sif_weights", probabilities))
 
 
@@ -37,9 +37,9 @@ def usif_weights(probabilities: NDArray[np.floating], mean_length: float) -> Dou
     checked = _checked("usif_weights", probabilities)
     frequent = checked[checked > 0]
     if not len(frequent):
-        raise InputError("usif_weights: no word has a frequency.")
+        raise InputError("no word has a frequency.", where="usif_weights")
     if not mean_length >= 1:
-        raise InputError(f"usif_weights: mean_length must be at least 1; got {mean_length}.")
+        raise wrong_value("usif_weights", "mean_length", "be at least 1", mean_length)
     vocab_size = len(frequent)
     n_above = np.count_nonzero(frequent > 1 - (1 - 1 / vocab_size) ** mean_length)
     alpha = float(np.clip(n_above, 1, max(vocab_size - 1, 1))) / vocab_size if vocab_size > 1 else 0.5
@@ -50,7 +50,7 @@ def usif_weights(probabilities: NDArray[np.floating], mean_length: float) -> Dou
 def _checked(where: str, probabilities: NDArray[np.floating]) -> Double:
     checked = np.asarray(probabilities, dtype=np.float64)
     if not ((checked >= 0) & (checked <= 1)).all():
-        raise InputError(f"{where}: probabilities must lie in [0, 1]; got {checked.min()} ... {checked.max()}.")
+        raise wrong_value(where, "probabilities", "lie in [0, 1]", f"{checked.min()} ... {checked.max()}")
     return checked
 
 

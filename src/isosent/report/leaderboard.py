@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from isosent import _check
-from isosent.errors import InputError, InputTypeError
+from isosent.errors import InputError, InputTypeError, wrong_value
 from isosent.evaluation.compare import compare_results
 from isosent.evaluation.result import FORMAT, EvaluationResult, TaskResult, read_result
 from isosent.evaluation.run import TARGET
@@ -65,7 +65,7 @@ class ReportData(NamedTuple):
 def read_report(paths: Sequence[str | os.PathLike[str]]) -> ReportData:
     """Read results of evaluations and studies; the content of a file shows which it is."""
     if isinstance(paths, (str, os.PathLike)):
-        raise InputTypeError("report: paths must be a sequence of files; got one path. Pass [path].")
+        raise wrong_value("report", "paths", "be a sequence of files", "one path", "Pass [path].", error=InputTypeError)
     names = [os.fspath(path) for path in paths]
     if not names:
         raise InputError("report: name at least one result file. isosent evaluate ... -o OUT.json writes one.")

@@ -217,11 +217,11 @@ def _published(
 def _transformer_of(where: str, model: SentenceEncoder, name: str) -> TransformerEncoder:
     encoder = model.encoder
     if not isinstance(encoder, TransformerEncoder):
-        raise InputError(f"{where}: {name} is no transformer. Name one, such as hf:FOLDER.")
+        raise InputError(f"{name} is no transformer. Name one, such as hf:FOLDER.", where=where)
     if model.fits:
-        raise InputError(f"{where}: {name} has a fitted transform. Name its encoder; the study fits on each task.")
+        raise InputError(f"{name} has a fitted transform. Name its encoder; the study fits on each task.", where=where)
     if encoder.n_layers < 2:
-        raise InputError(f"{where}: {name} has {encoder.n_layers} layer. At least 2 are needed.")
+        raise InputError(f"{name} has {encoder.n_layers} layer. At least 2 are needed.", where=where)
     return encoder
 
 

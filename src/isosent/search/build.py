@@ -28,7 +28,7 @@ from safetensors.numpy import save
 
 from isosent import _check, _extras
 from isosent.encoders.load import encoder_for
-from isosent.errors import InputError, IsosentWarning, option
+from isosent.errors import InputError, IsosentWarning, option, wrong_value
 from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.model import SentenceEncoder
 from isosent.numeric.drift import FEWEST_ROWS as FEWEST_COMPARED
@@ -480,7 +480,7 @@ def recall_of_originals(snapshot: Snapshot, vectors: Any, ids: Any = None, *, se
     """Recall of an index against an exact search of other vectors of its texts, and the number of queries."""
     vectors = opened_vectors(vectors)
     if vectors is None:
-        raise InputError("recall_against: there are no vectors. Pass vectors.")
+        raise InputError("there are no vectors. Pass vectors.", where="recall_against")
     n_vectors = len(vectors) if isinstance(vectors, np.ndarray) else vectors.n_rows
     positions = snapshot.live if ids is None else snapshot.positions_of(ids)
     name = f"{vectors.path} holds" if isinstance(vectors, VectorSource) else "there are"
@@ -536,7 +536,7 @@ def write_index(
         if value is not None:
             _check.one_of("index", name, value, allowed)
     if min_recall is not None and not 0 < min_recall <= 1:
-        raise InputError(f"index: min_recall must be above 0 and at most 1; got {min_recall:g}.")
+        raise wrong_value("index", "min_recall", "be above 0 and at most 1", f"{min_recall:g}")
     with replacing_index(folder) as temporary, closing(Spill(temporary, model.dim)) as spill:
         spill.fill(units)
         table = table() if callable(table) else table  # known when the vectors have been read

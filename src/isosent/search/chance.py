@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isosent import _check
-from isosent.errors import InputError
+from isosent.errors import InputError, wrong_value
 from isosent.numeric.neighbors import nearest_cosines
 from isosent.numeric.similarity import nonzero_rows, random_cosines, unit_rows
 from isosent.transforms.calibration import RANDOM_PAIRS, Calibration
@@ -111,11 +111,13 @@ class Chance:
 
     def __post_init__(self) -> None:
         if self.mean.ndim != 1 or not self.mean.size or not np.isfinite(self.mean).all():
-            raise InputError(f"Chance: mean must be finite, of shape (dim,); got shape {self.mean.shape}.")
+            raise wrong_value("Chance", "mean", "be finite, of shape (dim,)", f"shape {self.mean.shape}")
         if self.calibration.kind != RANDOM_PAIRS:
-            raise InputError(f"Chance: the calibration is one of {self.calibration.kind!r}, not of random pairs.")
+            raise InputError(
+                f"the calibration is one of {self.calibration.kind!r}, not of random pairs.", where="Chance"
+            )
         if not -1 <= self.isolated <= 1:
-            raise InputError(f"Chance: isolated must lie in [-1, 1]; got {self.isolated}.")
+            raise wrong_value("Chance", "isolated", "lie in [-1, 1]", self.isolated)
         _check.above_zero("Chance", "exponent", self.exponent)
         _check.whole_number("Chance", "n_rows", self.n_rows, 1)
         _check.whole_number("Chance", "n_sample", self.n_sample, 1)
@@ -282,7 +284,7 @@ class Chance:
         """
         where = "Chance"
         if not 0 < _check.fraction(where, "false_positives", false_positives) < 1:
-            raise InputError(f"{where}: false_positives must be between 0 and 1; got {false_positives!r}.")
+            raise wrong_value(where, "false_positives", "be between 0 and 1", repr(false_positives))
         n_pairs = self.n_rows if n_rows is None else n_rows
         _check.whole_number(where, "n_rows", n_pairs, 0)
         # ln of the chance that a pair among n_sample rows is below, which the isolated texts are with 5%
@@ -307,11 +309,11 @@ class Chance:
         arrays = {}
         for name, length in lengths.items():
             if name not in tensors:
-                raise InputError(f"Chance: {name} is missing. Expected {', '.join(lengths)}.")
+                raise InputError(f"{name} is missing. Expected {', '.join(lengths)}.", where="Chance")
             arrays[name] = array = np.asarray(tensors[name])
             if array.ndim != 1 or array.dtype.kind not in "fiu" or length not in (None, len(array)):
                 raise InputError(
-                    f"Chance: {name} is of shape {array.shape}. Expected {length or 'any number of'} numbers."
+                    f"{name} is of shape {array.shape}. Expected {length or 'any number of'} numbers.", where="Chance"
                 )
         n_pairs, n_rows, n_sample = map(int, arrays["counts"])
         knots, values = (arrays[name].astype(np.float64) for name in ("cosines", "values"))
@@ -328,9 +330,9 @@ class Chance:
         s = _check.real_numbers("Chance", "scores", scores).astype(np.float64, copy=False)
         _check.same_dim("Chance", "queries", u.shape[1], self.dim)
         if s.ndim != 2 or len(s) != len(u):
-            raise InputError(f"Chance: scores must have shape ({len(u)}, k); got {s.shape}.")
+            raise wrong_value("Chance", "scores", f"have shape ({len(u)}, k)", s.shape)
         if x.shape != (*s.shape, self.dim):
-            raise InputError(f"Chance: hits must have shape {(*s.shape, self.dim)}; got {x.shape}.")
+            raise wrong_value("Chance", "hits", f"have shape {(*s.shape, self.dim)}", x.shape)
         return u, x, s
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check, _extras
-from isosent.errors import InputError
+from isosent.errors import wrong_value
 from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
 from isosent.numeric.neighbors import exact_products
@@ -186,9 +186,7 @@ def cluster(
     n_distinct = len(np.unique(units[rows], axis=0))
     number = min(_AUTO_CLUSTERS, max(1, n_distinct // _AUTO_TEXTS)) if isinstance(n_clusters, str) else n_clusters
     if number > n_distinct and len(rows):
-        raise InputError(
-            f"{where}: n_clusters must be at most {n_distinct}, the number of different vectors; got {number}."
-        )
+        raise wrong_value(where, "n_clusters", f"be at most {n_distinct}, the number of different vectors", number)
     labels, scores = np.full(len(texts), NO_VECTOR), np.full(len(texts), np.nan, np.float32)
     if len(rows):
         labels[rows], scores[rows] = _k_means(units[rows], number, seed)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check, _extras
-from isosent.errors import InputError
+from isosent.errors import wrong_value
 from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
 from isosent.numeric.neighbors import exact_products, nearest_in_lists, nearest_others
@@ -256,7 +256,7 @@ def find_duplicates(
     if texts is not None:
         texts = tuple(_check.some_texts(where, texts))
     if not LEAST_RATE <= _check.fraction(where, "false_positives", false_positives) <= MOST_RATE:
-        raise InputError(f"{where}: false_positives must be from {LEAST_RATE} to {MOST_RATE}; got {false_positives!r}.")
+        raise wrong_value(where, "false_positives", f"be from {LEAST_RATE} to {MOST_RATE}", repr(false_positives))
     _check.whole_number(where, "seed", seed, 0)
     if vectors is None and texts is not None:
         first_rows, place_of_row = _distinct(texts)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.encoders.static import StaticEncoder
-from isosent.errors import FileFormatError, InputError
+from isosent.errors import FileFormatError, InputError, wrong_value
 from isosent.io.atomic import recover
 from isosent.io.tensors import read_tensors
 from isosent.model import SentenceEncoder
@@ -357,7 +357,7 @@ class Snapshot:
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Keep the hits that beat chance, in their order."""
         if not 0 < false_positives < 1:
-            raise InputError(f"search: false_positives must be between 0 and 1; got {false_positives:g}.")
+            raise wrong_value("search", "false_positives", "be between 0 and 1", f"{false_positives:g}")
         if self.chance is None:
             raise InputError(
                 "search: the index has too few texts to say how high unrelated texts score. Leave false_positives out."

@@ -105,7 +105,7 @@ def compared_units(
     """Unit vectors of texts, or of vectors of the encoder of a model, (n_texts, dim)."""
     if vectors is None:
         if texts is None:
-            raise InputError(f"{where}: there are neither texts nor vectors. Give one of them.")
+            raise InputError("there are neither texts nor vectors. Give one of them.", where=where)
         check_model(where, model)
         assert model is not None
         return unit_rows(model.encode(list(texts), progress=progress)).astype(np.float32, copy=False)
@@ -116,10 +116,10 @@ def compared_units(
     n_rows = len(source) if isinstance(source, np.ndarray) else source.n_rows
     if texts is not None and len(texts) != n_rows:
         raise InputError(
-            f"{where}: there are {len(texts):,} texts and {n_rows:,} vectors. One text per vector is needed."
+            f"there are {len(texts):,} texts and {n_rows:,} vectors. One text per vector is needed.", where=where
         )
     if not n_rows:
-        raise InputError(f"{where}: no vectors.")
+        raise InputError("no vectors.", where=where)
     if model is None:
         blocks = checked_blocks(source)
     else:

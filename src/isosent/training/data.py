@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from isosent import _check, _extras
-from isosent.errors import FileFormatError, InputError, InputTypeError, option
+from isosent.errors import FileFormatError, InputError, InputTypeError, option, wrong_value
 from isosent.io.pairs import (
     DEV,
     EMPTY_TEXT,
@@ -134,20 +134,22 @@ class Examples:
         expected, names = COLUMNS[self.objective], tuple(self.columns)
         if names != expected and not (self.objective == "ranking" and names == expected[:2]):
             raise InputError(
-                f"Examples: columns of {self.objective} must be {', '.join(expected)}, in this order; "
-                f"got {', '.join(names)}."
+                f"columns of {self.objective} must be {', '.join(expected)}, in this order; got {', '.join(names)}.",
+                where="Examples",
             )
         lengths = {name: len(column) for name, column in self.columns.items()}
         if len(set(lengths.values())) > 1:
-            raise InputError(f"Examples: columns must have one length; got {lengths}.")
+            raise wrong_value("Examples", "columns", "have one length", lengths)
         labels, scores = self.columns.get("label") or (), self.columns.get("score") or ()
         if labels and not 0 <= min(labels) <= max(labels) < len(self.label_names):
-            raise InputError(
-                f"Examples: label must lie in 0 ... {len(self.label_names) - 1}, an index into label_names; "
-                f"got {min(labels)} ... {max(labels)}."
+            raise wrong_value(
+                "Examples",
+                "label",
+                f"lie in 0 ... {len(self.label_names) - 1}, an index into label_names",
+                f"{min(labels)} ... {max(labels)}",
             )
         if scores and not all(0 <= score <= 1 for score in scores):  # refuses NaN too
-            raise InputError(f"Examples: score must lie in [0, 1]; got {min(scores)} ... {max(scores)}.")
+            raise wrong_value("Examples", "score", "lie in [0, 1]", f"{min(scores)} ... {max(scores)}")
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -444,7 +446,14 @@ def _parse_columns(objective: str, columns: Columns | None, *, may_be_scored: bo
 
 def _check_files(files: Sequence[str | os.PathLike[str]]) -> list[Path]:
     if isinstance(files, (str, os.PathLike)):
-        raise InputTypeError(f"train: files must be a sequence of paths; got one {type(files).__name__}. Pass [path].")
+        raise wrong_value(
+            "train",
+            "files",
+            "be a sequence of paths",
+            f"one {type(files).__name__}",
+            "Pass [path].",
+            error=InputTypeError,
+        )
     paths = [_check.input_file(path) for path in files]
     if not paths:
         raise InputError("train: no file is named.")
@@ -462,7 +471,7 @@ def _check_range(score_range: tuple[float, float] | None) -> Range | None:
     except (TypeError, ValueError):
         least = greatest = math.nan
     if not (math.isfinite(least) and math.isfinite(greatest) and least < greatest):
-        raise InputError(f"train: score_range must be two numbers, the lower first; got {score_range!r}.")
+        raise wrong_value("train", "score_range", "be two numbers, the lower first", repr(score_range))
     return least, greatest
 
 
@@ -471,7 +480,7 @@ def _check_class_names(class_names: Sequence[str] | None) -> list[str] | None:
         return None
     names = [] if isinstance(class_names, str) else [name.lower() for name in class_names]
     if len(names) < 2 or len(set(names)) < len(names):
-        raise InputError(f"train: class_names must be two different names or more; got {class_names!r}.")
+        raise wrong_value("train", "class_names", "be two different names or more", repr(class_names))
     return names
 
 

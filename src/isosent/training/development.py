@@ -49,8 +49,9 @@ def check_dev_set(pairs: ScoredPairs) -> ScoredPairs:
     scores = np.asarray(pairs.scores, dtype=np.float64)
     if scores.shape != (len(first),) or len(second) != len(first) or len(first) < 2:
         raise InputError(
-            f"{where}: first, second and scores must have one entry per pair, for at least two pairs; "
-            f"got {len(first)}, {len(second)} and shape {scores.shape}."
+            "first, second and scores must have one entry per pair, for at least two pairs; got "
+            f"{len(first)}, {len(second)} and shape {scores.shape}.",
+            where=where,
         )
     _check.finite_rows(where, "scores", scores[:, None])
     if np.ptp(scores) == 0:

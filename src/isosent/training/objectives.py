@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from isosent import _extras
-from isosent.errors import InputError
+from isosent.errors import InputError, wrong_value
 from isosent.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ def make_loss(model: SentenceTransformer, settings: TrainingSettings, *, n_class
     """
     dim = int(model.get_embedding_dimension() or 0)
     if settings.matryoshka and max(settings.matryoshka) > dim:
-        raise InputError(
-            f"train: matryoshka must be from 1 to {dim}, the dimensions of the model; got {max(settings.matryoshka)}."
+        raise wrong_value(
+            "train", "matryoshka", f"be from 1 to {dim}, the dimensions of the model", max(settings.matryoshka)
         )
     if settings.objective == "classification" and (n_classes is None or n_classes < 2):
         raise InputError(

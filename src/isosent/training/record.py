@@ -29,7 +29,7 @@ from msgspec import Struct
 from safetensors import SafetensorError
 
 from isosent import _extras
-from isosent.errors import FileFormatError, InputError, OutputError, option
+from isosent.errors import FileFormatError, InputError, OutputError, option, wrong_value
 from isosent.io.atomic import Replaceable, fsync, locked, remove_folder, replacing_folder, sweep
 from isosent.io.checksum import folder_checksums, verify_folder
 from isosent.io.json import check_format, check_schema, document_bytes, read_document, read_json, without_nan
@@ -75,8 +75,8 @@ class TrainingJob:
         if self.examples.objective != objective:
             raise InputError(f"train: the objective is {objective}, but the data are for {self.examples.objective}.")
         if objective == "ranking" and self.settings.batch_size == 1 and "negative" not in self.examples.columns:
-            raise InputError(
-                "train: batch_size must be above 1 for ranking, where the others of a batch are negatives; got 1."
+            raise wrong_value(
+                "train", "batch_size", "be above 1 for ranking, where the others of a batch are negatives", "1"
             )
         names = [devset.name for devset in self.scored]
         if twice := [name for name in names if names.count(name) > 1]:

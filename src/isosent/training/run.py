@@ -25,7 +25,7 @@ from safetensors import SafetensorError
 
 from isosent import _extras
 from isosent.encoders.reference import ENCODER_FOLDER, escape
-from isosent.errors import InputError, OutputError, option
+from isosent.errors import InputError, OutputError, option, wrong_value
 from isosent.exports.check import compare_on_texts, exportable, require_agreement
 from isosent.exports.sentence_transformers import (
     TARGET,
@@ -317,7 +317,7 @@ def nli_stsb_stages(first: TrainingJob, sts: Examples, *, n_epochs: float = 4.0)
 def plan(stages: Sequence[TrainingJob], *, n_seeds: int | None = None) -> list[TrainingJob]:
     """Jobs in order: each stage trains the model of the stage before it, and all stages are repeated for every seed."""
     if n_seeds is not None and n_seeds < 1:
-        raise InputError(f"train: seeds must be at least 1; got {n_seeds}.")
+        raise wrong_value("train", "seeds", "be at least 1", n_seeds)
     jobs: list[TrainingJob] = []
     for seed in [None] if n_seeds is None else range(n_seeds):
         base = stages[0].base

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from isosent import _check
-from isosent.errors import InputError
+from isosent.errors import InputError, wrong_value
 from isosent.storage import TRAINED
 
 OBJECTIVES: Final = ("classification", "regression", "triplet", "ranking")
@@ -188,7 +188,7 @@ def _check_value(name: str, value: Any) -> None:
         case "seed":
             _check.whole_number("train", name, value, 0)
             if value >= 1 << 32:
-                raise InputError(f"train: seed must be below 2^32; got {value}.")
+                raise wrong_value("train", "seed", "be below 2^32", value)
         case "margin" | "scale" | "n_epochs" | "max_gradient_norm":
             _check.above_zero("train", name, value)
         case "learning_rate":
@@ -199,16 +199,16 @@ def _check_value(name: str, value: Any) -> None:
         case "warmup":
             _check.fraction("train", name, value)
             if value == 1:
-                raise InputError("train: warmup must be below 1, or the learning rate never falls; got 1.")
+                raise wrong_value("train", "warmup", "be below 1, or the learning rate never falls", "1")
         case "recompute":
             if not isinstance(value, bool):
-                raise InputError(f"train: recompute must be true or false; got {value!r}.")
+                raise wrong_value("train", "recompute", "be true or false", repr(value))
         case "objective":
             _check.one_of("train", name, value, OBJECTIVES)
         case "concatenation":
             if value not in CONCATENATIONS:  # their names hold commas, so that a list of them needs quotes
                 listed = ", ".join(f'"{one}"' for one in CONCATENATIONS)
-                raise InputError(f'train: concatenation must be one of {listed}; got "{value}".')
+                raise wrong_value("train", "concatenation", f"be one of {listed}", f'"{value}"')
         case "regularizer":
             if value is not None:
                 _check.one_of("train", name, value, REGULARIZERS)
@@ -263,7 +263,7 @@ def parse_setting(text: str) -> tuple[str, Any]:
     try:
         value = parse(written)
     except (ValueError, KeyError):
-        raise InputError(f"train: {name} must be {expected}; got {written!r}.") from None
+        raise wrong_value("train", name, f"be {expected}", repr(written)) from None
     _check_value(name, value)
     return name, value
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isosent import _extras
-from isosent.errors import FileFormatError, InputError, NonFiniteLossError
+from isosent.errors import FileFormatError, InputError, NonFiniteLossError, wrong_value
 from isosent.storage import Storage
 from isosent.training.development import SPEARMAN, dev_evaluator
 from isosent.training.metrics import StepRecorder
@@ -377,7 +377,7 @@ def batch_sampler(
         n_examples = len(dataset)
         for name, rows in (("lengths", tokens), ("distinct", texts_of)):
             if rows is not None and len(rows) != n_examples:
-                raise InputError(f"train: {name} must have one row per example, {n_examples}; got {len(rows)}.")
+                raise wrong_value("train", name, f"have one row per example, {n_examples}", len(rows))
 
         def make(rng: np.random.Generator) -> list[Rows]:
             order = rng.permutation(n_examples)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isosent import _check
-from isosent.errors import InputError, InputTypeError, option
+from isosent.errors import InputError, InputTypeError, option, wrong_value
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.transforms.step import Step
@@ -121,7 +121,9 @@ def needs_vectors(transform: object) -> TypeIs[VectorTransform]:
 def check_transform(transform: object) -> None:
     """Refuse anything but a transform or "auto"."""
     if not (hasattr(transform, "fit_moments") or needs_vectors(transform) or isinstance(transform, Auto)):
-        raise InputTypeError(f'fit: transform must be an object such as Whitening(128), or "auto"; got {transform!r}.')
+        raise wrong_value(
+            "fit", "transform", 'be an object such as Whitening(128), or "auto"', repr(transform), error=InputTypeError
+        )
 
 
 def transform_name(transform: object) -> str:

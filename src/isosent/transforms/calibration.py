@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isosent import _check
-from isosent.errors import InputError
+from isosent.errors import InputError, wrong_value
 from isosent.numeric.similarity import random_cosines
 
 FEWEST_PAIRS = 30
@@ -78,16 +78,17 @@ class Calibration:
     def __post_init__(self) -> None:
         cosines, values = self.cosines, self.values
         if self.kind not in (RANDOM_PAIRS, LABELS):
-            raise InputError(f"Calibration: kind must be {RANDOM_PAIRS!r} or {LABELS!r}; got {self.kind!r}.")
+            raise wrong_value("Calibration", "kind", f"be {RANDOM_PAIRS!r} or {LABELS!r}", repr(self.kind))
         if cosines.ndim != 1 or len(cosines) < 2 or values.shape != cosines.shape:
             raise InputError(
-                "Calibration: cosines and values must have the same shape, (n_knots,), with two knots or more; "
-                f"got {cosines.shape} and {values.shape}."
+                "cosines and values must have the same shape, (n_knots,), with two knots or more; got "
+                f"{cosines.shape} and {values.shape}.",
+                where="Calibration",
             )
         if not ((np.diff(cosines) > 0).all() and (np.diff(values) >= 0).all()):
-            raise InputError("Calibration: cosines must rise, and values must not fall, from knot to knot.")
+            raise InputError("cosines must rise, and values must not fall, from knot to knot.", where="Calibration")
         if cosines[0] < -1 or cosines[-1] > 1 or values[0] < 0 or values[-1] > 1:
-            raise InputError("Calibration: cosines must lie in [-1, 1] and values in [0, 1].")
+            raise InputError("cosines must lie in [-1, 1] and values in [0, 1].", where="Calibration")
 
     def __repr__(self) -> str:
         return f"<Calibration from {self.n_pairs} {self.kind}, {len(self.cosines)} knots>"
@@ -135,8 +136,9 @@ class Calibration:
         n_distinct = len(rows) * (len(rows) - 1) // 2
         if n_distinct < FEWEST_PAIRS:
             raise InputError(
-                f"{where}: {len(rows)} vectors that are not zero make {n_distinct} pairs, and at least {FEWEST_PAIRS} "
-                "are needed. Add texts."
+                f"{len(rows)} vectors that are not zero make {n_distinct} pairs, and at least {FEWEST_PAIRS} "
+                "are needed. Add texts.",
+                where=where,
             )
         return cls.from_null(random_cosines(rows, n_pairs=n_pairs, seed=seed))
 
@@ -166,7 +168,7 @@ class Calibration:
         knots = np.unique(np.quantile(null, levels, method="inverted_cdf"))
         if len(knots) < 2:
             raise InputError(
-                f"Calibration: the cosines of all {n} random pairs are {knots[0]:.6g}. Use texts that differ."
+                f"the cosines of all {n} random pairs are {knots[0]:.6g}. Use texts that differ.", where="Calibration"
             )
         tied = knots[_ranks(null, knots) @ [-1, 1] > max(1, n / _STEPS)]
         knots = np.unique(np.concatenate([knots, tied - _TIE_WIDTH, tied + _TIE_WIDTH]))
@@ -211,17 +213,17 @@ class Calibration:
         bad = np.flatnonzero(~np.isfinite(y))
         if bad.size:
             raise InputError(
-                f"{where}: label {bad[0]} is {y.flat[bad[0]]}, not finite ({bad.size} such pairs). Drop them."
+                f"label {bad[0]} is {y.flat[bad[0]]}, not finite ({bad.size} such pairs). Drop them.", where=where
             )
         if y.shape != x.shape:
-            raise InputError(f"{where}: expected labels of the shape {x.shape}, one per pair, found {y.shape}.")
+            raise InputError(f"expected labels of the shape {x.shape}, one per pair, found {y.shape}.", where=where)
         low, high = float(y.min()), float(y.max())
         if low == high:
-            raise InputError(f"{where}: the labels of all {len(y)} pairs are {low:g}. Label other pairs too.")
+            raise InputError(f"the labels of all {len(y)} pairs are {low:g}. Label other pairs too.", where=where)
         if x.min() == x.max():
-            raise InputError(f"{where}: the cosines of all {len(x)} pairs are {x[0]:.6g}. Use texts that differ.")
+            raise InputError(f"the cosines of all {len(x)} pairs are {x[0]:.6g}. Use texts that differ.", where=where)
         if math.isinf(high - low):
-            raise InputError(f"{where}: the labels, from {low:g} to {high:g}, have too large a range. Scale them.")
+            raise InputError(f"the labels, from {low:g} to {high:g}, have too large a range. Scale them.", where=where)
         from sklearn.isotonic import IsotonicRegression
 
         fitted = IsotonicRegression(y_min=0, y_max=1).fit(x, (y - low) / (high - low))
@@ -229,8 +231,9 @@ class Calibration:
         values = np.clip(np.asarray(fitted.y_thresholds_, dtype=np.float64)[first], 0, 1)
         if len(knots) < 2 or values[0] == values[-1]:
             raise InputError(
-                f"{where}: the labels do not rise with the cosine, so a cosine says nothing about them. Check that a "
-                "higher label means more similar."
+                "the labels do not rise with the cosine, so a cosine says nothing about them. Check that a "
+                "higher label means more similar.",
+                where=where,
             )
         return cls(LABELS, knots, values, len(x), (low, high))
 
@@ -254,7 +257,7 @@ class Calibration:
         """
         array = _numbers("Calibration", "cosines", cosines)
         if np.isnan(array).any():
-            raise InputError("Calibration: a cosine is NaN.")
+            raise InputError("a cosine is NaN.", where="Calibration")
         return np.asarray(np.interp(array, self.cosines, self.values))
 
     def relevance_score_fn(
@@ -340,7 +343,7 @@ class Calibration:
         except InputError:
             raise
         except (KeyError, TypeError, IndexError, ValueError, OverflowError) as error:
-            raise InputError(f"Calibration: the document is not a result of to_json: {error!r}.") from None
+            raise InputError(f"the document is not a result of to_json: {error!r}.", where="Calibration") from None
 
 
 def _cosines(where: str, cosines: ArrayLike) -> NDArray[np.float64]:
@@ -353,7 +356,7 @@ def _cosines(where: str, cosines: ArrayLike) -> NDArray[np.float64]:
             else f"{where}: expected cosines of the shape (n_pairs,), found {array.shape}."
         )
     if not (np.abs(array) <= 1 + _ROUNDING).all():
-        raise InputError(f"{where}: cosines must lie in [-1, 1]; got {array[~(np.abs(array) <= 1 + _ROUNDING)][0]}.")
+        raise wrong_value(where, "cosines", "lie in [-1, 1]", array[~(np.abs(array) <= 1 + _ROUNDING)][0])
     return np.clip(array, -1, 1)
 
 
@@ -363,7 +366,7 @@ def _numbers(where: str, name: str, values: ArrayLike) -> NDArray[np.float64]:
         if np.asarray(values).dtype.kind in "OSU":
             values = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"{where}: {name} must be numbers; got: {error}.") from None
+        raise InputError(f"{name} must be numbers; got: {error}.", where=where) from None
     return _check.real_numbers(where, name, values).astype(np.float64, copy=False)
 
 

@@ -12,7 +12,7 @@ from sklearn.utils.metaestimators import _BaseComposition
 from sklearn.utils.validation import check_is_fitted
 
 from isosent import _check
-from isosent.errors import InputError, InputTypeError
+from isosent.errors import InputError, InputTypeError, wrong_value
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
@@ -49,7 +49,7 @@ def chain(*steps: Any) -> Chain:
     ((100, 2), np.float64(1.0))
     """
     if not steps:
-        raise InputError("chain: steps must hold at least one transform; got none.")
+        raise wrong_value("chain", "steps", "hold at least one transform", "none")
     flat = [inner for step in steps for inner in ([s for _, s in step.steps] if isinstance(step, Chain) else [step])]
     kinds = [type(step).__name__.lower() for step in flat]
     names = [
@@ -102,7 +102,7 @@ class Chain(_BaseComposition, MomentTransform):
     def check_settings(self, dim: int) -> None:
         transforms = [step for _, step in self.steps]
         if not transforms:
-            raise InputError("chain: steps must hold at least one transform; got none.")
+            raise wrong_value("chain", "steps", "hold at least one transform", "none")
         for number, step in enumerate(transforms, start=1):
             if isinstance(step, L2Normalize):
                 if number < len(transforms):
@@ -116,7 +116,7 @@ class Chain(_BaseComposition, MomentTransform):
                     f"Fit the other steps first, and then the {step.kind} on the model they give."
                 )
             if not isinstance(step, MomentTransform) or isinstance(step, Chain):
-                raise InputTypeError(f"chain: steps must be transforms of isosent; got {step!r}.")
+                raise wrong_value("chain", "steps", "be transforms of isosent", repr(step), error=InputTypeError)
             step.check_settings(dim)
 
 

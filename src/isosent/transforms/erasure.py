@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 
 from isosent import _check
-from isosent.errors import InputError
+from isosent.errors import InputError, wrong_value
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.logistic import logistic_path
 from isosent.numeric.moments import JointFolds, Moments
@@ -130,25 +130,27 @@ class Erasure(MomentTransform):
         if self.numeric:
             numbers = numbers_of(self._name, texts)
             if numbers is None:
-                raise InputError(f"{self._name}: labels must be numbers, because numeric=True; some are not.")
+                raise InputError("labels must be numbers, because numeric=True; some are not.", where=self._name)
             labels = numbers
         else:
             check_few(self._name, len(set(texts) - {None}))
         if not has_label(labels).any():
-            raise InputError(f"{self._name}: no row has a label. Give labels of at least two values.")
+            raise InputError("no row has a label. Give labels of at least two values.", where=self._name)
         return LabelledMoments.from_rows(rows, labels, weights=weights)
 
     def _solve(self, moments: Moments | LabelledMoments) -> Solution:
         if isinstance(moments, Moments):
-            raise InputError(f"{self._name}: moments of vectors alone have no labels. Use fit(X, labels).")
+            raise InputError("moments of vectors alone have no labels. Use fit(X, labels).", where=self._name)
         joint, x, z = moments.joint, moments.joint.x, moments.joint.y
         if not x.weight:
-            raise InputError(f"{self._name}: sample_weight must not be zero for every row; got zeros only.")
+            raise wrong_value(self._name, "sample_weight", "not be zero for every row", "zeros only")
         self._check_size(x)
         spread, size = float(np.trace(z.covariance)), float(np.trace(z.second_moment))
         if not spread > 1e-12 * size:
             what = "numbers" if moments.values is None else "labels"
-            raise InputError(f"{self._name}: all {what} are of one class. Two values are needed to erase what differs.")
+            raise InputError(
+                f"all {what} are of one class. Two values are needed to erase what differs.", where=self._name
+            )
         level = float(np.trace(x.covariance)) / x.dim
         shrunk = (1 - self.shrinkage) * x.covariance + self.shrinkage * level * np.eye(x.dim)
         eigen = spectrum(shrunk, noise=x.rounding_variance)

@@ -21,7 +21,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from isosent import _check
-from isosent.errors import InputError, InputTypeError
+from isosent.errors import InputError, InputTypeError, wrong_value
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
@@ -44,9 +44,9 @@ class RowEstimator(TransformerMixin, BaseEstimator):
         try:
             rows = check_array(X, dtype="numeric", ensure_all_finite=False, ensure_min_samples=min_rows, input_name="X")
         except TypeError as error:
-            raise InputTypeError(f"{self._name}: {error}") from None
+            raise InputTypeError(error, where=self._name) from None
         except ValueError as error:
-            raise InputError(f"{self._name}: {error}") from None
+            raise InputError(error, where=self._name) from None
         return _check.matrix(self._name, "X", rows)
 
     def _check_features(self, X: ArrayLike, *, reset: bool) -> None:
@@ -54,7 +54,7 @@ class RowEstimator(TransformerMixin, BaseEstimator):
         try:
             validate_data(self, X, reset=reset, skip_check_array=True)
         except (ValueError, TypeError) as error:
-            raise InputError(f"{self._name}: {error}") from None
+            raise InputError(error, where=self._name) from None
 
     def __sklearn_tags__(self) -> Tags:
         """Declare to scikit-learn which dtypes are preserved."""
@@ -215,7 +215,7 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
         """
         self.check_settings(moments.dim)
         if moments.weight == 0:
-            raise InputError(f"{self._name}: the moments are those of no row. At least one is needed.")
+            raise InputError("the moments are those of no row. At least one is needed.", where=self._name)
         fit = _Fit(moments, clone(self))
         _ = fit.solution
         if hasattr(self, "feature_names_in_"):
@@ -306,7 +306,7 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
         self.check_settings(rows.shape[1])
         moments = Moments.from_rows(rows, sample_weight)
         if moments.weight == 0:
-            raise InputError(f"{self._name}: sample_weight must not be zero for every row; got zeros only.")
+            raise wrong_value(self._name, "sample_weight", "not be zero for every row", "zeros only")
         return moments
 
     def _refit(self, moments: Any) -> None:
@@ -318,8 +318,9 @@ class MomentTransform(ClassNamePrefixFeaturesOutMixin, RowEstimator, ABC):
         size = max(float(np.abs(moments.mean).max()), variance**0.5)
         if size and not _SMALLEST < size < _LARGEST:
             raise InputError(
-                f"{self._name}: the numbers of the rows are {size:.3g} in size, not between {_SMALLEST:g} and "
-                f"{_LARGEST:g}. Multiply all rows by one number."
+                f"the numbers of the rows are {size:.3g} in size, not between {_SMALLEST:g} and {_LARGEST:g}. "
+                "Multiply all rows by one number.",
+                where=self._name,
             )
 
 

@@ -18,7 +18,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin
 from sklearn.utils.validation import check_is_fitted
 
 from isosent import _check, _extras
-from isosent.errors import InputError
+from isosent.errors import InputError, wrong_value
 from isosent.numeric.glow import Glow, GlowStep, first_half
 from isosent.transforms.base import FitProgress, Report
 from isosent.transforms.estimator import RowEstimator
@@ -153,14 +153,14 @@ class GlowFlow(ClassNamePrefixFeaturesOutMixin, RowEstimator):
         self.check_settings(rows.shape[1])
         _check.finite_rows(_NAME, "X", rows)
         if len(rows) < FEWEST_ROWS:
-            raise InputError(f"{_NAME}: {len(rows)} rows are too few to fit on. At least {FEWEST_ROWS} are needed.")
+            raise InputError(f"{len(rows)} rows are too few to fit on. At least {FEWEST_ROWS} are needed.", where=_NAME)
         if (rows == rows[0]).all():
-            raise InputError(f"{_NAME}: all {len(rows)} rows are equal. Fit on texts that differ.")
+            raise InputError(f"all {len(rows)} rows are equal. Fit on texts that differ.", where=_NAME)
         with np.errstate(over="ignore"):
             single = rows.astype(np.float32, order="C")
         if not np.isfinite(single).all():
             raise InputError(
-                f"{_NAME}: some numbers are too large for float32, in which the fit is computed. Scale them."
+                "some numbers are too large for float32, in which the fit is computed. Scale them.", where=_NAME
             )
         flow, history = train(single, report=report, **self.get_params(deep=False))
         self._check_features(X, reset=True)
@@ -271,11 +271,10 @@ class GlowFlow(ClassNamePrefixFeaturesOutMixin, RowEstimator):
         _check.above_zero(_NAME, "learning_rate", self.learning_rate)
         _check.above_zero(_NAME, "held_out", self.held_out)
         if self.held_out > 0.5:
-            raise InputError(f"{_NAME}: held_out must be at most 0.5, half of the rows; got {self.held_out!r}.")
+            raise wrong_value(_NAME, "held_out", "be at most 0.5, half of the rows", repr(self.held_out))
         if dim < 2**self.n_levels:
-            raise InputError(
-                f"{_NAME}: n_levels must leave every level two of the {dim} dimensions or more; got {self.n_levels}. "
-                "Lower it."
+            raise wrong_value(
+                _NAME, "n_levels", f"leave every level two of the {dim} dimensions or more", self.n_levels, "Lower it."
             )
 
 
@@ -307,8 +306,9 @@ def train(
     def check_finite(bits: float) -> None:
         if not math.isfinite(bits):
             raise InputError(
-                f"GlowFlow: the loss became {bits} after {n_seen:,} of {n_total:,} rows. "
-                f"Lower learning_rate, now {learning_rate:g}."
+                f"the loss became {bits} after {n_seen:,} of {n_total:,} rows. Lower learning_rate, now "
+                f"{learning_rate:g}.",
+                where="GlowFlow",
             )
 
     def measure() -> None:

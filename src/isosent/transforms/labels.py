@@ -38,23 +38,26 @@ def labels_of(labels: Labels | Iterable[Any], n_texts: int | None = None, *, nam
     where = f"erase: {name}"
     values = labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
     if n_texts is not None and len(values) != n_texts:
-        raise InputError(f"{where}: {len(values):,} labels for {n_texts:,} texts. Give one label per text.")
+        raise InputError(f"{len(values):,} labels for {n_texts:,} texts. Give one label per text.", where=where)
     texts = [None if is_missing(value) else str(value).strip() for value in values]
     counts = Counter(value for value in texts if value is not None)
     if len(counts) < 2:
         what = f"every label is {next(iter(counts))!r:.80}" if counts else "every label is missing"
-        raise InputError(f"{where}: {what}. Two values are needed to erase what tells them apart.")
+        raise InputError(f"{what}. Two values are needed to erase what tells them apart.", where=where)
     if len(counts) > FEWEST_TEXTS and (numbers := numbers_of(where, texts)) is not None:
         if int((~np.isnan(numbers)).sum()) < FEWEST_TEXTS:
-            raise InputError(f"{where}: only {len(counts)} texts have a number. At least {FEWEST_TEXTS} are needed.")
+            raise InputError(
+                f"only {len(counts)} texts have a number. At least {FEWEST_TEXTS} are needed.", where=where
+            )
         return numbers
     check_few(where, len(counts))
     if few := sorted(value for value, count in counts.items() if count < FEWEST_TEXTS):
         shown = ", ".join(f"{value[:40]} ({counts[value]})" for value in few[:_MOST_SHOWN])
         more = f" and {len(few) - _MOST_SHOWN} more" if len(few) > _MOST_SHOWN else ""
         raise InputError(
-            f"{where}: too few texts of {shown}{more}; at least {FEWEST_TEXTS} of each value are needed. Join them "
-            "with another value, or leave their labels empty."
+            f"too few texts of {shown}{more}; at least {FEWEST_TEXTS} of each value are needed. Join them "
+            "with another value, or leave their labels empty.",
+            where=where,
         )
     return np.array(texts, dtype=object)
 
@@ -65,7 +68,9 @@ def numbers_of(where: str, texts: Sequence[str | None]) -> Double | None:
     except ValueError:
         return None
     if np.isinf(numbers).any():
-        raise InputError(f"{where}: row {int(np.isinf(numbers).argmax())} is infinite. Leave it empty, or correct it.")
+        raise InputError(
+            f"row {int(np.isinf(numbers).argmax())} is infinite. Leave it empty, or correct it.", where=where
+        )
     return numbers
 
 
@@ -167,7 +172,7 @@ class LabelledMoments:
         n_missing = self.n_missing + other.n_missing
         if self.values is None or other.values is None:
             if self.values != other.values:
-                raise InputError("Erasure: some labels are numbers, others are not. Make them all of one kind.")
+                raise InputError("some labels are numbers, others are not. Make them all of one kind.", where="Erasure")
             return LabelledMoments(self.joint + other.joint, None, n_missing=n_missing)
         values = tuple(sorted({*self.values, *other.values}))
         check_few("Erasure", len(values))
@@ -216,8 +221,9 @@ def groups_of(labels: NDArray[Any]) -> NDArray[np.intp]:
 def check_few(where: str, n_values: int) -> None:
     if n_values > MOST_VALUES:
         raise InputError(
-            f"{where}: {n_values:,} different values; at most {MOST_VALUES} can be erased. Use labels of fewer values, "
-            "or numbers (numeric=True)."
+            f"{n_values:,} different values; at most {MOST_VALUES} can be erased. Use labels of fewer "
+            "values, or numbers (numeric=True).",
+            where=where,
         )
 
 

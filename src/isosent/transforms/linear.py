@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import InputError
+from isosent.errors import InputError, wrong_value
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.spectrum import inverse_deviations, spectrum
@@ -203,8 +203,8 @@ def _projection(
 
 def _check_removed(where: str, value: object, dim: int) -> None:
     if dim == 1:
-        raise InputError(f"{where}: the vectors have 1 feature(s), of which none can be removed.")
+        raise InputError("the vectors have 1 feature(s), of which none can be removed.", where=where)
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 1 <= value < dim:
-        raise InputError(
-            f"{where}: n_components must be a whole number from 1 to {dim - 1}, below the dimensions; got {value!r}."
+        raise wrong_value(
+            where, "n_components", f"be a whole number from 1 to {dim - 1}, below the dimensions", repr(value)
         )

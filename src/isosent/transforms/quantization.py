@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isosent import _check
-from isosent.errors import InputError
+from isosent.errors import InputError, wrong_value
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import nonzero_rows
 from isosent.storage import CODES, Codes, Storage
@@ -74,17 +74,18 @@ class Quantization:
     def __post_init__(self) -> None:
         dim = self.low.shape[0] if self.low.ndim == 1 else 0
         if dim == 0:
-            raise InputError(f"Quantization: low must have shape (dim,); got {self.low.shape}.")
+            raise wrong_value("Quantization", "low", "have shape (dim,)", self.low.shape)
         for field in fields(self):
             array, shape = getattr(self, field.name), (dim, dim) if field.name == "rotation" else (dim,)
             if array.shape != shape or array.dtype != np.float32:
                 raise InputError(
-                    f"Quantization: expected {field.name} as float32 of {shape}, found {array.dtype} of {array.shape}."
+                    f"expected {field.name} as float32 of {shape}, found {array.dtype} of {array.shape}.",
+                    where="Quantization",
                 )
             if not np.isfinite(array).all():
-                raise InputError(f"Quantization: {field.name} holds NaN or infinity.")
+                raise InputError(f"{field.name} holds NaN or infinity.", where="Quantization")
         if (self.step < 0).any():
-            raise InputError(f"Quantization: step must not be negative; got {self.step.min():g}.")
+            raise wrong_value("Quantization", "step", "not be negative", f"{self.step.min():g}")
 
     def __repr__(self) -> str:
         return f"<Quantization of {self.dim} dimensions>"
@@ -126,7 +127,7 @@ class Quantization:
         rows = rows[nonzero_rows(rows)]
         if not len(rows):
             raise InputError(
-                f"{where}: there are no vectors, or only zero ones. At least one that is not zero is needed."
+                "there are no vectors, or only zero ones. At least one that is not zero is needed.", where=where
             )
         if len(rows) > MOST_ROWS:
             rows = rows[np.sort(np.random.default_rng(seed).permutation(len(rows))[:MOST_ROWS])]
@@ -195,8 +196,8 @@ class Quantization:
         storage = Storage(dtype)
         width, expected = storage.width(self.dim), storage.stored
         if array.dtype != expected or array.shape[1] != width:
-            raise InputError(
-                f"{where}: codes must be {expected} of shape (n_rows, {width}); got {array.dtype} of {array.shape}."
+            raise wrong_value(
+                where, "codes", f"be {expected} of shape (n_rows, {width})", f"{array.dtype} of {array.shape}"
             )
         if not storage.is_bits:
             return self.low + (array.astype(np.float32) + np.float32(_OFFSET + 0.5)) * self.step
@@ -230,7 +231,7 @@ class Quantization:
         names = [field.name for field in fields(cls)]
         missing = [name for name in names if name not in tensors]
         if missing:
-            raise InputError(f"Quantization: {missing[0]} is missing. Expected {', '.join(names)}.")
+            raise InputError(f"{missing[0]} is missing. Expected {', '.join(names)}.", where="Quantization")
         return cls(**{name: np.asarray(tensors[name]) for name in names})
 
 
