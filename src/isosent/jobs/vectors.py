@@ -132,7 +132,8 @@ def model_of_vectors(
     if reference is None:
         return SentenceEncoder(PrecomputedVectors.of_space(dim, files.space, space))
     if space is not None:
-        raise InputError(f"fit: {option('space')} and {option('model')} both name what made the vectors. Leave one out.")
+        both = f"{option('space')} and {option('model')}"
+        raise InputError(f"fit: {both} name what made the vectors. Leave one out.")
     model = load_model(reference)
     if model.encoder.dim != dim:
         raise InputError(
