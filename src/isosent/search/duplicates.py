@@ -650,12 +650,12 @@ def _scores(
     order = np.argsort(label, kind="stable")
     order = order[np.bincount(label)[label[order]] > 1]
     for members in np.split(order, np.flatnonzero(np.diff(label[order])) + 1):
-        asking, rows = np.flatnonzero(nearest[members] < 0), units[members]
+        asking, group = np.flatnonzero(nearest[members] < 0), units[members]
         for start in range(0, len(asking), _BLOCK_ROWS):
             block = asking[start : start + _BLOCK_ROWS]
-            cosines = exact_products(rows[block], rows)
-            cosines[np.arange(len(block)), block] = -np.inf
-            nearest[members[block]] = members[cosines.argmax(axis=1)]
+            products = exact_products(group[block], group)
+            products[np.arange(len(block)), block] = -np.inf
+            nearest[members[block]] = members[products.argmax(axis=1)]
     rows = np.flatnonzero(nearest >= 0)
     scores, shares = np.full(len(units), np.nan, np.float32), np.full(len(units), np.nan)
     cosines = np.einsum("ij,ij->i", units[rows], units[nearest[rows]])
