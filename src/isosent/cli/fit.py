@@ -273,9 +273,8 @@ def fit(
             codecs=details,
             say=say,
         )
-    if column is not None and result.unit.endswith("texts"):
-        for path in inputs:
-            say_unused_vectors(path, column)
+    for path in inputs if column is not None and result.unit.endswith("texts") else ():
+        say_unused_vectors(path, column)
     _show_fit(result, output, details=details)
     if result.follows_fit:
         show(f"{model or DEFAULT_REFERENCE} was fitted before; the new transform follows the old one.")

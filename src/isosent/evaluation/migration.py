@@ -296,16 +296,7 @@ def _measured(
     advice, reason = _advice(gains[1], gains[3])
     if found[0] is None:  # vectors alone
         of_ways = (old_documents, pairs[1][1], new_documents)
-        advice, reason = _advice_of_vectors(of_ways, gains, texts=[texts[row] for row in rows], seed=seed)
-        unrelated = [side for side, way in (("OLD", 0), ("NEW", 3)) if central_interval(draws[way])[0] <= 0]
-        if unrelated:
-            advice, reason = (
-                "cannot tell",
-                (
-                    f"Cannot tell: the vectors of {' and '.join(unrelated)} agree with the words of the texts no "
-                    "better than by chance. They may be of other texts, or in another order."
-                ),
-            )
+        advice, reason = _advice_of_vectors(of_ways, gains, draws, texts=[texts[row] for row in rows], seed=seed)
     ways = {
         way: {"score": float(score), "interval": central_interval(drawn), "found": share}
         | {"gain": gain.value, "low": gain.low, "high": gain.high}
@@ -354,10 +345,21 @@ def _advice(mapped: Difference, again: Difference) -> tuple[str, str]:
 
 
 def _advice_of_vectors(
-    of_ways: tuple[Vectors, Vectors, Vectors], gains: Sequence[Difference], *, texts: Sequence[str], seed: int
+    of_ways: tuple[Vectors, Vectors, Vectors],
+    gains: Sequence[Difference],
+    draws: NDArray[np.float64],
+    *,
+    texts: Sequence[str],
+    seed: int,
 ) -> tuple[str, str]:
     """What to do, and why, where old, mapped and new vectors are all that is known; `gains` are by word overlap."""
     old, mapped, new = of_ways
+    unrelated = [side for side, way in (("OLD", 0), ("NEW", 3)) if central_interval(draws[way])[0] <= 0]
+    if unrelated:
+        return "cannot tell", (
+            f"Cannot tell: the vectors of {' and '.join(unrelated)} agree with the words of the texts no better than "
+            "by chance. They may be of other texts, or in another order."
+        )
     compared = compare_stored(old, new, texts, seed=seed)
     if compared.verdict == "the same":
         return "stay", "Stay with the old model. The new vectors have the same neighbors."

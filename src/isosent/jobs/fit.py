@@ -29,7 +29,7 @@ from isosent.io.source import MomentsSource, open_source, open_vectors_or_moment
 from isosent.io.texts import TEXT_ENDINGS, TextSource, read_labels
 from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.io.vectors import VECTOR_ENDINGS
-from isosent.jobs.inspect import Groups, PairsFound, find_groups, pairs_found
+from isosent.jobs.inspect import Groups, PairsFound, find_groups, known_pairs, pairs_found
 from isosent.jobs.shards import Engine, how_resumed, measure_folder, sample_rows, sample_texts
 from isosent.jobs.vectors import (
     FileMoments,
@@ -216,12 +216,7 @@ def fit_texts(
     texts = [text for source in sources for text in source.texts()]
     query_texts = None if queries is None else queries.texts()
     labels = None if erase is None else {erase: [label for source in sources for label in source.labels(erase)]}
-    known = None if pairs is None else read_matches(pairs)[:2]
-    if known is not None and known[0] == known[1]:
-        raise InputError(
-            f"{pairs}: the two texts of each of the {len(known[0]):,} pairs are equal, so none is searched for the "
-            "other. Give pairs of different texts, such as translations."
-        )
+    known = None if pairs is None else known_pairs(pairs)
     model = load_model(reference)
     if transform is None and query_texts is not None:
         raise InputError("fit: --queries needs a transform, and --transform is none.")

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from isosent import _check
 from isosent.errors import InputError, MissingExtraError, RankWarning
 from isosent.io.json import without_nan
+from isosent.io.pairs import read_matches
 from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
@@ -568,6 +569,17 @@ def advise(counts: RowCounts, choice: AutoChoice | None, groups: Groups | None =
     if counts.n_duplicates == counts.n_used - 1:
         return f"Nothing can be said yet: all {counts.n_used} usable vectors are equal."
     return f"Nothing can be said yet: the {counts.n_used} usable vectors do not vary by more than rounding."
+
+
+def known_pairs(file: str) -> tuple[list[str], list[str]]:
+    """Read pairs whose texts are searched for each other, so some must differ."""
+    first, second = read_matches(file)[:2]
+    if first == second:
+        raise InputError(
+            f"{file}: the two texts of each of the {len(first):,} pairs are equal, so there is nothing to search for. "
+            "Give pairs of different texts, such as translations."
+        )
+    return first, second
 
 
 def pairs_found(
