@@ -222,7 +222,6 @@ def fit_texts(
         raise InputError("fit: --queries needs a transform, and --transform is none.")
     if transform is not None:
         transform.check_settings(model.dim)
-        model.record.postprocessing.check_fit(transform, queries=query_texts is not None)
     fits_more = transform is not None or labels is not None or goal is not None
     name, learns = named(", ".join(source.name for source in sources)), model.encoder.needs_corpus
     with progress_bar("encoding", "texts") as bar:
@@ -286,7 +285,6 @@ def fit_vectors(
     before = model_of_vectors([source.name for source in inputs], no_rows(sources, merged), reference, space)
     if transform is not None:
         transform.check_settings(before.dim)
-        before.record.postprocessing.check_fit(transform)
     elif queries is not None:
         raise InputError("fit: --queries needs a transform, and --transform is none.")
     if erase is not None and (merged or needs_vectors(transform) or (queries, checkpoint) != (None, None)):
@@ -370,7 +368,6 @@ def fit_shards(
         name = NO_TRANSFORM if transform is None else transform_name(transform)
         raise InputError(f"fit: --workers are for a linear transform, not for {name}. Leave them out.")
     transform.check_settings(before.dim)
-    before.record.postprocessing.check_fit(transform)
     if before.encoder.needs_corpus:
         raise InputError(
             "fit: a weighting is fitted in one process. Fit it on a part of the texts with --transform none, and name "
