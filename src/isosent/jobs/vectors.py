@@ -150,8 +150,8 @@ def paired_vectors(
     """Vectors of queries and of the documents that match them row by row, and their files without rows."""
     if not documents:
         raise InputError(
-            f"fit: {queries} holds vectors. Name the files of the documents that match them row by row: isosent "
-            f"fit DOCUMENTS --pairs {queries}."
+            f"fit: {queries} holds vectors. Name the files of the documents that match them row by row: isosent fit "
+            f"DOCUMENTS --pairs {queries}."
         )
     inputs = [open_vectors_or_moments(path, column=column) for path in (queries, *documents)]
     sources, merged = vectors_and_moments(inputs)
@@ -162,8 +162,8 @@ def paired_vectors(
     )
     if len(first) != len(second):
         raise InputError(
-            f"fit: {queries} holds {len(first):,} vectors, {', '.join(documents)} {len(second):,}. Give a query "
-            "for each document."
+            f"fit: {queries} holds {len(first):,} vectors, {', '.join(documents)} {len(second):,}. Give a query for "
+            "each document."
         )
     return first, second, no_rows(sources, ())
 
