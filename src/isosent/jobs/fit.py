@@ -25,7 +25,7 @@ from isosent.io.columns import unused_vectors
 from isosent.io.pairs import read_matches
 from isosent.io.remote import local_copies, remove
 from isosent.io.shards import SHARD_SIZE, input_paths
-from isosent.io.source import MomentsSource, open_source, open_vectors_or_moments
+from isosent.io.source import MomentsSource, kind_of_input, open_source, open_vectors_or_moments
 from isosent.io.texts import TEXT_ENDINGS, TextSource, read_labels
 from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.io.vectors import VECTOR_ENDINGS
@@ -423,9 +423,8 @@ def fit_pairs(
     space: str | None = None,
 ) -> FitResult:
     """Fit a map on pairs: of texts in a table; or of vectors, where `pairs` holds the query of each row of `inputs`."""
-    opened = open_source(pairs, column=column, moments=True)
-    if opened.kind != "texts":
-        queries, documents, files = paired_vectors(opened, inputs, column=column)
+    if kind_of_input(pairs, column=column, moments=True) != "texts":
+        queries, documents, files = paired_vectors(pairs, inputs, column=column)
         before = model_of_vectors([pairs, *inputs], files, reference, space)
         source = f"{pairs}, {', '.join(inputs)}"
         after = before.fitted_on_pairs(queries, documents, queries_only=queries_only, source=source)

@@ -144,15 +144,15 @@ def model_of_vectors(
 
 
 def paired_vectors(
-    queries: VectorSource | MomentsSource, documents: Sequence[str], *, column: str | None = None
+    queries: str, documents: Sequence[str], *, column: str | None = None
 ) -> tuple[NDArray[Any], NDArray[Any], FileMoments]:
     """Vectors of queries and of the documents that match them row by row, and their files without rows."""
     if not documents:
         raise InputError(
-            f"fit: {queries.name} holds vectors. Name the files of the documents that match them row by row: isosent "
-            f"fit DOCUMENTS --pairs {queries.name}."
+            f"fit: {queries} holds vectors. Name the files of the documents that match them row by row: isosent fit "
+            f"DOCUMENTS --pairs {queries}."
         )
-    inputs = [queries, *(open_vectors_or_moments(path, column=column) for path in documents)]
+    inputs = [open_vectors_or_moments(path, column=column) for path in (queries, *documents)]
     sources, merged = vectors_and_moments(inputs)
     if merged:
         raise InputError(f"fit: {option('pairs')} needs vectors. Moments hold no pairs.")
@@ -161,8 +161,8 @@ def paired_vectors(
     )
     if len(first) != len(second):
         raise InputError(
-            f"fit: {queries.name} holds {len(first):,} vectors, {', '.join(documents)} {len(second):,}. Give a query "
-            "for each document."
+            f"fit: {queries} holds {len(first):,} vectors, {', '.join(documents)} {len(second):,}. Give a query for "
+            "each document."
         )
     return first, second, no_rows(sources, ())
 
