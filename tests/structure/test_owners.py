@@ -38,7 +38,7 @@ RULES = [
     Rule("whether a file is a table is asked", r"(?<!\.)\bis_table\(", "io"),
     Rule("moments are recognized", r"'isosent-moments'", "io"),
     # encode says so of paths that workers open, maybe on other machines
-    Rule("vectors next to texts are looked for", r"\bunused_vectors\b", "io cli/printing jobs/fit"),
+    Rule("vectors next to texts are looked for", r"\bunused_vectors\b", "io cli/printing jobs/fit_texts"),
     # a caller of Python passed an array, or a file that is open: arrays of every number type are vectors
     Rule("vectors in a file are told from an array", r"isinstance\(\w+, (\(.*)?VectorSource\b", "io"),
     Rule("an index or a database is told apart", r"\bis_(index|database)\b", "search"),
