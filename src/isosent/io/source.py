@@ -84,11 +84,21 @@ def open_source(path: str | os.PathLike[str], *, column: str | None = None, mome
     A table may hold both: `column` chooses, else vectors go before texts, and a warning says so. What is no file, such
     as the name of a model, is a source of texts, which are missing when they are read.
     """
-    if os.fspath(path) == STANDARD_INPUT:
-        return TextSource(path, column)
-    if moments and _holds_moments(path):
+    kind = kind_of_input(path, column=column, moments=moments)
+    if kind == "moments":
         return MomentsSource(os.fspath(path))
-    return open_vectors(path, column=column) if holds_vectors(path, column=column) else TextSource(path, column)
+    return open_vectors(path, column=column) if kind == "vectors" else TextSource(path, column)
+
+
+def kind_of_input(
+    path: str | os.PathLike[str], *, column: str | None = None, moments: bool = False
+) -> Literal["texts", "vectors", "moments"]:
+    """What `open_source` opens a path as, for a refusal that comes before it is opened."""
+    if os.fspath(path) == STANDARD_INPUT:
+        return "texts"
+    if moments and _holds_moments(path):
+        return "moments"
+    return "vectors" if holds_vectors(path, column=column) else "texts"
 
 
 def open_vectors_or_moments(path: str, *, column: str | None = None) -> VectorSource | MomentsSource:

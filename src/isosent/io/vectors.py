@@ -126,7 +126,7 @@ def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) ->
             f"{path}: the vectors in its column {vectors} are used; its texts in {texts} are not encoded. To encode "
             f"them: {option('column', contents.texts[0])}, or a file of the texts alone.",
             IsosentWarning,
-            stacklevel=3,  # where the source is opened
+            stacklevel=4,  # where the source is opened
         )
     warn_unread(path, contents)
     return bool(contents.vectors)

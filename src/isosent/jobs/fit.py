@@ -18,7 +18,7 @@ from isosent.errors import InputError, IsosentWarning, option
 from isosent.io.pairs import read_matches
 from isosent.io.remote import local_copies
 from isosent.io.shards import input_paths
-from isosent.io.source import open_source, open_vectors_or_moments
+from isosent.io.source import kind_of_input, open_source, open_vectors_or_moments
 from isosent.io.texts import TEXT_ENDINGS
 from isosent.io.vectors import VECTOR_ENDINGS
 from isosent.jobs import fit_texts, fit_vectors
@@ -141,11 +141,9 @@ def _keeps_cosines(fit: FitRecord, dim: int, n_components: int) -> bool:
 def _fit_on_pairs(request: FitRequest) -> FitResult:
     """Fit a map on pairs of texts in a table, or of vectors in files."""
     pairs, column, queries_only = str(request.pairs), request.column, request.queries_only
-    queries = open_source(pairs, column=column, moments=True)
-    paths = () if queries.kind == "texts" else request.inputs
-    documents = [open_vectors_or_moments(path, column=column) for path in paths]
-    request.check([queries, *documents])
-    if queries.kind == "texts":
+    kind = kind_of_input(pairs, column=column, moments=True)
+    request.check(pairs=kind)
+    if kind == "texts":
         first, second, kinds, groups = read_matches(pairs, columns=column)
         before = load_model(request.model)
         if queries_only and groups is not None:
@@ -157,10 +155,12 @@ def _fit_on_pairs(request: FitRequest) -> FitResult:
                 first, second, queries_only=queries_only, kinds=kinds, groups=groups, source=pairs, progress=bar
             )
     else:
-        of_queries, of_documents, files = paired_vectors(queries, documents)
-        before = model_of_vectors([pairs, *paths], files, request.model, request.space)
-        source = f"{pairs}, {', '.join(paths)}"
-        after = before.fitted_on_pairs(of_queries, of_documents, queries_only=queries_only, source=source)
+        paths = [pairs, *request.inputs]
+        sources = [open_vectors_or_moments(path, column=column) for path in paths]
+        request.check(sources, pairs=kind)
+        queries, documents, files = paired_vectors(sources[0], sources[1:])
+        before = model_of_vectors(paths, files, request.model, request.space)
+        after = before.fitted_on_pairs(queries, documents, queries_only=queries_only, source=", ".join(paths))
     after.save(request.output)
     return _result(before, after, unit="pairs")
 

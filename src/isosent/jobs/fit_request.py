@@ -174,12 +174,14 @@ class FitRequest:
         named = self.named_transform
         return None if self.resizes and isinstance(named, Auto) and named.purpose is None else named
 
-    def check(self, sources: Sequence[Source] = ()) -> None:
-        """Refuse what does not go together, also with what the sources hold that were opened: inputs, or pairs."""
+    def check(self, sources: Sequence[Source] = (), *, pairs: str | None = None) -> None:
+        """Refuse what does not go together, also with sources that were opened, and the kind of input that `pairs` is."""
         for name in ("n_bytes", "loss"):
             if (value := getattr(self, name)) is not None and not math.isfinite(value):
                 raise InputError(f"{option(name)} is not a finite number.", where="fit")
         parts = self._parts() | self._parts_of(sources)
+        if pairs is not None:
+            parts[f"pairs of {'texts' if pairs == 'texts' else 'vectors'}"] = ""
         for each in EXCLUSIONS:
             left, right = each.left.split(", "), each.right.split(", ")
             these, those = ([parts[name] for name in side if name in parts] for side in (left, right))
@@ -222,8 +224,8 @@ class FitRequest:
         others = [source for source in sources if source.kind != "texts"]
         moments = [source for source in others if source.kind == "moments"]
         parts = {"moments": "moments"} if moments else {}
-        if self.fits_pairs and sources:
-            return parts | {f"pairs of {'vectors' if others else 'texts'}": ""}
+        if self.fits_pairs:
+            return parts
         if texts:
             parts["inputs of texts"] = f"{texts[0] if others else ', '.join(texts)} holds texts"
         if others:

@@ -29,5 +29,8 @@ class NormalizeStep(Step):
     def of_saved(cls, saved: Mapping[str, Any]) -> Self | None:
         return cls() if saved["normalize"] else None
 
+    def content(self) -> bytes:
+        return self.kind.encode()
+
     def facts(self) -> dict[str, Any]:
         return {"normalize": True}

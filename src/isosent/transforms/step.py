@@ -7,6 +7,7 @@ formats refuse it, and cosines cannot be explained.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -74,7 +75,8 @@ class Step:
     def content(self) -> bytes:
         """What the fingerprint of a space is computed from."""
         saved = self.saved()
-        return self.kind.encode() + b"".join(saved[name] for name in self.files if saved.get(name))
+        files = b"".join(saved.pop(name) for name in self.files if name in saved)
+        return self.kind.encode() + files + json.dumps(saved, sort_keys=True).encode()
 
     def facts(self) -> dict[str, Any]:
         """What people and result files are told of it, as JSON values."""
