@@ -2,10 +2,10 @@
 
 A model is values that never change: an `Encoder` (texts to raw vectors), a `Postprocessing` (a map for documents, one
 for queries, a flow, scaling), the record of what was fitted, and what cosines and codes mean. `encode` is the encoder
-followed by `transform`. Each method that fits gives a new model: `fitted` encodes texts and fits on their vectors,
-`fitted_on_moments` needs the statistics alone, `fitted_on_pairs` matching texts or vectors, and ``with_...`` add a
-calibration or a quantization. For "auto" they ask `transforms.auto`, which compares candidates on the texts. `record`
-is what `save` writes and `load` reads back; `fingerprint` names the space.
+followed by `transform`. Each method that fits gives a new model: `fitted` encodes texts, `fitted_on_moments` needs
+moments alone, and both end in `fitted_on_statistics`; `fitted_on_pairs` takes matching texts or vectors. ``with_...``
+add a calibration or a quantization. For "auto" they ask `transforms.auto`, which compares candidates on the texts.
+`record` is what `save` writes and `load` reads back; `fingerprint` names the space.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ RULES = [
         "io words encoders",
         "cli/describe 5, cli/evaluate 14, cli/groups 8, cli/inspect 3, cli/search 4, evaluation/labelled 8, "
         "evaluation/retrieval 1, exports/faiss 1, exports/numpy 2, exports/sentence_transformers 1, jobs/encode "
-        "1, jobs/shards 1, jobs/vectors 2, networks/load 5, research/commands 6, search/rows 4, server/page 3, "
+        "1, jobs/shards 1, jobs/vectors 1, networks/load 5, research/commands 6, search/rows 4, server/page 3, "
         "training/data 1",
     ),
     Rule(

@@ -26,7 +26,6 @@ from isosent.jobs.fit_request import FitInputs, FitRequest, Say
 from isosent.jobs.inspect import Groups, PairsFound, find_groups
 from isosent.jobs.vectors import load_model, model_of_vectors, paired_vectors
 from isosent.model import SentenceEncoder
-from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import sampled_rows
 from isosent.numeric.spectrum import SpaceReport, describe_space
 from isosent.pages.progress import progress_bar
@@ -35,7 +34,7 @@ from isosent.search.smaller import FEWEST_ROWS, Size, Sizes, sizes
 from isosent.transforms.base import NO_TRANSFORM, Auto
 from isosent.transforms.statistics import Statistics
 
-INPUTS: dict[str, type[FitInputs]] = {
+INPUTS = {
     "texts": fit_texts.TextInputs,
     "workers": fit_texts.WorkerInputs,
     "vectors": fit_vectors.VectorInputs,
@@ -108,7 +107,6 @@ def _smaller(
 ) -> tuple[SentenceEncoder, Sizes, Size]:
     """The model with the size that reaches the goal: a map to fewer dimensions, if they help, and a dtype."""
     assert statistics.vectors is not None
-    basis, _ = statistics.basis(distinct=False)
     rows = sampled_rows(len(statistics.vectors))
     sample, texts = statistics.vectors[rows], statistics.texts
     is_original = all(_keeps_cosines(fit, before.dim, after.dim) for fit in after.fits[len(before.fits) :])
@@ -128,8 +126,8 @@ def _smaller(
         ) from None
     # the most neighbors within the bytes, or the fewest bytes within the loss
     size = measured.smallest(request.loss or 0.0) if request.n_bytes is None else measured.within(request.n_bytes)
-    moments = basis if isinstance(basis, Moments) else Moments.from_rows(basis)
-    return measured.model(size, sample, model=after, moments=moments, source=statistics.source), measured, size
+    moments, source = statistics.all_moments(), statistics.source
+    return measured.model(size, sample, model=after, moments=moments, source=source), measured, size
 
 
 def _keeps_cosines(fit: FitRecord, dim: int, n_components: int) -> bool:

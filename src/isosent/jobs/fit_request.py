@@ -110,7 +110,7 @@ EXCLUSIONS = (
     Exclusion("engine", "queries, texts, space, checkpoint, pairs", "{every} do not go with {these}."),
     Exclusion("shard_size", "one process", f"{{these}} is for {option('engine')}."),
     Exclusion("engine", "no transform, a flow", _OF_LINEAR),
-    Exclusion("inputs of texts", "inputs of vectors", "{these} and {those}. Name files of one kind."),
+    Exclusion("inputs of texts", "inputs of vectors", "{these}, and {those}. Name files of one kind."),
     Exclusion("pairs", "inputs of vectors", f"{_PAIRS} is searched in texts, and {{those}}. Name the texts."),
     Exclusion("inputs of texts", "texts, space, checkpoint", "{every} are for vectors; {these}."),
     Exclusion("queries", "no transform", f"{{these}} needs a transform, and {option('transform')} is {NO_TRANSFORM}."),
@@ -175,7 +175,7 @@ class FitRequest:
         return None if self.resizes and isinstance(named, Auto) and named.purpose is None else named
 
     def check(self, sources: Sequence[Source] = (), *, pairs: str | None = None) -> None:
-        """Refuse what does not go together, also with sources that were opened, and the kind of input that `pairs` is."""
+        """Refuse what does not go together, also with sources that were opened, and with the kind of the pairs."""
         for name in ("n_bytes", "loss"):
             if (value := getattr(self, name)) is not None and not math.isfinite(value):
                 raise InputError(f"{option(name)} is not a finite number.", where="fit")
@@ -251,8 +251,12 @@ class FitInputs:
     def __init__(
         self, request: FitRequest, sources: Sequence[Source], say: Say, *, named: Callable[[str], str] = str
     ) -> None:
-        self.request, self.sources, self.say = request, sources, say
-        self.name = named(", ".join(source.name for source in sources))
+        self.request, self.sources, self.say, self.named = request, sources, say, named
+
+    @property
+    def name(self) -> str:
+        """The files, for the record."""
+        return self.named(", ".join(source.name for source in self.sources))
 
     def load(self) -> SentenceEncoder:
         """The model as it was saved."""

@@ -78,10 +78,15 @@ class TextInputs(FitInputs):
 class WorkerInputs(FitInputs):
     """Files of texts, which workers encode."""
 
+    @property
+    def name(self) -> str:
+        """The inputs as they were named."""
+        return ", ".join(self.request.inputs)
+
     def load(self) -> SentenceEncoder:
         """Refuse what is not encoded, and a model that workers cannot load."""
         self.paths = input_paths(self.request.inputs, TEXT_ENDINGS)
-        self.name, self.folder = ", ".join(self.request.inputs), f"{os.fspath(self.request.output)}.shards"
+        self.folder = f"{os.fspath(self.request.output)}.shards"
         workers = option("engine")
         for path in self.paths if self.request.column is None else ():
             if column := unused_vectors(path):

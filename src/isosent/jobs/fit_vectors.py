@@ -88,7 +88,8 @@ class VectorInputs(FitInputs):
                 progress=bar,
             )
             query_moments = None if self.queries is None else sum_of_files(*self.queries, progress=bar).moments
-        statistics = Statistics(self.name, measured.moments, measured.n_zero_rows, query_moments=query_moments)
+        source, moments = self.named(", ".join(measured.sources)), measured.moments  # moments name what they are of
+        statistics = Statistics(source, moments, measured.n_zero_rows, query_moments=query_moments)
         if not self.files:
             return model, statistics
         rows, vectors = self._sampled()
@@ -108,7 +109,7 @@ class VectorInputs(FitInputs):
         if moments is None:
             return after
         if not has_transform and after is model:  # else erasing is the fit
-            counts = round(moments.weight), statistics.n_zero_rows, self.name
+            counts = round(moments.weight), statistics.n_zero_rows, statistics.source
             fit = FitRecord.made_now(NO_TRANSFORM, {}, *counts)
             after = SentenceEncoder.from_record(model.encoder, replace(model.record, fits=(*model.fits, fit)))
         if not isinstance(model.encoder, PrecomputedVectors) or moments.dim > _MOST_KEPT_DIMENSIONS:
@@ -128,7 +129,7 @@ class VectorInputs(FitInputs):
         """Which vectors the sample is of, and which neighbors it keeps next to principal components of that size."""
         if vectors is None:
             return {"unit": "vectors"}
-        files = self.name if len(self.files) == 1 else f"{len(self.files)} files"
+        files = self.named(self.files[0].name) if len(self.files) == 1 else f"{len(self.files)} files"
         details = {"unit": "vectors", "described": f"{len(vectors):,} of {self.n_rows:,} vectors of {files}"}
         transform, width = self.request.fitted_transform, after.dim
         is_linear = transform is not None and not needs_vectors(transform)

@@ -80,6 +80,11 @@ class Statistics:
         rows = rows_with_vector(vectors)
         return rows, len(vectors) - len(rows)
 
+    def all_moments(self) -> Moments:
+        """Moments of all vectors that are not zero."""
+        basis, _ = self.basis(distinct=False)
+        return basis if isinstance(basis, Moments) else Moments.from_rows(basis)
+
 
 def rows_with_vector(vectors: NDArray[np.floating]) -> NDArray[np.floating]:
     """The rows that are not zero, of which there must be one."""
