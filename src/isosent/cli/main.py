@@ -27,6 +27,8 @@ _SHELL_NAMES = {
     "file_format": "format",
     "n_bytes": "bytes",
     "mirror": "from",
+    "purpose": "for",
+    "engine": "workers",
 }
 # heading -> command -> module in this package, or full name of one above it; help in one line
 COMMANDS = {

@@ -69,8 +69,13 @@ def shortened(text: str, longest: int = 100) -> str:
 def show_tokens(n_tokens: int, n_unknown: int, languages: str | None = None) -> None:
     """Print how many tokens an encoder did not know, if it can tell."""
     if n_tokens:
-        meant_for = f"; the model is for {languages} texts" if languages else ""
-        show(f"tokens: {n_tokens:,}; unknown: {n_unknown:,} ({n_unknown / n_tokens:.1%}){meant_for}")
+        show(tokens_line(n_tokens, n_unknown, languages))
+
+
+def tokens_line(n_tokens: int, n_unknown: int, languages: str | None = None) -> str:
+    """How many tokens an encoder did not know."""
+    meant_for = f"; the model is for {languages} texts" if languages else ""
+    return f"tokens: {n_tokens:,}; unknown: {n_unknown:,} ({n_unknown / n_tokens:.1%}){meant_for}"
 
 
 GAIN = (
