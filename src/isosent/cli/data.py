@@ -8,7 +8,7 @@ import click
 
 from isosent import _check
 from isosent.cli.options import column_option, data_option, json_option, tasks_option
-from isosent.cli.printing import show, show_json
+from isosent.cli.printing import deliver, show
 from isosent.datasets import LOCK_NAME, FetchedFile, Mirror, get_data, read_manifest
 from isosent.errors import EvaluationWarning, InputError
 from isosent.evaluation.overlap import count_hashed, count_overlap
@@ -17,6 +17,7 @@ from isosent.evaluation.tables import overlap_table
 from isosent.io.notes import fitted_texts
 from isosent.io.texts import open_texts, text_blocks
 from isosent.pages.progress import counted, progress_bar
+from isosent.pages.report import Report
 from isosent.words.word_vectors import convert_word_vectors
 
 _SHOWN_OF_COMMIT = 12
@@ -115,10 +116,8 @@ def overlap(corpus: str, data: Path, column: str | None, tasks: str | None, as_j
             blocks = counted(text_blocks(source.read(), _BLOCK_TEXTS), bar, source.n_texts)
             counts = count_overlap(chain.from_iterable(blocks), items)
         name, n_texts = source.name, source.n_texts
-    if as_json:
-        show_json({"corpus": name, "n_texts": n_texts, "tasks": counts})
-    else:
-        show(overlap_table(counts, f"{name}: {n_texts:,} texts" + ", of which hashes are kept" * (hashes is not None)))
+    table = overlap_table(counts, f"{name}: {n_texts:,} texts" + ", of which hashes are kept" * (hashes is not None))
+    deliver(Report({"corpus": name, "n_texts": n_texts, "tasks": counts}, [table]), as_json=as_json)
 
 
 @click.group(no_args_is_help=False)

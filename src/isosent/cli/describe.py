@@ -1,12 +1,12 @@
 """The commands ``info``, ``similarity`` and ``explain``.
 
 `info` tells by its argument what it describes: an index, a file of vectors, of statistics or of word vectors, or a
-model. Each kind gives a mapping of facts, which `_show_lines` prints.
+model. Each kind gives a mapping of facts, which `_fact_lines` words.
 """
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,10 @@ from typing import Any
 import click
 
 from isosent.cli.options import json_option, model_option, open_model
-from isosent.cli.printing import likelihood_change, say, show, show_json, show_stats
+from isosent.cli.printing import deliver, likelihood_change, say, stats_report
 from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.errors import InputError, IsosentWarning
+from isosent.explanation import Explanation
 from isosent.io.bounds import STANDARD_INPUT
 from isosent.io.notes import NOTE_FILE, read_export_note
 from isosent.io.source import open_source
@@ -29,7 +30,7 @@ from isosent.jobs.vectors import moments_in
 from isosent.loading import read_record
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import progress_bar
-from isosent.pages.tables import make_table
+from isosent.pages.report import Part, Report, ReportTable
 from isosent.persistence import MIGRATION
 from isosent.search.stores import find_index
 from isosent.transforms.calibration import RANDOM_PAIRS
@@ -56,19 +57,12 @@ def info(source: str, as_json: bool) -> None:
     """  # noqa: D301
     path = Path(source)
     if (index := find_index(path)) is not None:
-        stats = index.stats()
-        if as_json:
-            show_json(stats.to_json())
-        else:
-            show_stats(path, stats)
+        deliver(stats_report(path, index.stats()), as_json=as_json)
         return
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* are not encoded", IsosentWarning)  # nothing is, here
         facts = _facts_of_input(source) or read_record(source).facts() | _distilled(path)
-    if as_json:
-        show_json(facts)
-    else:
-        _show_lines(_model_lines(facts) if "fits" in facts else list(facts.items()))
+    deliver(Report(facts, _fact_lines(facts)), as_json=as_json)
 
 
 def _distilled(folder: Path) -> dict[str, Any]:
@@ -152,10 +146,12 @@ def _refuse_texts(source: TextSource) -> None:
         raise InputError(f"info: {name} holds texts. Describe them with a model: isosent inspect {name}")
 
 
-def _show_lines(lines: Sequence[tuple[str, object]]) -> None:
+def _fact_lines(facts: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each fact."""
+    lines = _model_lines(facts) if "fits" in facts else list(facts.items())
     width = max(len(name) for name, _ in lines)
     for name, value in lines:
-        show(f"{name:<{width}}  {value}")
+        yield f"{name:<{width}}  {value}"
 
 
 def _model_lines(facts: Mapping[str, Any]) -> list[tuple[str, object]]:
@@ -221,13 +217,12 @@ def similarity(first: str, second: str, model: str | None, as_json: bool) -> Non
     if loaded.calibration is not None:
         meaning = "percentile" if loaded.calibration.kind == RANDOM_PAIRS else "expected score"
         figures[meaning] = float(loaded.calibration(figures["cosine"]))
-    if as_json:
-        show_json(figures)
-        return
-    for name, value in figures.items():
-        show(f"{name} {value:.4f}")
+    lines = [f"{name} {value:.4f}" for name, value in figures.items()]
     if loaded.calibration is None:
-        show("What this cosine means depends on the model and the texts: isosent calibrate TEXTS -m MODEL -o FOLDER")
+        lines.append(
+            "What this cosine means depends on the model and the texts: isosent calibrate TEXTS -m MODEL -o FOLDER"
+        )
+    deliver(Report(figures, lines), as_json=as_json)
 
 
 def _two_texts(*texts: str) -> list[str]:
@@ -266,13 +261,15 @@ def explain(first: str, second: str, model: str | None, as_json: bool) -> None:
     loaded = open_model(model)
     _say_reference(loaded)
     explanation = loaded.explain(first, second)
+    document = {"cosine": explanation.cosine, "pairs": [pair._asdict() for pair in explanation.top()]}
+    deliver(Report(document, _explanation_parts(explanation)), as_json=as_json)
+
+
+def _explanation_parts(explanation: Explanation) -> Iterator[Part]:
     pairs, cosine = explanation.top(), explanation.cosine
-    if as_json:
-        show_json({"cosine": cosine, "pairs": [pair._asdict() for pair in pairs]})
-        return
-    table = make_table("first text", "second text", "contribution", left=2, title=f"cosine {cosine:.4f}")
+    table = ReportTable("first text", "second text", "contribution", left=range(2), title=f"cosine {cosine:.4f}")
     for pair in pairs[:_MOST_PAIRS]:
         table.add_row(pair.a, pair.b, f"{pair.contribution:+.4f}")
     if others := pairs[_MOST_PAIRS:]:
         table.add_row(f"{len(others)} other pairs", "", f"{sum(pair.contribution for pair in others):+.4f}")
-    show(table)
+    yield table
