@@ -19,7 +19,7 @@ from isosent.cli.options import (
     column_option,
     columns_option,
     json_option,
-    model_options,
+    model_option,
     open_model,
     outputs_option,
     seed_option,
@@ -85,7 +85,7 @@ resamples_option = click.option(
     type=PATH,
     help="Folder with the original files, at any depth; or a table of pairs, or of texts and labels.",
 )
-@model_options
+@model_option
 @transform_options(default="none", multiple=True)
 @click.option("--fit-on", metavar="target|FILE", help="Fit on the texts of each task, or on a file.  [default: target]")
 @columns_option

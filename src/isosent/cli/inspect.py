@@ -23,7 +23,6 @@ from isosent.cli.options import (
     either_column_option,
     json_option,
     model_option,
-    model_options,
     open_model,
     outputs_option,
     purpose_option,
@@ -62,7 +61,7 @@ from isosent.transforms.base import NO_TRANSFORM
 
 @click.command()
 @click.argument("path", metavar="TEXTS|VECTORS|MOMENTS|URL")
-@model_options
+@model_option
 @column_option
 @vector_texts_option
 @purpose_option

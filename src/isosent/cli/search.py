@@ -22,7 +22,7 @@ from msgspec import to_builtins
 
 from isosent import _extras
 from isosent._check import brief
-from isosent.cli.options import PATH, Share, json_option, model_options, open_model, texts_option, worker_options
+from isosent.cli.options import PATH, Share, json_option, model_option, open_model, texts_option, worker_options
 from isosent.cli.printing import (
     deliver,
     megabytes,
@@ -100,7 +100,7 @@ def index() -> None:
 
 @index.command(_DEFAULT)
 @click.argument("rows", nargs=-1, required=True)
-@model_options
+@model_option
 @click.option("--output", "-o", type=PATH, metavar="INDEX", required=True, help="Folder of the index.")
 @click.option(
     "--kind", type=click.Choice(["auto", *KINDS]), default="auto", help="auto: flat up to 200,000 rows, ivf above."
