@@ -1,6 +1,7 @@
 """The commands ``data ...`` and ``words ...``."""
 
 import warnings
+from collections.abc import Iterator
 from itertools import chain, groupby
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import click
 from isosent import _check
 from isosent.cli.options import column_option, data_option, json_option, tasks_option
 from isosent.cli.printing import deliver, show
-from isosent.datasets import LOCK_NAME, FetchedFile, Mirror, get_data, read_manifest
+from isosent.datasets import LOCK_NAME, FetchedFile, Manifest, Mirror, get_data, read_manifest
 from isosent.errors import EvaluationWarning, InputError
 from isosent.evaluation.overlap import count_hashed, count_overlap
 from isosent.evaluation.run import read_tasks
@@ -37,14 +38,17 @@ def list_sets() -> None:
     \b
     isosent data list
     """  # noqa: D301
-    manifest = read_manifest()
+    deliver(Report(parts=_set_lines(read_manifest())))
+
+
+def _set_lines(manifest: Manifest) -> Iterator[str]:
     for entry in manifest.sets.values():
         sources = [
             f"{repository} {f'at {revision[:_SHOWN_OF_COMMIT]}' if revision else '(not pinned)'}"
             for repository in entry.repositories
             for revision in [manifest.revisions[repository]]
         ]
-        show(f"{entry.name}: {entry.title}")
+        yield f"{entry.name}: {entry.title}"
         for label, text in (
             ("read by", entry.command),
             ("source", ", ".join(sources) or f"not on the hub; {entry.home}"),
@@ -52,7 +56,7 @@ def list_sets() -> None:
             ("texts", entry.text + ("; converted to the layout that isosent reads" if entry.is_converted else "")),
             ("terms", entry.terms),
         ):
-            show(f"    {label:<9} {text}")
+            yield f"    {label:<9} {text}"
 
 
 @data.command()

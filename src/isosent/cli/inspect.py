@@ -276,10 +276,11 @@ def calibrate(
     loaded.save(folder)
     calibration = loaded.calibration
     assert calibration is not None
-    show(f"{folder}: calibrated on {calibration.n_pairs:,} {calibration.kind}")
     meaning = "percentile" if columns is None else "expected score"
-    for cosine in (0.2, 0.4, 0.6, 0.8):
-        show(f"  cosine {cosine:.1f} -> {meaning} {float(calibration(cosine)):.4f}")
+    examples = [
+        f"  cosine {cosine:.1f} -> {meaning} {float(calibration(cosine)):.4f}" for cosine in (0.2, 0.4, 0.6, 0.8)
+    ]
+    deliver(Report(parts=[f"{folder}: calibrated on {calibration.n_pairs:,} {calibration.kind}", *examples]))
 
 
 @click.command()

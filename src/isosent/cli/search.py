@@ -185,7 +185,7 @@ def create(
             say(f"replaced the index that was in {output}")
         deliver(stats_report(output, made.stats()))
         if budget_mb is not None:
-            _show_budget(made.stats(), budget_mb)
+            deliver(Report(parts=_budget_lines(made.stats(), budget_mb)))
 
 
 @index.command()
@@ -215,10 +215,13 @@ def add(
     n_before = len(opened)
     inputs = _read_inputs(_opened_input(rows, column, texts), column, id_column, texts, opened.schema, space=space)
     n_added = len(opened.add(**inputs, check_space=True))
-    show(f"{folder}: {n_added} rows added, {n_before + n_added - len(opened)} replaced; {len(opened)} now")
+    parts: list[Part] = [
+        f"{folder}: {n_added} rows added, {n_before + n_added - len(opened)} replaced; {len(opened)} now"
+    ]
     if inputs["texts"] is None and TEXT in opened.schema.names:
-        say(f"warning: {rows} has no texts, so results show these rows without one. Add them with --texts FILE.")
-    deliver(Report(parts=stale_notes(folder, opened.stats())))
+        warning = f"warning: {rows} has no texts, so results show these rows without one. Add them with --texts FILE."
+        parts.append(Note(warning))
+    deliver(Report(parts=[*parts, *stale_notes(folder, opened.stats())]))
 
 
 @index.command()
@@ -232,8 +235,8 @@ def remove(folder: Path, ids: tuple[str, ...]) -> None:
     """  # noqa: D301
     opened = Index.open(folder)
     n_removed = opened.remove(ids_from_text(ids, opened.schema))
-    show(f"{folder}: {n_removed} of {len(ids)} rows deleted; {len(opened)} now")
-    deliver(Report(parts=stale_notes(folder, opened.stats())))
+    line = f"{folder}: {n_removed} of {len(ids)} rows deleted; {len(opened)} now"
+    deliver(Report(parts=[line, *stale_notes(folder, opened.stats())]))
 
 
 @index.command()
@@ -580,15 +583,17 @@ def _encoded(
     return open_vectors(folder)
 
 
-def _show_budget(stats: IndexStats, budget_mb: float) -> None:
+def _budget_lines(stats: IndexStats, budget_mb: float) -> list[str]:
     """What each number type would take, and why it is better than fewer dimensions."""
     kind = stats.settings.kind
     sizes = [
         f"{store} {megabytes(stats.n_rows * bytes_per_vector(stats.dim, kind, store))}" for store in stores_of(kind)
     ]
-    show(f"budget: {budget_mb:g} MB; {', '.join(sizes)}")
-    show("advice: choose a smaller dtype before fewer dimensions. Fewer, whitened dimensions may be better only")
-    show("for vectors of a raw layer or means of word vectors: isosent inspect tells")
+    return [
+        f"budget: {budget_mb:g} MB; {', '.join(sizes)}",
+        "advice: choose a smaller dtype before fewer dimensions. Fewer, whitened dimensions may be better only",
+        "for vectors of a raw layer or means of word vectors: isosent inspect tells",
+    ]
 
 
 def _hit_parts(asked: Sequence[str], hits: list[list[dict[str, Any]]]) -> Iterator[Part]:

@@ -19,7 +19,7 @@ import click
 import numpy as np
 
 from isosent.cli.options import PATH, column_option, open_model, split_names, worker_options
-from isosent.cli.printing import say, show
+from isosent.cli.printing import deliver, say
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.evaluation.tables import overlap_table, x100
@@ -28,11 +28,11 @@ from isosent.io.pairs import TEST
 from isosent.io.texts import read_texts
 from isosent.jobs.shards import Engine
 from isosent.pages.progress import Progress, make_console
-from isosent.pages.report import ReportTable
+from isosent.pages.report import Note, Report, ReportTable
 from isosent.training.data import Examples, read_dev_set, read_examples
 from isosent.training.development import count_seen_texts, warn_if_seen
 from isosent.training.distill import distill_files
-from isosent.training.metrics import DevPoint, Report, StepPoint
+from isosent.training.metrics import DevPoint, Listener, StepPoint
 from isosent.training.record import TRAINING_TEXTS, TrainingJob, TrainingResult
 from isosent.training.run import (
     NLI_STSB,
@@ -168,10 +168,9 @@ def train(
         say("interrupted; the run is saved, and the same command with --resume continues it")
         sys.exit(_EXIT_INTERRUPTED)
     if is_first_process():
-        show(_scores_table(results, seeded=seeds is not None))
-        for note in notes(results):
-            say(note)
-        show(f"saved: {', '.join(str(result.folder) for result in results)}")
+        table = _scores_table(results, seeded=seeds is not None)
+        saved = f"saved: {', '.join(str(result.folder) for result in results)}"
+        deliver(Report(parts=[table, *map(Note, notes(results)), saved]))
 
 
 def _score_range(text: str | None) -> tuple[float, float] | None:
@@ -318,13 +317,11 @@ def distill(
         engine=engine,
         say=say,
     )
-    for line in result.lines():
-        show(line)
-    show(f"{output}: {loaded.encoder.reference} as a static model")
+    deliver(Report(parts=[*result.lines(), f"{output}: {loaded.encoder.reference} as a static model"]))
 
 
 @contextmanager
-def training_display(console: "Console | None" = None) -> Iterator[tuple[Progress | None, Report]]:
+def training_display(console: "Console | None" = None) -> Iterator[tuple[Progress | None, Listener]]:
     """Show training runs while the block runs: a bar in a terminal, else lines."""
     console = console or make_console(sys.stderr)
     if not console.is_terminal:
