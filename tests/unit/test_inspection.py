@@ -428,7 +428,7 @@ def test_the_chosen_width_is_marked_where_there_is_one(found, choice):
 
 def test_the_tables_hold_every_figure(found):
     names, more = (
-        {cell for table in inspection_tables(found, details=details) for cell in table.columns[0].cells}
+        {cell for table in inspection_tables(found, details=details) for cell in (row.cells[0] for row in table.rows)}
         for details in (False, True)
     )
     assert {"rows (N)", "exact duplicates", "IsoScore", "uniformity", "participation ratio (dimensions)"} <= names
