@@ -29,7 +29,7 @@ from isosent.cli.options import (
 )
 from isosent.cli.printing import check_outputs, deliver, say, say_unused_vectors, show
 from isosent.encoders.precomputed import PrecomputedVectors
-from isosent.errors import InputError
+from isosent.errors import InputError, option
 from isosent.evaluation.compare import CORRELATIONS, Comparison, Difference, compare_results
 from isosent.evaluation.cqa import TEXT_PARTS
 from isosent.evaluation.migration import Answers
@@ -136,7 +136,8 @@ def evaluate(
     if has_several and (
         unused := settings.keys() - {name for each in transform for name in _settings_for(each, settings)}
     ):
-        raise InputError(f"No transform of {', '.join(transform)} takes {', '.join(sorted(unused))}. Leave it out.")
+        names = ", ".join(map(option, sorted(unused)))
+        raise InputError(f"No transform of {', '.join(transform)} takes {names}. Leave it out.")
     transforms = [
         resolve_transform(name, _settings_for(name, settings) if has_several else settings, dim=loaded.dim)
         for name in transform
