@@ -40,7 +40,7 @@ inspect texts.txt -m words:glove.txt?weighting=gem
 inspect texts.txt -m words:glove.txt?weighting=gem&window=999
 inspect texts.txt -m words:glove.txt?window=3
 inspect texts.txt -m words:glove.txt?weighting=sif&frequencies=bad.txt
-inspect texts.txt -m words:glove.txt --layers 1
+inspect texts.txt -m words:glove.txt?layers=1
 inspect texts.txt -m words:damaged.safetensors
 inspect texts.txt -m words:two.safetensors
 inspect texts.txt -m static:folder

@@ -27,7 +27,12 @@ class Rule(NamedTuple):
 
 RULES = [
     # a gain of nDCG is called binary, too
-    Rule("number types are named", rf"'({'|'.join(Storage)})'", "storage evaluation/retrieval"),
+    Rule(
+        "number types are named",
+        rf"'({'|'.join(Storage)})'",
+        "storage evaluation/retrieval",
+        "search/engine 1, search/units 1",
+    ),
     # of what has a fingerprint: an encoder, a model's record, the comment of a table
     Rule(
         "spaces are made",
@@ -40,7 +45,13 @@ RULES = [
     # encode says so of paths that workers open, maybe on other machines
     Rule("vectors next to texts are looked for", r"\bunused_vectors\b", "io cli/printing jobs/fit_texts"),
     # a caller of Python passed an array, or a file that is open: arrays of every number type are vectors
-    Rule("vectors in a file are told from an array", r"isinstance\(\w+, (\(.*)?VectorSource\b", "io"),
+    Rule(
+        "vectors in a file are told from an array",
+        r"isinstance\(\w+, (\(.*)?VectorSource\b",
+        "io",
+        "evaluation/migration 2, jobs/inspect 1, search/build 1, search/index 1, search/stores 1, "
+        "search/stores/database 1, search/units 4",
+    ),
     Rule("an index or a database is told apart", r"\bis_(index|database)\b", "search"),
     Rule(
         "the nearest are selected",
@@ -64,6 +75,8 @@ RULES = [
     ),
     Rule("a transform is asked what it is", r"hasattr\((type\()?transform\b", "transforms/base"),
     Rule("whether anything can follow a step is asked", r"\.streams\b", "postprocessing transforms"),
+    Rule("JSON or text is decided", r"\b(if|not|and|or) as_json\b", "cli/printing"),
+    Rule("a table is laid out on a terminal", r"\brich\.table\b", "cli/printing"),
     Rule("the edge is found by its name", r"isosent\.research", "research cli/main report/leaderboard"),
     Rule(
         "endings of files are named",

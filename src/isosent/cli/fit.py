@@ -19,7 +19,7 @@ from isosent.cli.options import (
     checkpoint_option,
     details_option,
     either_column_option,
-    model_options,
+    model_option,
     shard_size_option,
     transform_options,
     vector_texts_option,
@@ -137,7 +137,7 @@ def _demo_steps(report: DemoReport) -> Iterator[list[str]]:
 
 @click.command()
 @click.argument("inputs", nargs=-1)
-@model_options
+@model_option
 @transform_options()
 @click.option("--output", "-o", type=PATH, metavar="FOLDER", required=True, help="Model folder to write.")
 @either_column_option

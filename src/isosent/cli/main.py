@@ -30,6 +30,7 @@ _SHELL_NAMES = {
     "purpose": "for",
     "engine": "workers",
 }
+_MODEL_OPTIONS = ("layers", "pooling", "weighting", "prompt")  # of a reference, and looked for among the flags
 # heading -> command -> module in this package, or full name of one above it; help in one line
 COMMANDS = {
     "Vectors": {
@@ -154,7 +155,7 @@ def main() -> None:
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         hint = f"\nTry: {context.command_path} --help" if context else ""
-        _stop(EXIT_BAD_INPUT, f"error: {error.format_message()}{hint}")
+        _stop(EXIT_BAD_INPUT, f"error: {_usage(error)}{hint}")
     except click.Abort:
         _stop(EXIT_INTERRUPTED, "interrupted")
     except BrokenPipeError:  # the reader of a pipe, such as head, has stopped reading
@@ -168,6 +169,15 @@ def main() -> None:
         traceback.print_exc()
         _stop(EXIT_INTERNAL_ERROR, "This is a bug in isosent. Please report it with the lines above.")
     sys.exit(code or 0)
+
+
+def _usage(error: click.ClickException) -> str:
+    """What is wrong with a command; an option of the model that was typed as a flag is said to belong to the model."""
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        name = error.option_name.lstrip("-")
+        if name in _MODEL_OPTIONS and any(each.name == "model" for each in error.ctx.command.params):
+            return f"No such option '--{name}'. Options of a model follow it: -m 'MODEL?{name}=VALUE'."
+    return error.format_message()
 
 
 def _in_shell(said: Exception | str, arguments: Sequence[str]) -> str:
