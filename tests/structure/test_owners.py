@@ -82,10 +82,10 @@ RULES = [
         "endings of files are named",
         r"'\*?\.(npy|npz|parquet|safetensors|jsonl|ndjson|csv|tsv|txt|json|yaml|arrow|feather|gz|zip|h5|bin|vec|pt|pkl)'",
         "io words encoders",
-        "cli/describe 5, cli/evaluate 14, cli/groups 8, cli/inspect 3, cli/search 4, evaluation/labelled 8, "
-        "evaluation/retrieval 1, exports/faiss 1, exports/numpy 2, exports/sentence_transformers 1, jobs/encode 1, "
-        "jobs/shards 1, jobs/vectors 1, networks/load 5, research/commands 6, search/rows 4, server/page 2, "
-        "training/data 1",
+        "cli/describe 5, cli/evaluate 11, cli/groups 6, cli/inspect 1, cli/printing 1, cli/search 4, "
+        "evaluation/labelled 8, evaluation/retrieval 1, exports/faiss 1, exports/numpy 2, "
+        "exports/sentence_transformers 1, jobs/encode 1, jobs/shards 1, jobs/vectors 1, networks/load 5, "
+        "research/commands 6, search/rows 4, server/page 2, training/data 1",
     ),
     Rule(
         "flags are named",
@@ -99,9 +99,9 @@ RULES = [
 ]
 # how many modules of isosent a module imports, where it is more than the most
 WIDE = (
-    "cli/describe 22, cli/evaluate 38, cli/inspect 24, cli/search 31, encoders/static 28, evaluation/run 24, "
-    "jobs/shards 21, jobs/vectors 27, model 27, search/build 23, search/index 25, training/distill 33, training/run "
-    "24"
+    "cli/describe 23, cli/evaluate 39, cli/inspect 24, cli/search 32, encoders/static 28, evaluation/run 24, "
+    "jobs/shards 21, jobs/vectors 27, model 27, search/build 23, search/index 25, training/distill 33, "
+    "training/run 24"
 )
 
 

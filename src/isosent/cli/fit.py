@@ -9,7 +9,7 @@ came out: the recommendation, what was measured, and last what was saved.
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -29,6 +29,7 @@ from isosent.cli.printing import (
     GAIN,
     change_table,
     choice_table,
+    deliver,
     erasure_table,
     folds_table,
     likelihood_change,
@@ -54,11 +55,9 @@ from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.jobs.fit import FitResult, run_fit
 from isosent.jobs.fit_request import FitRequest
 from isosent.jobs.inspect import groups_warning
+from isosent.pages.report import Note, Part, Report
 from isosent.persistence import check_model_folder
 from isosent.report.inspect_page import sizes_table
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 _FEW_KEPT = 0.5  # of the neighbors
 
@@ -211,11 +210,10 @@ def fit(inputs: tuple[str, ...], output: Path, column: str | None, queries: str 
     result = run_fit(request, say=say)
     for path in inputs if column is not None and result.unit.endswith("texts") else ():
         say_unused_vectors(path, column)
-    for item in fit_report(result, request):
-        (say if isinstance(item, str) and item.startswith(("warning: ", "note: ")) else show)(item)
+    deliver(Report(parts=fit_report(result, request)))
 
 
-def fit_report(result: FitResult, request: FitRequest) -> "Iterator[str | Table]":
+def fit_report(result: FitResult, request: FitRequest) -> Iterator[Part]:
     """Lines and tables, in the order of reading."""
     yield from _recommendation(result)
     yield from _effects(result, details=request.details)
@@ -231,9 +229,9 @@ def fit_report(result: FitResult, request: FitRequest) -> "Iterator[str | Table]
     if result.follows_fit:
         yield f"{request.model or DEFAULT_REFERENCE} was fitted before; the new transform follows the old one."
     if result.loses_storage:
-        yield (
-            f"note: the size chosen for {request.model} is not kept. Use --bytes in the last fit, or isosent "
-            f"index --store."
+        yield Note(
+            f"note: the size chosen for {request.model} is not kept. Use --bytes in the last fit, or isosent index "
+            "--store."
         )
 
 
@@ -251,7 +249,7 @@ def _recommendation(result: FitResult) -> Iterator[str]:
             yield GAIN
 
 
-def _effects(result: FitResult, *, details: bool) -> "Iterator[str | Table]":
+def _effects(result: FitResult, *, details: bool) -> Iterator[Part]:
     """What erasing has changed, and what was compared: sizes, candidates of auto, or maps on pairs."""
     record = result.record
     choice = None if record is None else record.choice
@@ -274,7 +272,7 @@ def _effects(result: FitResult, *, details: bool) -> "Iterator[str | Table]":
         yield likelihood_change(record.history)
 
 
-def _sizes(result: FitResult, *, details: bool) -> "Iterator[str | Table]":
+def _sizes(result: FitResult, *, details: bool) -> Iterator[Part]:
     """The front, the size that was chosen, and whose neighbors were counted."""
     measured, size = result.sizes, result.size
     assert measured is not None
@@ -290,12 +288,12 @@ def _sizes(result: FitResult, *, details: bool) -> "Iterator[str | Table]":
         )
     yield measured.sentence(size)
     if size.recall < _FEW_KEPT:
-        yield (
+        yield Note(
             f"warning: only {size.recall:.0%} of the neighbors are kept. Searches will miss most; allow more --bytes."
         )
 
 
-def _measurements(result: FitResult) -> "Iterator[str | Table]":
+def _measurements(result: FitResult) -> Iterator[Part]:
     """The space before and after, the neighbors that are kept, and groups."""
     if result.spaces is not None and (result.size is not None or result.spaces[0] != result.spaces[1]):
         before, after = result.spaces
@@ -310,7 +308,7 @@ def _measurements(result: FitResult) -> "Iterator[str | Table]":
             f"{first.n_texts:,} vectors: {recalls}"
         )
     if result.groups is not None and not any(fit.transform == "erasure" for fit in result.model.fits):
-        yield f"warning: {groups_warning(result.groups)}"
+        yield Note(f"warning: {groups_warning(result.groups)}")
 
 
 def _saved(result: FitResult, request: FitRequest) -> str:
