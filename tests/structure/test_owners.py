@@ -83,7 +83,7 @@ RULES = [
         "io/pairs 3, io/tables 1, io/texts 1, io/vector_source 1, io/vectors 3, jobs/fit 34, jobs/inspect 2, "
         "jobs/vectors 5, report/groups_page 2, search/build 5, search/engine 2, search/lance 1, search/postgres "
         "1, search/rows 3, search/smaller 1, search/units 2, server/dialects 1, server/http 2, server/maps 1, "
-        "server/own 1, server/page 1, server/proxy 2, server/run 5, server/service 9, server/upstream 3, "
+        "server/isosent_api 1, server/page 1, server/proxy 2, server/run 5, server/service 9, server/upstream 3, "
         "server/workers 1, training/data 3, training/record 4, training/run 2",
     ),
 ]

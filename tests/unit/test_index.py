@@ -16,7 +16,7 @@ from isosent.io.vectors import writing_vectors
 from isosent.numeric.similarity import unit_rows
 from isosent.search import Index
 from isosent.search.build import FLAT_LIMIT, plan
-from isosent.search.storage import MANIFEST
+from isosent.search.commits import MANIFEST
 from isosent.space import Space
 
 faiss = pytest.importorskip("faiss")
@@ -750,7 +750,7 @@ def test_a_manifest_that_promises_other_rows_is_refused(small):
 def test_a_manifest_cannot_ask_for_memory(tmp_path, small):
     from msgspec.structs import replace
 
-    from isosent.search.storage import read_state, write_state
+    from isosent.search.commits import read_state, write_state
 
     state = read_state(small.folder)
     write_state(small.folder, replace(state, segments=state.segments * 2))

@@ -62,7 +62,7 @@ from isosent.search.engine import (
 from isosent.search.keywords import Keywords
 from isosent.search.rows import ID, TEXT, IdKind, id_kind_of, write_rows
 from isosent.search.snapshot import Snapshot
-from isosent.search.storage import (
+from isosent.search.commits import (
     MODEL_FOLDER,
     FileEntry,
     QueryRecall,

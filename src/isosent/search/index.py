@@ -56,7 +56,7 @@ from isosent.search.keywords import FUSED
 from isosent.search.result import IndexStats, SearchResult
 from isosent.search.rows import HAS_VECTOR, ID, MAPPED, TEXT, VECTOR, id_kind_of, like, other_ids, rows_table
 from isosent.search.snapshot import Snapshot, check_moved_query_model, check_query_model, copy_last_commit
-from isosent.search.storage import (
+from isosent.search.commits import (
     MODEL_FOLDER,
     QUERY_FOLDER,
     Recall,

@@ -34,7 +34,7 @@ from isosent.search.codes_file import check_codes, read_codes
 from isosent.search.engine import SearchSettings, Segment, finer_settings, inner_codes, tail_settings
 from isosent.search.keywords import FUSED, Keywords, fuse
 from isosent.search.rows import HAS_VECTOR, ID, MAPPED, TEXT, VECTOR, RowFile, id_array
-from isosent.search.storage import (
+from isosent.search.commits import (
     MANIFEST,
     MODEL_FOLDER,
     QUERY_FOLDER,
