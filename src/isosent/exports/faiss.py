@@ -35,7 +35,7 @@ from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.pages.progress import Progress, counted
 from isosent.search.codes_file import read_codes, write_codes
-from isosent.search.engine import behind_map
+from isosent.search.engine import prepend_map
 from isosent.search.engine import to_vector_transform as to_vector_transform
 from isosent.space import same_space
 from isosent.transforms.quantization import Quantization
@@ -72,7 +72,7 @@ def to_index(linear_map: LinearMap, index: str = DEFAULT_INDEX, *, quantization:
     MissingExtraError
         If faiss is not installed.
     """
-    return behind_map(_made(linear_map.n_components, index, quantization), linear_map)
+    return prepend_map(_made(linear_map.n_components, index, quantization), linear_map)
 
 
 def _made(dim: int, index: str, quantization: Quantization | None) -> Any:
@@ -136,7 +136,7 @@ def export_faiss(
         made, sample = _fill(made, index, source, progress)
     has_map, contents = linear_map is not None, ""
     with ExitStack() as commit, replacing(output) as temporary:
-        checksum = write_codes(behind_map(made, linear_map), temporary)
+        checksum = write_codes(prepend_map(made, linear_map), temporary)
         saved = read_codes(temporary, model.dim)
         agreement = _agreement(model, saved, with_map=has_map)
         require_agreement(TARGET, agreement)

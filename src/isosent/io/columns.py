@@ -63,7 +63,7 @@ class Contents(NamedTuple):
 
     vectors: tuple[str, ...] = ()
     lists: tuple[str, ...] = ()  # of other numbers, which are vectors if someone says so
-    cut: tuple[str, ...] = ()  # vectors that lack numbers
+    incomplete: tuple[str, ...] = ()  # vectors that lack numbers
     texts: tuple[str, ...] = ()
     is_ours: bool = False  # isosent wrote the file
     unread: tuple[str, ...] = ()  # may be vectors, but are not read as such: packed, or spread over columns
@@ -281,7 +281,9 @@ def _contents_of_lines(path: Path) -> Contents:
             f"{path}: its first line counts from 0, as pandas numbers columns, but other lines hold whole numbers too, "
             "so it may be a vector. Remove it if it is a header; if not, write its numbers as 0.0 and 1.0."
         )
-    return Contents(vectors=(LINES,)) if kind == "vectors" else Contents(cut=(LINES,)) if kind == "cut" else Contents()
+    if kind == "vectors":
+        return Contents(vectors=(LINES,))
+    return Contents(incomplete=(LINES,)) if kind == "cut" else Contents()
 
 
 def _are_counted(rows: Sequence[str]) -> bool:
@@ -379,7 +381,7 @@ def _read(place: str, column: str, value: Any) -> Sequence[float]:
     raise FileFormatError(f"{place}: {_what(column)} is {_check.brief(repr(value), 60)}, not a list of numbers.")
 
 
-def first_cut(path: Path, column: str) -> FileFormatError:
+def incomplete_vector(path: Path, column: str) -> FileFormatError:
     """The error for a column in which printing has left numbers out, or commas are unclear."""
     rows = _line_rows(path) if column == LINES else _table_rows(path, column)
     # a matrix over several lines has none

@@ -26,11 +26,11 @@ from isosent._check import brief
 from isosent.errors import FileFormatError, InputError, IsosentWarning, option
 from isosent.io.atomic import check_destination, fsync, locked, replacing
 from isosent.io.checksum import HashingFile
-from isosent.io.columns import LINES, Contents, contents_of, first_cut, is_list_file, open_rows, warn_unread
+from isosent.io.columns import LINES, Contents, contents_of, incomplete_vector, is_list_file, open_rows, warn_unread
 from isosent.io.notes import INDEX_FILE, note_entry, note_path, older_entry, write_note
 from isosent.io.parquet import (
     VECTOR_COLUMN,
-    ColumnsBeside,
+    OtherColumns,
     list_storage,
     open_parquet,
     table_schema,
@@ -115,11 +115,11 @@ def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) ->
         refuse_other_file(file)
         raise
     if column is not None:
-        if column in contents.cut:
-            raise first_cut(file, column)
+        if column in contents.incomplete:
+            raise incomplete_vector(file, column)
         return column != LINES and column in (*contents.vectors, *contents.lists)
-    if contents.cut and not contents.vectors:
-        raise first_cut(file, contents.cut[0])
+    if contents.incomplete and not contents.vectors:
+        raise incomplete_vector(file, contents.incomplete[0])
     if len(contents.vectors) == 1 and contents.texts and not contents.is_ours:
         [vectors], texts = contents.vectors, ", ".join(contents.texts)
         warnings.warn(
@@ -148,11 +148,11 @@ def _chosen_column(file: Path, column: str | None) -> tuple[str, Contents]:
                 f"{file} has {len(contents.vectors)} columns of vectors ({', '.join(contents.vectors)}). "
                 f"Choose one with {option('column', 'NAME')}."
             )
-        if contents.cut:
-            raise first_cut(file, contents.cut[0])
+        if contents.incomplete:
+            raise incomplete_vector(file, contents.incomplete[0])
         raise _no_vectors_error(file, contents)
-    if column in contents.cut:
-        raise first_cut(file, column)
+    if column in contents.incomplete:
+        raise incomplete_vector(file, column)
     if column == LINES or LINES in contents.vectors or not is_table(file):
         raise InputError(f"{file} has no columns, so there is no {column!r}. Leave it out.")
     if column not in (*contents.vectors, *contents.lists):
@@ -255,7 +255,7 @@ def writing_vectors(
     *,
     dtype: str = Storage.float32,
     space: Space | None = None,
-    beside: ColumnsBeside | None = None,
+    other_columns: OtherColumns | None = None,
     are_codes: bool = False,
 ) -> Iterator[Write]:
     """Write vectors under a temporary name, and rename the file when it is complete.
@@ -268,7 +268,7 @@ def writing_vectors(
     path = Path(path).resolve()  # the note belongs to the file, not to a link to it
     if path.suffix.lower() == ".parquet":
         metadata = {} if space is None else space.metadata
-        with replacing(path) as temporary, writing_parquet(temporary, shape[1], dtype, metadata, beside) as write:
+        with replacing(path) as new, writing_parquet(new, shape[1], dtype, metadata, other_columns) as write:
             yield write
         return
     is_new = not path.exists()

@@ -4,8 +4,8 @@ Every shard has a fixed place in its file, and a fixed name. It is done when the
 may be made twice, by workers that know nothing of each other, and nothing is lost or doubled.
 
 `encode_folder`, `transform_folder` and `measure_folder` describe a `Job` and call `make_shards`, which asks a `Worker`
-for the shards of each input, gives out those that the index lacks, and writes the index (`_Saved`) as they come back.
-An `Engine` says where workers run: `Here`, or the processes and clusters of `distributed`.
+for the shards of each input, gives out those that the index lacks, and writes the index (`_IndexWriter`) as they come
+back. An `Engine` says where workers run: `LocalEngine`, or the processes and clusters of `distributed`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from isosent.io.shards import (
 from isosent.io.texts import open_texts
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
-from isosent.jobs.encode import BlockEncoder, TextRows, encoded_source, encoding, of_groups, warn_once, write_encoded
+from isosent.jobs.encode import BlockEncoder, TextRows, encoded_source, encoding, warn_once, with_groups, write_encoded
 from isosent.jobs.vectors import (
     FileMoments,
     check_source,
@@ -97,13 +97,13 @@ class Task(NamedTuple):
 Outcome = Any  # what the method returned, or an error
 
 
-Run = Callable[[Iterable[Task]], Iterator[tuple[Task, Outcome]]]  # tasks in any order; one may run twice
+RunTasks = Callable[[Iterable[Task]], Iterator[tuple[Task, Outcome]]]  # tasks in any order; one may run twice
 
 
 class Engine(Protocol):
     """Where workers run."""
 
-    def workers(self, job: Job, progress: Progress | None) -> AbstractContextManager[Run]:
+    def workers(self, job: Job, progress: Progress | None) -> AbstractContextManager[RunTasks]:
         """Start workers, and stop them at the end; `progress` is that of a shard, where it is made in this process."""
 
 
@@ -174,7 +174,7 @@ class Worker:
             return self._measure(path, source, part)
         if source.kind == "texts":
             encode, dim = self._encoding
-            encode = of_groups(encode, groups_of_rows(self._model.groups, source.source, *part))
+            encode = with_groups(encode, groups_of_rows(self._model.groups, source.source, *part))
             space = self._model.space
             return write_encoded(
                 path,
@@ -258,14 +258,14 @@ class Worker:
         return self._open[1]
 
 
-class Here:
+class LocalEngine:
     """Runs a job in this process."""
 
     def __init__(self, model: SentenceEncoder | None = None) -> None:
         self._model = model
 
     @contextmanager
-    def workers(self, job: Job, progress: Progress | None) -> Iterator[Run]:
+    def workers(self, job: Job, progress: Progress | None) -> Iterator[RunTasks]:
         """Yield the one worker, which keeps the file open that it read last: a pipe cannot be opened twice."""
         worker = Worker(job, self._model, progress)
         try:
@@ -276,7 +276,7 @@ class Here:
 
 def _with_model(engine: Engine | None, model: SentenceEncoder) -> Engine:
     """Workers of this process use the model that is loaded."""
-    return Here(model) if engine is None or isinstance(engine, Here) else engine
+    return LocalEngine(model) if engine is None or isinstance(engine, LocalEngine) else engine
 
 
 def encode_folder(
@@ -384,7 +384,7 @@ def transform_folder(
         job,
         inputs,
         folder,
-        engine or Here(),
+        engine or LocalEngine(),
         space=record.space,
         dim=record.dim,
         resumed=resumed,
@@ -494,7 +494,7 @@ def make_shards(
     if twice := {name for name, count in Counter(inputs).items() if count > 1}:
         raise InputError(f"the input {min(twice)} is named twice. Name it once.")
     pipes = [name for name in inputs if remote.is_pipe(name)]
-    if pipes and (len(inputs) > 1 or not isinstance(engine, Here)):
+    if pipes and (len(inputs) > 1 or not isinstance(engine, LocalEngine)):
         raise InputError(f"{pipes[0]} can be read only once. Name it as the only input, without workers.")
     n_rows = done = 0  # in all, and in shards that are complete or failed
 
@@ -518,7 +518,7 @@ def make_shards(
             Task("make", (shard, index.inputs[shard.input], folder, index.shard_name(shard.number)))
             for shard in map(index.plan.__getitem__, index.missing)
         ]
-        saved, failed = _Saved(folder, index), []
+        saved, failed = _IndexWriter(folder, index), []
         try:
             for task, outcome in run(tasks):
                 shard = task.arguments[0]
@@ -530,13 +530,13 @@ def make_shards(
             saved.write()
     if failed:
         raise _failure(saved.index, failed)
-    if gone := _gone(folder, saved.index):
-        name = saved.index.shard_name(gone[0])
+    if missing := _missing_shards(folder, saved.index):
+        name = saved.index.shard_name(missing[0])
         raise OutputError(f"{folder} lacks {name}, which a worker wrote. Choose a folder that all machines share.")
     return saved.index
 
 
-def _gone(folder: str, index: ShardIndex) -> list[int]:
+def _missing_shards(folder: str, index: ShardIndex) -> list[int]:
     """Numbers of the shards that are complete, but not there, or without the note that an array must have."""
     sizes = remote.sizes(folder)
 
@@ -550,7 +550,7 @@ def _gone(folder: str, index: ShardIndex) -> list[int]:
     ]
 
 
-class _Saved:
+class _IndexWriter:
     """The index, written after each shard, but in a twentieth of the time at most."""
 
     def __init__(self, folder: str, index: ShardIndex) -> None:
@@ -584,7 +584,7 @@ class _Saved:
         self._next_s = ended_s + (ended_s - started_s) / _SHARE_OF_TIME
 
 
-def _described(inputs: Sequence[str], older: ShardIndex | None, run: Run) -> tuple[InputFile, ...]:
+def _described(inputs: Sequence[str], older: ShardIndex | None, run: RunTasks) -> tuple[InputFile, ...]:
     known = {file.name: file for file in older.inputs} if older else {}
     tasks = [Task("describe", (name, known.get(name))) for name in inputs]
     found = {}
@@ -634,5 +634,5 @@ def _resumed_index(job: Job, folder: str, index: ShardIndex, new: ShardIndex) ->
         raise InputError(
             f"{folder} was begun with other settings: {before}, not {after}. Name another folder, or remove this one."
         )
-    gone = dict.fromkeys(_gone(folder, index))
-    return msgspec.structs.replace(index.with_shards(gone), inputs=new.inputs)  # they may have been moved
+    missing = dict.fromkeys(_missing_shards(folder, index))
+    return msgspec.structs.replace(index.with_shards(missing), inputs=new.inputs)  # they may have been moved

@@ -31,7 +31,7 @@ from isosent.errors import FileFormatError, InputError, MemoryWarning, OutputErr
 from isosent.io.atomic import check_destination, replacing
 from isosent.io.bounds import shown_bytes
 from isosent.io.json import parse_json
-from isosent.io.parquet import ColumnsBeside
+from isosent.io.parquet import OtherColumns
 from isosent.io.schemas import Count
 from isosent.io.source import MOMENTS_ENDING, MOMENTS_FORMAT, MomentsSource, open_vectors_or_moments
 from isosent.io.tensors import read_tensors, safetensors_header, tensors_bytes
@@ -477,9 +477,9 @@ def transform_file(
         dim, space = codes.width(dim), space.of_codes(codes)
     are_tables = source.path.suffix.lower() == Path(output).suffix.lower() == ".parquet"
     row, n_zero_rows = 0, 0
-    beside = None
+    other_columns = None
     if are_tables:
-        beside = ColumnsBeside.of_file(
+        other_columns = OtherColumns.of_file(
             source.path,
             str(source.column),
             start_row=source.first_row,
@@ -487,8 +487,8 @@ def transform_file(
             state=source.state,
         )
     groups = groups_of_rows(record.postprocessing.groups, source, 0, source.n_rows)
-    settings: dict[str, Any] = {"dtype": stored, "space": space, "beside": beside, "are_codes": codes is not None}
-    with writing_vectors(output, (source.n_rows, dim), **settings) as write:
+    settings: dict[str, Any] = {"dtype": stored, "space": space, "are_codes": codes is not None}
+    with writing_vectors(output, (source.n_rows, dim), other_columns=other_columns, **settings) as write:
         for block in counted(source.blocks(), progress, source.n_rows):
             try:
                 group = None if groups is None else groups[row : row + len(block)]

@@ -19,7 +19,7 @@ from isosent.numeric.neighbors import fast_nearest
 from isosent.pages.progress import Progress
 from isosent.pages.tables import make_table
 from isosent.research.study import RetrievalCell, StudyKind, read_sets
-from isosent.search.engine import KINDS, behind_map, stores_of
+from isosent.search.engine import KINDS, prepend_map, stores_of
 from isosent.search.index import Index
 from isosent.search.units import unit_vectors
 
@@ -128,7 +128,7 @@ def plain_search(index: Index) -> Callable[[NDArray[np.float32], int], Any]:
     faiss = _extras.require("faiss")
     segment = index.first_segment
     codes, parameters = segment.searched(index.stats().settings)
-    with_map = behind_map(codes, index.model.linear_map)
+    with_map = prepend_map(codes, index.model.linear_map)
     nested = None if parameters is None else faiss.SearchParametersPreTransform(index_params=parameters)
 
     def search(queries: NDArray[np.float32], k: int) -> Any:

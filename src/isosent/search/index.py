@@ -51,11 +51,6 @@ from isosent.search.build import (
     with_rows,
     write_index,
 )
-from isosent.search.engine import K_MEASURED, Kind, Segment
-from isosent.search.keywords import FUSED
-from isosent.search.result import IndexStats, SearchResult
-from isosent.search.rows import HAS_VECTOR, ID, MAPPED, TEXT, VECTOR, id_kind_of, like, other_ids, rows_table
-from isosent.search.snapshot import Snapshot, check_moved_query_model, check_query_model, copy_last_commit
 from isosent.search.commits import (
     MODEL_FOLDER,
     QUERY_FOLDER,
@@ -70,6 +65,11 @@ from isosent.search.commits import (
     write_state,
     writing,
 )
+from isosent.search.engine import K_MEASURED, Kind, Segment
+from isosent.search.keywords import FUSED
+from isosent.search.result import IndexStats, SearchResult
+from isosent.search.rows import HAS_VECTOR, ID, MAPPED, TEXT, VECTOR, id_kind_of, like, other_ids, rows_table
+from isosent.search.snapshot import Snapshot, check_moved_query_model, check_query_model, copy_last_commit
 from isosent.search.units import (
     BATCH_ROWS,
     opened_vectors,
@@ -219,8 +219,8 @@ class Index:
             check_query_model(query_model, model.space)
             if (n_texts := len(listed or ())) < 2:
                 raise InputError(f"index: a query model is measured on two texts or more; this index has {n_texts}.")
-        see = None if originals is None else originals.see
-        units = encoded_units(model, listed, source, progress, see=see, groups=groups)
+        observer = None if originals is None else originals.add
+        units = encoded_units(model, listed, source, progress, observer=observer, groups=groups)
         index = cls._build(
             folder,
             model,

@@ -80,7 +80,13 @@ ENDPOINTS = (
     Endpoint("/tokenize", dialects.tokenize, "Split texts into tokens.", dialects.TokenizeBody, _listed(_listed(_ANY))),
     Endpoint("/info", dialects.info, "Describe the first model, and the limits.", answer=_object(model_id=_STRING)),
     Endpoint("/health", http.health, "Whether the process lives.", needs_key=False),
-    Endpoint("/search", isosent_api.search, "Find the nearest rows of an index.", isosent_api.SearchBody, _object(hits=_listed(_ANY))),
+    Endpoint(
+        "/search",
+        isosent_api.search,
+        "Find the nearest rows of an index.",
+        isosent_api.SearchBody,
+        _object(hits=_listed(_ANY)),
+    ),
     Endpoint(
         "/explain",
         isosent_api.explain,

@@ -296,7 +296,7 @@ class Worker:
         if encoder.has_tokens:
             tokens = encoder.tokenize(texts)
             tokenized, lengths = time.perf_counter(), tokens.lengths
-            was_cut[tokens.cut] = True
+            was_cut[tokens.truncated_rows] = True
             vectors = np.concatenate([encoder.embed(part) for part in _parts(tokens, self._limits.max_batch_tokens)])
         else:
             tokenized, lengths = started, np.array([n for piece in pieces for n in piece.n_estimated], dtype=np.int64)

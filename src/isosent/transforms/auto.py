@@ -556,9 +556,9 @@ def _topical_gains(
         moments = Moments.from_rows(vectors[half.others[has_vector[half.others]]])
         usable = has_vector[half.rows]
         rows, topics = half.rows[usable], half.topics[usable]
-        of_groups = None if groups is None else groups[rows]
+        row_groups = None if groups is None else groups[rows]
         mapped = under(vectors[rows], moments, candidates)
-        values.append(np.stack([topics_of_neighbors(each, topics, groups=of_groups) for each in mapped]))
+        values.append(np.stack([topics_of_neighbors(each, topics, groups=row_groups) for each in mapped]))
     found = np.concatenate(values, axis=1)
     found = found[:, ~np.isnan(found).any(axis=0)]  # a text that is alone in its group
     if found.shape[1] < FEWEST_TEXTS:

@@ -145,7 +145,7 @@ class LabelledMoments:
     def __init__(self, joint: JointMoments, values: tuple[str, ...] | None, *, n_missing: int = 0) -> None:
         self.joint, self.values = joint, values
         self.n_missing = n_missing  # rows left out because their label was missing
-        self.dim, self.weight = joint.cut, joint.weight
+        self.dim, self.weight = joint.x_dim, joint.weight
 
     @classmethod
     def from_rows(

@@ -93,7 +93,7 @@ class Candidate(NamedTuple):
         if self.name == NO_TRANSFORM:
             return None
         if self.name == "query_ridge":
-            return joint.ridge(values["penalty"], towards=np.eye(joint.cut))
+            return joint.ridge(values["penalty"], towards=np.eye(joint.x_dim))
         if self.name == "pair_whitening":
             return pair_whitening(joint, **values)
         return make_linear(self.name, settings=values).fit_moments(joint.x + joint.y).linear_map_
@@ -116,8 +116,8 @@ def pair_whitening(joint: JointMoments, strength: float, shrinkage: float) -> Li
 def _axes_of_differences(joint: JointMoments) -> tuple[Double, Double]:
     """Variances of x - y, of mean 1, and their axes."""
     difference = joint.x.covariance + joint.y.covariance - joint.cross - joint.cross.T
-    level = float(np.trace(difference)) / joint.cut
-    if not level > _EQUAL * float(np.trace(joint.x.covariance)) / joint.cut:
+    level = float(np.trace(difference)) / joint.x_dim
+    if not level > _EQUAL * float(np.trace(joint.x.covariance)) / joint.x_dim:
         raise InputError("pairs: both vectors of each pair are equal, so there is nothing to learn. Use other pairs.")
     values, axes = np.linalg.eigh(difference / level)
     return np.maximum(values, 0), axes
@@ -454,7 +454,7 @@ def _fitted(candidates: Sequence[Candidate], pairs: MatchingPairs, joint: JointM
         for base, before in bases.items():
             mapped = of_label if before is None else of_label.mapped(before, before)
             for each in (each for each in by_label if each.base == base):
-                after = mapped.ridge(dict(each.settings)["penalty"], towards=np.eye(mapped.cut))
+                after = mapped.ridge(dict(each.settings)["penalty"], towards=np.eye(mapped.x_dim))
                 by_label[each][label] = after if before is None else before.then(after)
     return [(bases[each.base], by_label[each]) if each in by_label else (each.fit(joint), {}) for each in candidates]
 

@@ -326,12 +326,12 @@ class TokenLookup:
         is_known = ids >= 0
         n_unknown = len(ids) - int(np.count_nonzero(is_known))
         if self.unknown == "skip":
-            return TokenIds(*keep_where(is_known, ids, offsets), token_ids.cut, n_unknown, len(ids))
+            return TokenIds(*keep_where(is_known, ids, offsets), token_ids.truncated_rows, n_unknown, len(ids))
         distinct, firsts, numbers = np.unique(tokens[~is_known], return_index=True, return_inverse=True)
         order = np.argsort(firsts, kind="stable")
         ids[~is_known] = len(self.words) + np.argsort(order, kind="stable")[numbers]
         unknown = tuple(self._tokens[token] for token in distinct[order].tolist())
-        return TokenIds(ids, offsets, token_ids.cut, n_unknown, unknown=unknown)
+        return TokenIds(ids, offsets, token_ids.truncated_rows, n_unknown, unknown=unknown)
 
     def spell(self, text: str, tokens: TokenIds) -> tuple[list[str], NDArray[np.intp]]:
         """Words of a text as it has them, one for each token."""

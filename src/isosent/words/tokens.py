@@ -47,7 +47,7 @@ class TokenIds:
 
     ids: NDArray[np.int32]
     offsets: NDArray[np.int64]
-    cut: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))  # texts that were truncated
+    truncated_rows: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     n_unknown: int = 0  # tokens that the vocabulary lacks
     n_tokens: int = -1  # with the unknown ones that are left out; -1: as many as there are ids
     unknown: tuple[str, ...] = ()  # distinct unknown words with the ids vocab_size, vocab_size + 1, ..., if kept
@@ -57,16 +57,16 @@ class TokenIds:
             object.__setattr__(self, "n_tokens", len(self.ids))
 
     @classmethod
-    def from_lists(cls, lists: Sequence[Sequence[int]], cut: Sequence[int] = ()) -> TokenIds:
+    def from_lists(cls, lists: Sequence[Sequence[int]], truncated_rows: Sequence[int] = ()) -> TokenIds:
         """Join lists of ids."""
         offsets = offsets_of([len(ids) for ids in lists])
         ids = np.fromiter(chain.from_iterable(lists), dtype=np.int32, count=offsets[-1])
-        return cls(ids, offsets, np.array(cut, dtype=np.intp))
+        return cls(ids, offsets, np.array(truncated_rows, dtype=np.intp))
 
     @property
     def n_cut(self) -> int:
         """Texts that were cut."""
-        return len(self.cut)
+        return len(self.truncated_rows)
 
     @property
     def lengths(self) -> NDArray[np.int64]:

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from isosent import _extras
 from isosent._check import brief
 from isosent.errors import InputError, option
+from isosent.search.commits import FORMAT
 from isosent.search.engine import K_MEASURED
 from isosent.search.keywords import FUSED, fuse
 from isosent.search.result import STALE_SHARE
 from isosent.search.rows import ID, TEXT, VECTOR, check_columns, names_beside_hits
-from isosent.search.commits import FORMAT
 from isosent.search.stores.database import TABLE
 from isosent.search.stores.postgres_connection import Connection, arrow_types, nul_in, sql_columns
 from isosent.search.where import parse_where, to_sql
