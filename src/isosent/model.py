@@ -53,7 +53,7 @@ from isosent.transforms.base import (
 )
 from isosent.transforms.calibration import Calibration
 from isosent.transforms.flow_step import FlowStep
-from isosent.transforms.labels import Attribute, LabelledMoments, Labels
+from isosent.transforms.labels import Attribute, LabeledMoments, Labels
 from isosent.transforms.maps import GroupMaps, MapStep, check_roles
 from isosent.transforms.pairs import MatchingPairs, choose_from_pairs
 from isosent.transforms.quantization import Quantization
@@ -708,7 +708,7 @@ class SentenceEncoder:
         vectors: NDArray[np.floating],
         texts: Sequence[str] | None,
         *,
-        moments: LabelledMoments,
+        moments: LabeledMoments,
         n_zero_rows: int = 0,
         source: str = "moments",
     ) -> SentenceEncoder:

@@ -69,7 +69,7 @@ RULES = [
         "endings of files are named",
         r"'\*?\.(npy|npz|parquet|safetensors|jsonl|ndjson|csv|tsv|txt|json|yaml|arrow|feather|gz|zip|h5|bin|vec|pt|pkl)'",
         "io words encoders",
-        "cli/describe 5, cli/evaluate 14, cli/groups 8, cli/inspect 3, cli/search 4, evaluation/labelled 8, "
+        "cli/describe 5, cli/evaluate 14, cli/groups 8, cli/inspect 3, cli/search 4, evaluation/labeled 8, "
         "evaluation/retrieval 1, exports/faiss 1, exports/numpy 2, exports/sentence_transformers 1, jobs/encode "
         "1, jobs/shards 1, jobs/vectors 2, networks/load 5, research/commands 6, search/rows 4, server/page 3, "
         "training/data 1",
@@ -78,7 +78,7 @@ RULES = [
         "flags are named",
         r"(?<![\w-])--[a-z]",
         "cli research",
-        "datasets 1, demo 5, distributed 3, evaluation/compare 2, evaluation/labelled 1, evaluation/retrieval "
+        "datasets 1, demo 5, distributed 3, evaluation/compare 2, evaluation/labeled 1, evaluation/retrieval "
         "2, exports 5, exports/check 1, exports/faiss 4, exports/sentence_transformers 2, io/number_lists 2, "
         "io/pairs 3, io/tables 1, io/texts 1, io/vector_source 1, io/vectors 3, jobs/fit 34, jobs/inspect 2, "
         "jobs/vectors 5, report/groups_page 2, search/build 5, search/engine 2, search/lance 1, search/postgres "

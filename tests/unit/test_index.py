@@ -32,8 +32,8 @@ KINDS_AND_STORES = [
 @pytest.fixture(scope="module")
 def vectors():
     rng = np.random.default_rng(0)
-    centres = rng.normal(size=(40, 32))
-    return (centres[rng.integers(40, size=1500)] + rng.normal(size=(1500, 32)) + 0.3).astype(np.float32)
+    centers = rng.normal(size=(40, 32))
+    return (centers[rng.integers(40, size=1500)] + rng.normal(size=(1500, 32)) + 0.3).astype(np.float32)
 
 
 @pytest.fixture(scope="module")

@@ -254,7 +254,7 @@ def test_too_few_or_equal_rows_are_no_groups():
     assert find_groups(np.zeros((100, 3))) is None
 
 
-def test_a_rotation_keeps_all_neighbours_and_a_truncation_some():
+def test_a_rotation_keeps_all_neighbors_and_a_truncation_some():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(500, 16))
     rotation = np.linalg.qr(rng.normal(size=(16, 16)))[0]

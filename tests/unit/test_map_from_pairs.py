@@ -48,13 +48,13 @@ def same_length(actual, expected):
 def test_each_map_equals_a_plain_reference_on_the_rows():
     x, y = (side.astype(np.float64) for side in noisy_pairs())
     joint = JointMoments.from_rows(x[:150], y[:150]) + JointMoments.from_rows(x[150:], y[150:])
-    x_centred = x - x.mean(axis=0)
-    amount = 3.0 * np.trace(x_centred.T @ x_centred) / len(x) / DIM * np.eye(DIM)
-    weight = np.linalg.inv(x_centred.T @ x_centred / len(x) + amount) @ (
-        x_centred.T @ (y - y.mean(axis=0)) / len(x) + amount
+    x_centered = x - x.mean(axis=0)
+    amount = 3.0 * np.trace(x_centered.T @ x_centered) / len(x) / DIM * np.eye(DIM)
+    weight = np.linalg.inv(x_centered.T @ x_centered / len(x) + amount) @ (
+        x_centered.T @ (y - y.mean(axis=0)) / len(x) + amount
     )
     ridge = Candidate("query_ridge", (("penalty", 3.0),)).fit(joint)
-    same_length(ridge.apply(x), x_centred @ weight + y.mean(axis=0))
+    same_length(ridge.apply(x), x_centered @ weight + y.mean(axis=0))
 
     both = np.concatenate([x, y])
     covariance = np.cov((x - y).T, bias=True)

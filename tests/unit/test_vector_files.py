@@ -100,7 +100,7 @@ def bfloat16_bits(rows):
     return (rows.view(np.uint32) >> 16).astype(np.uint16)
 
 
-def test_bfloat16_and_its_neighbours_have_the_values_of_torch(tmp_path):
+def test_bfloat16_and_its_neighbors_have_the_values_of_torch(tmp_path):
     torch = pytest.importorskip("torch")
     from safetensors.torch import save_file as save_torch_file
 

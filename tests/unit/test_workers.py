@@ -246,7 +246,7 @@ def test_moments_have_the_same_bits_whoever_computes_them(inputs, wordllama, tmp
 
 
 @pytest.mark.parametrize("n_parts", [1, 2, 3, 7, 8])
-def test_parts_are_added_in_pairs_of_neighbours(n_parts):
+def test_parts_are_added_in_pairs_of_neighbors(n_parts):
     class Part(str):
         def __add__(self, other):
             return Part(f"({self}{other})")

@@ -176,10 +176,10 @@ def _read_set(root: Path, name: str, path: Path, label_path: Path | None, text: 
     inline_labels = {candidate.key: candidate.relevant for candidate in candidates}
     if label_path is not None:
         relevant = _matched(path, inline_labels, label_path, _read_labels(label_path))
-    elif unlabelled := [key for key, label in inline_labels.items() if label is None]:
+    elif unlabeled := [key for key, label in inline_labels.items() if label is None]:
         year, part = name.split("-")[1:]
         raise InputError(
-            f"{path} has no label for {unlabelled[0]} and {len(unlabelled) - 1} more; the labels must lie in {root} or "
+            f"{path} has no label for {unlabeled[0]} and {len(unlabeled) - 1} more; the labels must lie in {root} or "
             f"below, as SemEval{year}-Task3-CQA-QL-{part}.xml.subtaskB.relevancy."
         )
     else:

@@ -345,7 +345,7 @@ def _smart_files(home: Path, files: Sequence[str]) -> Iterator[tuple[str, tuple[
 def _read_smart(name: str, documents_file: Path, queries_file: Path, judged_file: Path) -> RetrievalSet:
     documents = dict(_smart_texts(documents_file))
     queries = [text for _, text in _smart_texts(queries_file)]
-    judged = _smart_judgements(judged_file, len(queries), documents)
+    judged = _smart_judgments(judged_file, len(queries), documents)
     row_of = {key: row for row, key in enumerate(sorted(documents, reverse=True))}  # as of BEIR
     relevant = [
         (row, row_of[document])
@@ -393,7 +393,7 @@ def _smart_texts(path: Path) -> list[tuple[str, str]]:
     return texts
 
 
-def _smart_judgements(path: Path, n_queries: int, documents: Container[str]) -> dict[int, dict[str, bool]]:
+def _smart_judgments(path: Path, n_queries: int, documents: Container[str]) -> dict[int, dict[str, bool]]:
     """Which documents answer the query at a position, from 1."""
     rows = [(number, line.split()) for number, line in enumerate(_lines(path), start=1) if line.strip()]
     # "query document grade"; in MED "query 0 document 1"; in CISI and CACM "query document 0 0", all relevant

@@ -48,14 +48,14 @@ def rte_tasks(folder: str | os.PathLike[str]) -> list[Task]:
     files = [path for name in (_TRAIN, _DEV, _TEST) if (path := homes[0] / name).exists()]
     train, dev = _read_pairs(files[0]), _read_pairs(files[1])
     # The labels of test are not public; its sentences are among those to fit on
-    unlabelled = [text for path in files[2:] for row in _rows(path, _HEADER[:3]) for text in row[1:3]]
+    unlabeled = [text for path in files[2:] for row in _rows(path, _HEADER[:3]) for text in row[1:3]]
     texts = [*train[0], *train[1], *dev[0], *dev[1]]
     return [
         Task(
             name="RTE",
             kind="rte",
             texts={"text": texts},
-            target_texts=[*texts, *unlabelled],
+            target_texts=[*texts, *unlabeled],
             items=list(zip(dev[0], dev[1], strict=True)),
             score=partial(_measure, train, dev),
             protocol={"similarity": "cosine", "threshold": FIXED_THRESHOLD},

@@ -30,7 +30,7 @@ from isosent.encoders.base import Encoder, EncodingStats, collecting_stats
 from isosent.encoders.load import encoder_for
 from isosent.errors import EvaluationWarning, InputError, InputTypeError, TaskNotFoundError, wrong_value
 from isosent.evaluation.cqa import TEXT_PARTS, cqa_tasks
-from isosent.evaluation.labelled import (
+from isosent.evaluation.labeled import (
     CLASSIFICATION,
     CLUSTERING,
     classification_tasks,

@@ -1,7 +1,7 @@
 """Transfer tasks: what a logistic regression learns from frozen vectors, by the protocol of SentEval.
 
 `read_transfer` finds the original files below a folder: `_Format` says for each set which they are and how they are
-read. A `TransferSet` has parts of `LabelledTexts`. `_measure` learns by the protocol of the set: with the penalty that
+read. A `TransferSet` has parts of `LabeledTexts`. `_measure` learns by the protocol of the set: with the penalty that
 is best on a development set (`probe_by_dev`), in cross-validation (`probe_by_folds`), or by ten folds of the whole,
 each with its own choice (`probe_each_fold`). A `Probe` is the regression that was chosen. All folds and penalties are
 fitted at once, by `numeric.logistic`.
@@ -44,7 +44,7 @@ _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LabelledTexts:
+class LabeledTexts:
     """Texts, or pairs of texts, and their labels."""
 
     sides: tuple[tuple[str, ...], ...]  # the texts; of pairs the first ones, then the second ones
@@ -56,7 +56,7 @@ class TransferSet:
     """A set that a classifier is trained on."""
 
     name: str  # one of `TRANSFER_TASKS`
-    parts: Mapping[str, LabelledTexts]  # "whole" alone; "train" and "test"; or "train", "dev" and "test"
+    parts: Mapping[str, LabeledTexts]  # "whole" alone; "train" and "test"; or "train", "dev" and "test"
     classes: tuple[str, ...]  # the labels; for human scores the whole numbers of their scale
     is_scored: bool  # whether the labels are human scores
     files: tuple[Path, ...] = ()
@@ -310,7 +310,7 @@ def _best(probes: Sequence[Probe]) -> Probe:
 Rows = Iterator[tuple[int, Sequence[str], str]]  # number of the line, texts of the item, its label
 
 
-def _unlabelled_rows(path: Path, part: str) -> Rows:
+def _unlabeled_rows(path: Path, part: str) -> Rows:
     for number, line in enumerate(_lines(path), start=1):
         yield number, [line], ""
 
@@ -382,10 +382,10 @@ _MRPC_HEADER = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
 _SST_FILES = _parts("sentiment-{}", TRAIN, DEV, TEST)
 _SENTIMENT = ("negative", "positive")
 _FORMATS = {
-    "MR": _Format({WHOLE: ("rt-polarity.neg", "rt-polarity.pos")}, _SENTIMENT, _unlabelled_rows),
-    "CR": _Format({WHOLE: ("custrev.neg", "custrev.pos")}, _SENTIMENT, _unlabelled_rows),
-    "SUBJ": _Format({WHOLE: ("subj.objective", "subj.subjective")}, ("objective", "subjective"), _unlabelled_rows),
-    "MPQA": _Format({WHOLE: ("mpqa.neg", "mpqa.pos")}, _SENTIMENT, _unlabelled_rows),
+    "MR": _Format({WHOLE: ("rt-polarity.neg", "rt-polarity.pos")}, _SENTIMENT, _unlabeled_rows),
+    "CR": _Format({WHOLE: ("custrev.neg", "custrev.pos")}, _SENTIMENT, _unlabeled_rows),
+    "SUBJ": _Format({WHOLE: ("subj.objective", "subj.subjective")}, ("objective", "subjective"), _unlabeled_rows),
+    "MPQA": _Format({WHOLE: ("mpqa.neg", "mpqa.pos")}, _SENTIMENT, _unlabeled_rows),
     "SST2": _Format(
         _SST_FILES, tuple("01"), partial(_table_rows, texts=(0,), label=1), begins=lambda line: "\t" in line
     ),
@@ -481,7 +481,7 @@ def _find(root: Path) -> tuple[dict[str, list[Path]], dict[str, str]]:
     )
 
 
-def _read_part(form: _Format, part: str, paths: Sequence[Path]) -> LabelledTexts:
+def _read_part(form: _Format, part: str, paths: Sequence[Path]) -> LabeledTexts:
     texts: list[Sequence[str]] = []
     labels: list[float] = []
     for position, path in enumerate(paths):
@@ -492,7 +492,7 @@ def _read_part(form: _Format, part: str, paths: Sequence[Path]) -> LabelledTexts
         raise FileFormatError(
             f"{_listed(paths)}: {len(labels)} items with {len(set(labels))} label. At least two labels are needed."
         )
-    return LabelledTexts(tuple(zip(*texts, strict=True)), np.array(labels, dtype=np.float64))
+    return LabeledTexts(tuple(zip(*texts, strict=True)), np.array(labels, dtype=np.float64))
 
 
 def _label(form: _Format, path: Path, number: int, label: str) -> float:

@@ -43,7 +43,7 @@ from isosent.transforms.quantization import Quantization
 TARGET = "faiss"
 DEFAULT_INDEX = "Flat"
 _TRAINING_ROWS = 100_000
-_SEARCHED_ROWS, _NEIGHBOURS = 64, 10
+_SEARCHED_ROWS, _NEIGHBORS = 64, 10
 _ROUNDING = 1e-3  # of int8 codes
 
 
@@ -268,13 +268,13 @@ def _search(saved: Any, source: _Source, sample: _Rows, *, with_map: bool) -> st
         return contents
     # vectors that are mapped already skip the map of the index
     searched = inner if with_map and source.are_mapped else saved
-    scores, ids = searched.search(sample.as_read if with_map and not source.are_mapped else sample.units, _NEIGHBOURS)
+    scores, ids = searched.search(sample.as_read if with_map and not source.are_mapped else sample.units, _NEIGHBORS)
     # other rows of the same vector may be found instead
     finds_itself = (ids == sample.ids[:, None]).any(axis=1) | (scores.min(axis=1) > 1 - _ROUNDING)
     if 2 * finds_itself.sum() < len(sample.ids):
         raise OutputError(
             f"export: only {finds_itself.sum()} of {len(sample.ids)} vectors in the faiss export are among their own "
-            f"{_NEIGHBOURS} neighbors. Nothing was written. Choose another index."
+            f"{_NEIGHBORS} neighbors. Nothing was written. Choose another index."
         )
     return f"{contents}; {finds_itself.sum()} of {len(sample.ids)} searched vectors find themselves"
 

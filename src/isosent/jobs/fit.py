@@ -33,7 +33,7 @@ from isosent.jobs.inspect import Groups, PairsFound, find_groups, known_pairs, p
 from isosent.jobs.shards import Engine, how_resumed, measure_folder, sample_rows, sample_texts
 from isosent.jobs.vectors import (
     FileMoments,
-    labelled_moments_of,
+    labeled_moments_of,
     load_model,
     model_of_vectors,
     no_rows,
@@ -395,10 +395,10 @@ def fit_shards(
     model, moments, groups = before, measured.moments, None
     if attribute is not None:
         sampled = attribute.rows(sample_rows(index, _SAMPLED_TEXTS))
-        labelled = attribute.from_moments(moments, int((attribute.groups < 0).sum()))
+        labeled = attribute.from_moments(moments, int((attribute.groups < 0).sum()))
         encoded, n_zero_rows = before.encoder.encode(texts), measured.n_zero_rows
-        model = before.erased(sampled, encoded, texts, moments=labelled, n_zero_rows=n_zero_rows, source=source)
-        moments, groups = labelled.joint.x, sampled.groups
+        model = before.erased(sampled, encoded, texts, moments=labeled, n_zero_rows=n_zero_rows, source=source)
+        moments, groups = labeled.joint.x, sampled.groups
         texts, groups = [text for text, group in zip(texts, groups, strict=True) if group >= 0], groups[groups >= 0]
     after = model.fitted_on_moments(
         moments, transform, texts=texts, groups=groups, n_zero_rows=measured.n_zero_rows, source=source
@@ -470,7 +470,7 @@ def _erased_vectors(
     rows: list[NDArray[np.floating]] = []
     places: list[int] = []
     for source in sources:
-        parts.append(labelled_moments_of(source, attribute.rows(slice(row, row + source.n_rows))))
+        parts.append(labeled_moments_of(source, attribute.rows(slice(row, row + source.n_rows))))
         if sampled is None:
             rows += source.part(0, min(source.n_rows, _DESCRIBED_ROWS)).blocks()
             places += range(row, row + min(source.n_rows, _DESCRIBED_ROWS))
@@ -568,7 +568,7 @@ def _fitted_on_files(
         texts, encoded, _ = sampled or (None, None, None)
         if sampled is not None and groups is not None:
             has_label = groups[sampled[2]] >= 0
-            texts = [text for text, is_labelled in zip(sampled[0], has_label, strict=True) if is_labelled]
+            texts = [text for text, is_labeled in zip(sampled[0], has_label, strict=True) if is_labeled]
             encoded, groups = sampled[1][has_label], groups[sampled[2]][has_label]
         after = before.fitted_on_moments(
             moments,

@@ -52,7 +52,7 @@ from isosent.jobs.vectors import (
     FileMoments,
     check_source,
     groups_of_rows,
-    labelled_moments_of,
+    labeled_moments_of,
     moments_of,
     read_moments,
     transform_file,
@@ -208,16 +208,16 @@ class Worker:
             else:
                 vectors = source.part(*part)
                 labels = None if job.erase is None else vectors.labels(job.erase)
-            measured = moments_of([vectors]) if labels is None else self._labelled(vectors, labels)
+            measured = moments_of([vectors]) if labels is None else self._labeled(vectors, labels)
         write_moments(path, replace(measured, sources=()))
         n_texts = part[1] - stats.total.n_texts  # vectors have not been counted
         return stats.total + EncodingStats(n_texts, n_zero_rows=measured.n_zero_rows)
 
-    def _labelled(self, source: VectorSource, labels: Sequence[Any]) -> FileMoments:
+    def _labeled(self, source: VectorSource, labels: Sequence[Any]) -> FileMoments:
         """Moments of the vectors of a part and of its labels, side by side."""
         attribute = Attribute.of_part(str(self._job.erase), labels, self._job.values)
-        labelled, n_zero_rows = labelled_moments_of(source, attribute)
-        return FileMoments(labelled.joint.moments, n_zero_rows, source.space, ())
+        labeled, n_zero_rows = labeled_moments_of(source, attribute)
+        return FileMoments(labeled.joint.moments, n_zero_rows, source.space, ())
 
     @cached_property
     def _record(self) -> ModelRecord:

@@ -49,7 +49,7 @@ from isosent.role import Role
 from isosent.space import SPACE_METADATA, Space, refuse_codes, same_space
 from isosent.storage import CODES, Storage
 from isosent.transforms.base import make_linear
-from isosent.transforms.labels import Attribute, LabelledMoments
+from isosent.transforms.labels import Attribute, LabeledMoments
 from isosent.transforms.maps import GroupMaps
 
 _N_UNUSUAL = 20
@@ -221,7 +221,7 @@ def moments_of(
     return state.measured
 
 
-def labelled_moments_of(source: VectorSource, attribute: Attribute) -> tuple[LabelledMoments, int]:
+def labeled_moments_of(source: VectorSource, attribute: Attribute) -> tuple[LabeledMoments, int]:
     """Moments of the vectors of a source and the labels of its rows, block by block; and the number of zero rows."""
     total = attribute.rows(slice(0)).moments(np.empty((0, source.dim)))
     row = n_zero_rows = 0

@@ -367,14 +367,14 @@ def _cosine_figure(inspection: Inspection, legend: Sequence[Key]) -> Figure:
     highest = max(max(stage.cosine_shares) for _, stage in stages)
     y_axis = Axis(f"share of the pairs, bins of {edges[1] - edges[0]:.3f}", 0, highest * 1.12, write=percent)
     panel = Panel(Axis("cosine of a random pair", edges[0], edges[-1]), y_axis)
-    for colour, stage in stages:
+    for color, stage in stages:
         bins = zip(pairwise(edges), stage.cosine_shares, strict=True)
         outline = [(x, y) for ends, y in bins for x in ends]
-        panel.area(outline, colour)
-        panel.line(outline, colour)
-    for row, (colour, stage) in enumerate(stages):
+        panel.area(outline, color)
+        panel.line(outline, color)
+    for row, (color, stage) in enumerate(stages):
         mean = stage.figures.mean_cosine
-        panel.upright(mean, f"mean {mean:z.2f}", colour=colour, row=row)
+        panel.upright(mean, f"mean {mean:z.2f}", color=color, row=row)
     description = "; ".join(
         f"{stage.label}: mean {stage.figures.mean_cosine:.3f}, standard deviation {stage.figures.cosine_sd:.3f}"
         for _, stage in stages
@@ -385,9 +385,9 @@ def _cosine_figure(inspection: Inspection, legend: Sequence[Key]) -> Figure:
 def _percentile_figure(inspection: Inspection, legend: Sequence[Key]) -> Figure:
     edges = inspection.cosine_edges
     panel = Panel(Axis("cosine", edges[0], edges[-1]), Axis("random pairs that score less", 0, 1, write=percent))
-    for colour, stage in _stages(inspection):
+    for color, stage in _stages(inspection):
         below = np.minimum(np.concatenate([[0.0], np.cumsum(stage.cosine_shares)]), 1.0)
-        panel.line(zip(edges, below.tolist(), strict=True), colour)
+        panel.line(zip(edges, below.tolist(), strict=True), color)
     description = "; ".join(
         f"{stage.label}: {percent(share)} of the random pairs score below {mark:g}"
         for _, stage in _stages(inspection)

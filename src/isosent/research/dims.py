@@ -30,7 +30,7 @@ from isosent.evaluation.tables import x100
 from isosent.model import SentenceEncoder
 from isosent.numeric.neighbors import best_columns
 from isosent.numeric.statistics import bootstrap_interval, central_interval
-from isosent.pages.figures import Axis, Figure, Key, Panel, colour_of, dash_of
+from isosent.pages.figures import Axis, Figure, Key, Panel, color_of, dash_of
 from isosent.pages.progress import Progress
 from isosent.pages.tables import make_table
 from isosent.research.study import (
@@ -356,7 +356,7 @@ def _task_keys(studies: Sequence[DimsStudy]) -> dict[str | None, Key]:
     tasks = list(titles)
     keys: dict[str | None, Key] = {}
     for number, task in enumerate(tasks):
-        keys[task] = Key(titles[task], colour_of(number), dash=dash_of(number))
+        keys[task] = Key(titles[task], color_of(number), dash=dash_of(number))
     if len(tasks) > 1:
         keys[None] = Key(_AVERAGE, "ink", width=3)
     return keys
@@ -390,15 +390,15 @@ def _panel(study: DimsStudy, keys: Mapping[str | None, Key], how: str) -> Panel:
     if times:
         panel.line(milliseconds, "mark", dash=_SEARCH_DASH, y_axis=times)
     for task, points in curves.items():
-        panel.line(points, shown[task].colour, width=shown[task].width, dash=shown[task].dash)
+        panel.line(points, shown[task].color, width=shown[task].width, dash=shown[task].dash)
     for task, points in curves.items():
         best = study.best(task, how)
         for k, score in points:
             if k == best:
-                panel.dot(k, score, shown[task].colour, tip=f"{shown[task].label}: {score:.2f} at {k}")
+                panel.dot(k, score, shown[task].color, tip=f"{shown[task].label}: {score:.2f} at {k}")
     for task, score in whole.items():
         tip = f"{shown[task].label}, without the transform: {score:.2f}"
-        panel.dot(study.dim, score, shown[task].colour, is_open=True, tip=tip)
+        panel.dot(study.dim, score, shown[task].color, is_open=True, tip=tip)
     return panel
 
 

@@ -415,8 +415,8 @@ class Fit:
         vocab, weights = self._corpus.vocab, np.ones((len(alone), 1))
         weights[vocab] = sif_weights(self._corpus.probabilities)[:, None]
         prior = alone * weights
-        centre = (self._sums * prior[vocab]).sum(axis=0) / len(self.shares)
-        prior[alone.any(axis=1)] -= centre
+        center = (self._sums * prior[vocab]).sum(axis=0) / len(self.shares)
+        prior[alone.any(axis=1)] -= center
         own = sum(float((part**2).sum()) for part in self.shares.vectors(prior[vocab]))
         scale = float((self._cross * prior[vocab]).sum()) / own if own > 0 else 0.0
         return prior * max(scale, 0.0)

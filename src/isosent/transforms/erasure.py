@@ -27,7 +27,7 @@ from isosent.transforms.agreement import distinct_rows, sample_pairs
 from isosent.transforms.estimator import MomentTransform, Solution
 from isosent.transforms.labels import (
     FEWEST_TEXTS,
-    LabelledMoments,
+    LabeledMoments,
     check_few,
     groups_of,
     has_label,
@@ -89,22 +89,22 @@ class Erasure(MomentTransform):
     @property
     def moments_(self) -> Moments:
         """Weight, mean and scatter of the rows that had a label."""
-        return self._labelled.joint.x
+        return self._labeled.joint.x
 
     @property
     def values_(self) -> tuple[str, ...] | None:
         """The values seen, in alphabetical order; None for numbers."""
-        return self._labelled.values
+        return self._labeled.values
 
     @property
     def n_missing_(self) -> int:
         """Rows left out because their label was missing."""
-        return self._labelled.n_missing
+        return self._labeled.n_missing
 
     @property
-    def _labelled(self) -> LabelledMoments:
-        labelled: LabelledMoments = self._fit.moments
-        return labelled
+    def _labeled(self) -> LabeledMoments:
+        labeled: LabeledMoments = self._fit.moments
+        return labeled
 
     def check_settings(self, dim: int) -> None:
         _check.fraction(self._name, "shrinkage", self.shrinkage)
@@ -115,7 +115,7 @@ class Erasure(MomentTransform):
         tags.target_tags.required = True
         return tags
 
-    def _moments_of(self, X: ArrayLike, y: Any, sample_weight: ArrayLike | None) -> LabelledMoments:
+    def _moments_of(self, X: ArrayLike, y: Any, sample_weight: ArrayLike | None) -> LabeledMoments:
         """Moments of the rows that have a label."""
         rows = self._rows(X, min_rows=1)
         self.check_settings(rows.shape[1])
@@ -136,9 +136,9 @@ class Erasure(MomentTransform):
             check_few(self._name, len(set(texts) - {None}))
         if not has_label(labels).any():
             raise InputError("no row has a label. Give labels of at least two values.", where=self._name)
-        return LabelledMoments.from_rows(rows, labels, weights=weights)
+        return LabeledMoments.from_rows(rows, labels, weights=weights)
 
-    def _solve(self, moments: Moments | LabelledMoments) -> Solution:
+    def _solve(self, moments: Moments | LabeledMoments) -> Solution:
         if isinstance(moments, Moments):
             raise InputError("moments of vectors alone have no labels. Use fit(X, labels).", where=self._name)
         joint, x, z = moments.joint, moments.joint.x, moments.joint.y

@@ -439,8 +439,8 @@ def fasttext_rows(
             f"{bounds.MOST_DIMENSIONS:,} dimensions and {bounds.LONGEST_NGRAM} characters can be read."
         )
     words, has_ngrams = _dictionary(file)
-    (is_quantised,) = file.numbers("<?")
-    if is_quantised:
+    (is_quantized,) = file.numbers("<?")
+    if is_quantized:
         raise FileFormatError(f"{path} is quantised, as .ftz files are. Use the .bin that it was made of.")
     matrix = file.matrix(dim)
     if len(matrix) != len(words) + n_buckets:
