@@ -43,8 +43,8 @@ from isosent.transforms.auto import AutoChoice, choose_from_texts, choose_withou
 from isosent.transforms.base import (
     AUTO,
     Auto,
+    FitCallback,
     LinearTransform,
-    Report,
     Transform,
     needs_vectors,
     resolve_transform,
@@ -610,7 +610,7 @@ class SentenceEncoder:
         encoded: NDArray[np.float32] | None = None,
         source: str = "texts in memory",
         progress: Progress | None = None,
-        report: Report | None = None,
+        report: FitCallback | None = None,
     ) -> SentenceEncoder:
         """Return this model with a transform fitted on texts.
 
@@ -736,7 +736,7 @@ class SentenceEncoder:
         *,
         settings: Mapping[str, Any] | None = None,
         source: str = "vectors in memory",
-        report: Report | None = None,
+        report: FitCallback | None = None,
     ) -> SentenceEncoder:
         """Return this model with a transform fitted on vectors of its bare encoder.
 
@@ -951,7 +951,7 @@ class SentenceEncoder:
         *,
         source: str,
         n_zero_rows: int = 0,
-        report: Report | None = None,
+        report: FitCallback | None = None,
         parameters: Mapping[str, Any] | None = None,
         choice: Mapping[str, Any] | None = None,
     ) -> SentenceEncoder:
@@ -985,7 +985,7 @@ class SentenceEncoder:
         query_vectors: NDArray[np.floating] | None = None,
         *,
         source: str,
-        report: Report | None = None,
+        report: FitCallback | None = None,
     ) -> SentenceEncoder:
         """Fit on all vectors of the bare encoder that are not zero."""
         rows = rows_with_vector(vectors)

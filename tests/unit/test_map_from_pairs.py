@@ -376,7 +376,7 @@ def test_the_reference_is_the_group_that_others_have_pairs_with():
     only = MatchingPairs(x[:90], y[:90], *keys(90), labels=(["a"] * 90, ["z"] * 90))
     assert only.names[only.reference] == "z"  # two are even: documents stay as they are
     within = MatchingPairs(x, y, *keys(180), labels=(["a"] * 90 + ["b"] * 90, ["r"] * 90 + ["b"] * 40 + ["r"] * 50))
-    assert [(within.names[label], joint.weight) for label, joint in within.joined(np.ones(180, bool))] == [
+    assert [(within.names[label], joint.weight) for label, joint in within.moments_by_label(np.ones(180, bool))] == [
         ("a", 90),
         ("b", 50),
     ]

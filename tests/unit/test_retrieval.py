@@ -103,7 +103,7 @@ def test_a_query_does_not_find_itself_unless_it_should(tmp_path, wordllama):
     (home / "qrels" / "test.tsv").write_text(f"{HEADER}a\tb\t1\nb\tb\t1\n")
     task = evaluate(wordllama, home, "retrieval").tasks["Same"]
     assert task.items.values.tolist() == [1, 1]
-    assert read_collections(home)[0].own.tolist() == [2, -1]
+    assert read_collections(home)[0].self_rows.tolist() == [2, -1]
 
 
 def test_folders_are_found_below_and_called_by_their_names(folder, wordllama):

@@ -371,7 +371,7 @@ def _show_size(result: FitResult, *, details: bool) -> None:
     measured, size = result.sizes, result.size
     assert measured is not None
     assert size is not None
-    show(sizes_table(measured, chosen=size, details=details))
+    show(sizes_table(measured, selected=size, details=details))
     if size.original_recall is None:
         show("Neighbors are those of the original vectors.")
     else:

@@ -23,12 +23,20 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputError, TaskNotFoundError, option
-from isosent.evaluation.result import Items, Measured
+from isosent.evaluation.result import Items, Measurement
 from isosent.evaluation.sizes import KNOWN_SETS, N_DRAWS, TEST, TRAIN, WHOLE
 from isosent.evaluation.task import Task, TaskEncoder, name_key
 from isosent.io.bounds import folders_below, read_lines
 from isosent.io.pairs import take_part
-from isosent.io.tables import Group, columns_missing, find_columns, has_columns, open_table, parse_columns, table_name
+from isosent.io.tables import (
+    ColumnSet,
+    columns_missing,
+    find_columns,
+    has_columns,
+    open_table,
+    parse_columns,
+    table_name,
+)
 from isosent.io.texts import is_missing
 from isosent.numeric.similarity import unit_rows
 
@@ -47,8 +55,8 @@ EXAMPLES_OF: Mapping[str, int] = {
 }
 _MAX_ITER = 100
 _GROUPS = (
-    Group(("text",), (("text",), ("sentence",), ("sentences",), ("utterance",))),
-    Group(("label",), (("label",), ("labels",), ("category",), ("intent",), ("class",), ("topic",))),
+    ColumnSet(("text",), (("text",), ("sentence",), ("sentences",), ("utterance",))),
+    ColumnSet(("label",), (("label",), ("labels",), ("category",), ("intent",), ("class",), ("topic",))),
 )
 _ENDINGS = tuple(
     ending + packed for ending in (".csv", ".tsv", ".jsonl", ".json", ".parquet") for packed in ("", ".gz")
@@ -78,7 +86,7 @@ def clustering_tasks(folder: str | os.PathLike[str], names: Sequence[str] | None
         if not _tables(home, files, TRAIN) and (tables := _tables(home, files, TEST)):
             places.append((_known_name(CLUSTERING, home.name), partial(_read_only, tables)))
     described = f"NAME.txt with NAME{_GOLD}, or a folder with a table called test, of the columns text and label"
-    return [_clustering(name, read()) for name, read in _chosen(root, CLUSTERING, places, names, described)]
+    return [_clustering(name, read()) for name, read in _select_tasks(root, CLUSTERING, places, names, described)]
 
 
 def clustering_task(file: str | os.PathLike[str], *, columns: str | Sequence[str] | None = None) -> Task:
@@ -98,7 +106,7 @@ def classification_tasks(folder: str | os.PathLike[str], names: Sequence[str] | 
     described = "a folder with two tables called train and test, of the columns text and label"
     return [
         _classification(name, _read_only(train), _read_only(test))
-        for name, (train, test) in _chosen(root, CLASSIFICATION, places, names, described)
+        for name, (train, test) in _select_tasks(root, CLASSIFICATION, places, names, described)
     ]
 
 
@@ -153,11 +161,11 @@ def _table_protocol(labeled: LabeledTexts) -> dict[str, str]:
     return columns | ({"split": labeled.part} if labeled.part else {})
 
 
-def _measure_clusters(texts: Sequence[str], labels: NDArray[np.intp], encode: TaskEncoder, seed: int) -> Measured:
+def _measure_clusters(texts: Sequence[str], labels: NDArray[np.intp], encode: TaskEncoder, seed: int) -> Measurement:
     vectors = encode(texts)
     v_measures, informations = _cluster_draws(vectors, labels, seed)
     of_units, _ = _cluster_draws(unit_rows(vectors), labels, seed)
-    return Measured(
+    return Measurement(
         "v_measure",
         {
             "v_measure": float(np.mean(v_measures)),
@@ -194,7 +202,7 @@ def _cluster_draws(
 
 def _measure_classes(
     train: LabeledTexts, test: LabeledTexts, n_examples: int, encode: TaskEncoder, seed: int
-) -> Measured:
+) -> Measurement:
     from sklearn.metrics import f1_score
 
     gold = np.array(test.labels)
@@ -205,7 +213,7 @@ def _measure_classes(
     is_correct = predicted == gold
     accuracies = is_correct.mean(axis=1)
     majority, _ = Counter(train.labels).most_common(1)[0]
-    return Measured(
+    return Measurement(
         "accuracy",
         {
             "accuracy": float(accuracies.mean()),
@@ -266,7 +274,7 @@ def _known_name(kind: str, name: str) -> str:
     return known.get(name_key(name)) or known.get(name_key(name + kind)) or name
 
 
-def _chosen(
+def _select_tasks(
     root: Path, kind: str, places: list[tuple[str, Any]], names: Sequence[str] | None, described: str
 ) -> list[tuple[str, Any]]:
     available = sorted(name for name, _ in places)

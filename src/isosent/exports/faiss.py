@@ -72,10 +72,10 @@ def to_index(linear_map: LinearMap, index: str = DEFAULT_INDEX, *, quantization:
     MissingExtraError
         If faiss is not installed.
     """
-    return prepend_map(_made(linear_map.n_components, index, quantization), linear_map)
+    return prepend_map(_empty_index(linear_map.n_components, index, quantization), linear_map)
 
 
-def _made(dim: int, index: str, quantization: Quantization | None) -> Any:
+def _empty_index(dim: int, index: str, quantization: Quantization | None) -> Any:
     """Make an empty index of unit vectors."""
     faiss = _extras.require("faiss")
     try:
@@ -130,8 +130,8 @@ def export_faiss(
     output = Path(output)
     _check_output(output)
     linear_map = _map_in_front(model, is_filled=vectors is not None) if with_map else None
-    space, made = space_of(model), _made(model.dim, index, model.quantization)
-    source = None if vectors is None else _Source(model, vectors, ids)
+    space, made = space_of(model), _empty_index(model.dim, index, model.quantization)
+    source = None if vectors is None else _ModelVectors(model, vectors, ids)
     if source is not None:
         made, sample = _fill(made, index, source, progress)
     has_map, contents = linear_map is not None, ""
@@ -198,7 +198,7 @@ class _Rows(NamedTuple):
     ids: NDArray[np.int64]
 
 
-class _Source:
+class _ModelVectors:
     """Vectors of a file that belong to a model, and their ids."""
 
     def __init__(self, model: SentenceEncoder, vectors: VectorSource, ids: str | None) -> None:
@@ -237,7 +237,7 @@ class _Source:
         return np.unique(np.linspace(0, self.vectors.n_rows - 1, n_rows).astype(np.intp))
 
 
-def _fill(made: Any, index: str, source: _Source, progress: Progress | None) -> tuple[Any, _Rows]:
+def _fill(made: Any, index: str, source: _ModelVectors, progress: Progress | None) -> tuple[Any, _Rows]:
     """Train an index if it needs that, and add the rows of a file with their ids; also returns some of the rows."""
     faiss = _extras.require("faiss")
     filled = made if isinstance(made, faiss.IndexIDMap) else faiss.IndexIDMap2(made)
@@ -259,7 +259,7 @@ def _fill(made: Any, index: str, source: _Source, progress: Progress | None) -> 
     return filled, _Rows(*map(np.concatenate, zip(*searched, strict=True)))
 
 
-def _search(saved: Any, source: _Source, sample: _Rows, *, with_map: bool) -> str:
+def _search(saved: Any, source: _ModelVectors, sample: _Rows, *, with_map: bool) -> str:
     """Refuse an index whose rows do not find themselves, and say what it holds."""
     faiss = _extras.require("faiss")
     inner, n_rows = faiss.downcast_index(saved.index), source.vectors.n_rows

@@ -158,7 +158,7 @@ def _chosen_column(file: Path, column: str | None) -> tuple[str, Contents]:
     if column not in (*contents.vectors, *contents.lists):
         columns = _types_of_columns(file)
         if column not in columns:
-            raise InputError(f"{file} has no column {column}; it has: {_listed(columns)}.")
+            raise InputError(f"{file} has no column {column}; it has: {_list_columns(columns)}.")
         kind = columns[column]
         raise InputError(f"{file}: column {column} holds no vectors{kind and ': its type is '}{kind}.")
     return column, contents
@@ -166,7 +166,7 @@ def _chosen_column(file: Path, column: str | None) -> tuple[str, Contents]:
 
 def _no_vectors_error(file: Path, contents: Contents) -> InputError:
     if is_table(file):
-        found = _listed(_types_of_columns(file))
+        found = _list_columns(_types_of_columns(file))
         names = ", ".join(contents.lists)
         advice = f" Name one of {names} if it is: {option('column', 'NAME')}." if contents.lists else ""
         return FileFormatError(f"{file} has no column of vectors, lists of numbers; it has: {found}.{advice}")
@@ -181,7 +181,7 @@ def _types_of_columns(file: Path) -> dict[str, str]:
         return dict.fromkeys(table.columns, "")
 
 
-def _listed(columns: Mapping[str, str]) -> str:
+def _list_columns(columns: Mapping[str, str]) -> str:
     return brief(", ".join(name + (kind and f" ({kind})") for name, kind in columns.items()), 600)
 
 
@@ -293,24 +293,24 @@ def writing_vectors(
         raise
 
 
-def _writing_npy(opened: HashingFile, shape: tuple[int, int], dtype: str) -> Write:
+def _writing_npy(file: HashingFile, shape: tuple[int, int], dtype: str) -> Write:
     """Write as `numpy.save` does, but through the file object, which reports a full disk where numpy does not."""
     stored = np.dtype(dtype).newbyteorder("<")
     header = {"descr": stored.str, "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(cast("IO[bytes]", opened), header)
+    np.lib.format.write_array_header_1_0(cast("IO[bytes]", file), header)
 
     def write(rows: NDArray[Any]) -> None:
-        opened.write(np.ascontiguousarray(rows, stored).data)
+        file.write(np.ascontiguousarray(rows, stored).data)
 
     return write
 
 
-def _writing_fvecs(opened: HashingFile, dim: int) -> Write:
+def _writing_fvecs(file: HashingFile, dim: int) -> Write:
     record = np.dtype([("dim", "<i4"), ("values", "<f4", (dim,))])
 
     def write(rows: NDArray[Any]) -> None:
         records = np.empty(len(rows), record)
         records["dim"], records["values"] = dim, rows
-        opened.write(records.data)
+        file.write(records.data)
 
     return write

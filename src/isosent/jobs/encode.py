@@ -23,7 +23,7 @@ from isosent.io.parquet import VECTOR_COLUMN, OtherColumns
 from isosent.io.texts import CountedTexts, TextSource, text_blocks
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import check_vector_file, open_vectors, writing_vectors
-from isosent.jobs.vectors import Measured, groups_of_rows, narrowed
+from isosent.jobs.vectors import EncodedSource, groups_of_rows, narrowed
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
 from isosent.pages.progress import Progress, part_of
@@ -61,14 +61,14 @@ def encode_file(
 
 @contextmanager
 def texts_encoded(
-    inputs: Sequence[TextSource | Measured],
+    inputs: Sequence[TextSource | EncodedSource],
     load_model: Callable[[], SentenceEncoder] | None,
     *,
     progress: Progress | None = None,
-) -> Iterator[list[Measured]]:
+) -> Iterator[list[EncodedSource]]:
     """Inputs with temporary files of vectors in place of texts; the model is loaded for these only."""
     with TemporaryDirectory() as folder:
-        sources: list[Measured] = []
+        sources: list[EncodedSource] = []
         model = None
         for place, source in enumerate(inputs):
             if source.kind != "texts":

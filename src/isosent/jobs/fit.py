@@ -29,7 +29,7 @@ from isosent.io.source import MomentsSource, kind_of_input, open_source, open_ve
 from isosent.io.texts import TEXT_ENDINGS, TextSource, read_labels
 from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.io.vectors import VECTOR_ENDINGS
-from isosent.jobs.inspect import Groups, PairsFound, find_groups, known_pairs, pairs_found
+from isosent.jobs.inspect import PairRecalls, SeparateGroups, find_groups, known_pairs, pairs_found
 from isosent.jobs.shards import Engine, how_resumed, measure_folder, sample_rows, sample_texts
 from isosent.jobs.vectors import (
     FileMoments,
@@ -106,14 +106,14 @@ class FitResult:
     spaces: tuple[SpaceReport, SpaceReport] | None = None  # before and after
     described: str | None = None  # which rows `spaces` are of, if not of all texts
     recalls: tuple[Recall, ...] = ()  # of vectors without texts
-    groups: Groups | None = None  # if the rows are two separate groups
+    groups: SeparateGroups | None = None  # if the rows are two separate groups
     n_tokens: int = 0  # of the texts, if the encoder can count them
     n_unknown: int = 0
     follows_fit: bool = False  # whether the model was fitted before
     loses_storage: bool = False  # whether it named a dtype for an index, and no longer does
     sizes: Sizes | None = None  # if the vectors were to become smaller
     size: Size | None = None  # that was chosen
-    pairs_found: PairsFound | None = None  # before and after erasing, if pairs are known
+    pairs_found: PairRecalls | None = None  # before and after erasing, if pairs are known
 
 
 def fit_files(

@@ -111,7 +111,7 @@ class Worker:
     """Does tasks one after the other. It loads the model once, when it is first needed."""
 
     def __init__(self, job: Job, model: SentenceEncoder | None = None, progress: Progress | None = None) -> None:
-        self._job, self._given, self._progress = job, model, progress
+        self._job, self._loaded_model, self._progress = job, model, progress
         self._staged = remote.Staged()
         self._open: tuple[str, TextRows | VectorSource, ExitStack] | None = None
 
@@ -144,11 +144,11 @@ class Worker:
             self._open[2].close()
         self._open = None
 
-    def describe(self, name: str, known: InputFile | None) -> InputFile:
+    def describe(self, name: str, earlier_file: InputFile | None) -> InputFile:
         """Count the rows of a file and hash it, unless it is known."""
         state = remote.state_of(name)
-        if known and state and (known.name, known.state) == (name, state):
-            return known
+        if earlier_file and state and (earlier_file.name, earlier_file.state) == (name, state):
+            return earlier_file
         source = self._source(name)
         if source.kind == "vectors":
             if self._job.makes == "transform":
@@ -227,7 +227,7 @@ class Worker:
 
     @cached_property
     def _model(self) -> SentenceEncoder:
-        model = self._given or load(self._job.reference)
+        model = self._loaded_model or load(self._job.reference)
         self._check_fingerprint(model.fingerprint)
         return model
 
@@ -242,7 +242,7 @@ class Worker:
                 f"not {self._job.fingerprint[:16]}. Use the same files on all machines."
             )
 
-    def _source(self, name: str, counted: InputFile | None = None) -> TextRows | VectorSource:
+    def _source(self, name: str, input_file: InputFile | None = None) -> TextRows | VectorSource:
         """Open a file, unless it is open."""
         if self._open is None or self._open[0] != name:
             self._leave()
@@ -251,7 +251,7 @@ class Worker:
             if self._job.kind == "vectors":
                 source = open_vectors(path, column=column)
             else:
-                facts = (counted.n_rows, counted.sha256) if counted else None
+                facts = (input_file.n_rows, input_file.sha256) if input_file else None
                 texts = files.enter_context(open_texts(path, column=column, counted=facts))
                 source = TextRows(texts, to_table=self._job.sharding.file_format == "parquet")
             self._open = (name, source, files)
@@ -460,10 +460,10 @@ def sample_rows(index: ShardIndex, n_texts: int) -> NDArray[np.intp]:
     return np.concatenate([np.arange(start, start + min(n_each, n_rows)) for start, n_rows in starts])
 
 
-def sum_of_pairs(parts: Iterable[FileMoments]) -> FileMoments:
+def sum_of_pairs(summands: Iterable[FileMoments]) -> FileMoments:
     """Sum of the parts by a binary tree, with memory for one part of each level."""
     sums: list[tuple[int, FileMoments]] = []  # levels decrease
-    for part in parts:
+    for part in summands:
         level, total = 0, part
         while sums and sums[-1][0] == level:
             level, total = level + 1, sums.pop()[1] + total
@@ -504,7 +504,7 @@ def make_shards(
 
     with locked_shards(folder), engine.workers(job, show) as run:
         older = read_index(folder)
-        described = _described(inputs, older if older and older.column == job.column else None, run)
+        described = _describe_inputs(inputs, older if older and older.column == job.column else None, run)
         holds: Literal["vectors", "moments"] = "moments" if job.makes == "moments" else "vectors"
         new = ShardIndex(space, dim, described, job.sharding, (), job.role, computed_in, holds, job.column)
         new = msgspec.structs.replace(new, shards=(None,) * len(new.plan))
@@ -584,17 +584,17 @@ class _IndexWriter:
         self._next_s = ended_s + (ended_s - started_s) / _SHARE_OF_TIME
 
 
-def _described(inputs: Sequence[str], older: ShardIndex | None, run: RunTasks) -> tuple[InputFile, ...]:
-    known = {file.name: file for file in older.inputs} if older else {}
-    tasks = [Task("describe", (name, known.get(name))) for name in inputs]
-    found = {}
+def _describe_inputs(inputs: Sequence[str], older: ShardIndex | None, run: RunTasks) -> tuple[InputFile, ...]:
+    earlier_files = {file.name: file for file in older.inputs} if older else {}
+    tasks = [Task("describe", (name, earlier_files.get(name))) for name in inputs]
+    described_files = {}
     for task, outcome in run(tasks):
         if isinstance(outcome, WorkerError):
             raise WorkerError(f"{task.arguments[0]}: {outcome}")
         if isinstance(outcome, Exception):
             raise outcome
-        found[task.arguments[0]] = outcome
-    return tuple(found[name] for name in inputs)
+        described_files[task.arguments[0]] = outcome
+    return tuple(described_files[name] for name in inputs)
 
 
 def _failure(index: ShardIndex, failed: Sequence[tuple[Shard, Exception]]) -> IsosentError:

@@ -94,10 +94,10 @@ class FileMoments:
         )
 
 
-Measured = VectorSource | MomentsSource | FileMoments  # what needs no encoding
+EncodedSource = VectorSource | MomentsSource | FileMoments  # what needs no encoding
 
 
-def vectors_and_moments(inputs: Sequence[Measured]) -> tuple[list[VectorSource], list[FileMoments]]:
+def vectors_and_moments(inputs: Sequence[EncodedSource]) -> tuple[list[VectorSource], list[FileMoments]]:
     """Those that hold vectors, and what the others hold. Refuses different dimensions or spaces."""
     sources = [source for source in inputs if source.kind == "vectors"]
     merged = [moments_in(source) for source in inputs if source.kind == "moments"]
@@ -253,7 +253,7 @@ def model_statistics(folder: str) -> FileMoments | None:
     return FileMoments(moments, 0, record.encoder_space, (folder,))
 
 
-def drift_of(old: Measured, new: Measured, *, progress: Progress | None = None) -> Drift:
+def drift_of(old: EncodedSource, new: EncodedSource, *, progress: Progress | None = None) -> Drift:
     """What has changed between two sets; vectors are read twice, the second time for kurtosis and single rows."""
     sides = [vectors_and_moments([side]) for side in (old, new)]
     no_rows([source for sources, _ in sides for source in sources], [part for _, parts in sides for part in parts])

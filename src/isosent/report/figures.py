@@ -80,7 +80,7 @@ def scores_figure(kind: str, columns: Sequence[Column], labels: Sequence[str]) -
     low, high = min(ends, default=0.0), max(ends, default=100.0)
     room = max(0.03 * (high - low), 0.5)
     metrics = " or ".join(dict.fromkeys(column.metric.replace("_", " ") for column in columns))
-    names = ["\n".join(_cut(line) for line in (column.title, column.subtitle) if line) for column in columns]
+    names = ["\n".join(_short_name(line) for line in (column.title, column.subtitle) if line) for column in columns]
     heights = [max(_DOT_LINE * len(column.cells) + 10, _BAND) for column in columns]
     bottoms = np.cumsum(heights).tolist()
     middles = [bottom - height / 2 for bottom, height in zip(bottoms, heights, strict=True)]
@@ -117,5 +117,5 @@ def model_legend(labels: Sequence[str]) -> list[Key]:
     return [Key(label, color_of(number), shape=number) for number, label in enumerate(labels)]
 
 
-def _cut(name: str) -> str:
+def _short_name(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"

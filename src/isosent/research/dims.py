@@ -285,7 +285,7 @@ def _tables(studies: Sequence[DimsStudy], how: str) -> Iterator[Table]:
             columns = [shown] if has_intervals else []
             return [*columns, f"{bytes_of_a_million(k) / 1e6:,.0f}", *([times.get(k, "")] if times else [])]
 
-        whole = [x100(result.whole(column, how)) + " " for column in columns]
+        whole = [x100(result.untransformed_score(column, how)) + " " for column in columns]
         table.add_row(f"{result.dim}, original", *whole, *cost(result.dim))
         table.add_section()
         for k in result.widths:
@@ -369,7 +369,8 @@ def dims_title(study: DimsStudy) -> str:
 def _panel(study: DimsStudy, keys: Mapping[str | None, Key], how: str) -> Panel:
     shown = {task: key for task, key in keys.items() if task is None or task in study.tasks}
     curves = {task: [(k, 100 * s) for k, s in study.curve(task, how).items() if not math.isnan(s)] for task in shown}
-    whole = {task: 100 * study.whole(task, how) for task in shown if not math.isnan(study.whole(task, how))}
+    by_task = {task: study.untransformed_score(task, how) for task in shown}
+    whole = {task: 100 * score for task, score in by_task.items() if not math.isnan(score)}
     scores = [*whole.values(), *(score for points in curves.values() for _, score in points)] or [0.0]
     widths = sorted({*study.widths, study.dim})
     low, high = widths[0], max(widths[-1], widths[0] + 1)

@@ -83,7 +83,7 @@ from isosent.search.units import (
     unit_vectors,
     warn_of_unknown_space,
 )
-from isosent.storage import INDEXED, Storage, Store
+from isosent.storage import INDEXED, IndexStorage, Storage
 from isosent.transforms.quantization import Quantization
 
 FLAT_LIMIT: Final = 200_000  # rows; above, kind auto clusters them
@@ -525,7 +525,7 @@ def write_index(
     *,
     id_kind: IdKind | None = None,
     kind: Kind | None = None,
-    store: Store | None = None,
+    store: IndexStorage | None = None,
     budget_mb: float | None = None,
     min_recall: float | None = None,
     seed: int = 0,

@@ -17,7 +17,7 @@ from isosent.model import SentenceEncoder
 from isosent.search.index import Index
 from isosent.server import dialects, http, isosent_api, page
 from isosent.server.embeddings import EmbeddingsBody, is_ordered
-from isosent.server.registry import ModelService, Pair, Source
+from isosent.server.registry import ModelLoader, ModelPair, ModelService
 from isosent.server.service import Limits
 
 
@@ -112,7 +112,7 @@ ENDPOINTS = (
 
 
 def create_app(
-    models: Mapping[str, SentenceEncoder | Index | Pair | Source],
+    models: Mapping[str, SentenceEncoder | Index | ModelPair | ModelLoader],
     *,
     limits: Limits = Limits(),  # noqa: B008
     keys: Sequence[str] = (),
@@ -148,7 +148,7 @@ def create_app(
     >>> from isosent.server import create_app
     >>> app = create_app({"wordllama": isosent.load("wordllama")})
     """
-    sources: dict[str, Source] = {
+    sources: dict[str, ModelLoader] = {
         name: partial(_same, model) if isinstance(model, (SentenceEncoder, Index, tuple)) else model
         for name, model in models.items()
     }
@@ -169,7 +169,7 @@ def create_app(
     return app
 
 
-def _same(model: SentenceEncoder | Index | Pair) -> SentenceEncoder | Index | Pair:
+def _same(model: SentenceEncoder | Index | ModelPair) -> SentenceEncoder | Index | ModelPair:
     return model
 
 

@@ -265,7 +265,7 @@ class TextSet:
             "strength": chosen.strength if chosen.name == "whitening" else 0.0,
             "dimensions": chosen.n_components or self.rotated.shape[1],
             "changes": chosen.name != "none",
-            "before": self._drawn(self.units),
+            "before": self._cosine_facts(self.units),
             "languages": None if self.sample is None else self.sample.languages,
             "query": 0 if self.sample is None else self.texts.index(EXAMPLE),
         }
@@ -274,9 +274,9 @@ class TextSet:
         """What a position of the sliders changes."""
         scale = (self.variances[:dimensions] ** (-strength / 2)).astype(np.float32)
         after = unit_rows(self.rotated[:, :dimensions] * scale)
-        return {**self._drawn(after), "neighbours": self._neighbors(after, query)}
+        return {**self._cosine_facts(after), "neighbours": self._neighbors(after, query)}
 
-    def _drawn(self, units: NDArray[np.float32]) -> dict[str, Any]:
+    def _cosine_facts(self, units: NDArray[np.float32]) -> dict[str, Any]:
         """Cosines of the first texts, how those of random pairs are distributed, and translations that are found."""
         few = units[:_MATRIX_TEXTS]
         first, second = self.pairs

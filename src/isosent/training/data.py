@@ -37,7 +37,7 @@ from isosent.io.pairs import (
 )
 from isosent.io.tables import (
     TEXT_COLUMNS,
-    Group,
+    ColumnSet,
     Table,
     columns_missing,
     ending_of,
@@ -70,12 +70,12 @@ _CLASS_SETS = ((CONTRADICTION, ENTAILMENT, NEUTRAL), (ENTAILMENT, "not_entailmen
 _INITIALS = {name[0]: name for name in _CLASS_SETS[0]}  # in ANLI
 _NO_CLASS = ("", "-", "-1", "nan")
 _LABELED_GROUPS = (
-    Group(PAIR, (("premise", "hypothesis"), *TEXT_COLUMNS, ("context", "hypothesis"))),
-    Group(("label",), (("label",), ("gold_label",), ("entailment_judgment",), ("entailment_label",))),
+    ColumnSet(PAIR, (("premise", "hypothesis"), *TEXT_COLUMNS, ("context", "hypothesis"))),
+    ColumnSet(("label",), (("label",), ("gold_label",), ("entailment_judgment",), ("entailment_label",))),
 )
 _GROUPS = {"classification": _LABELED_GROUPS, "regression": SCORED_GROUPS}
-_TRIPLET_GROUPS = (Group(TRIPLET, (TRIPLET,)),)
-_PAIR_GROUPS = (Group(TRIPLET[:2], (TRIPLET[:2],)),)
+_TRIPLET_GROUPS = (ColumnSet(TRIPLET, (TRIPLET,)),)
+_PAIR_GROUPS = (ColumnSet(TRIPLET[:2], (TRIPLET[:2],)),)
 _MOST_VALUES_LISTED, _MOST_IDS_LISTED = 50, 20
 
 
@@ -398,7 +398,7 @@ def read_dev_set(
             examples = _read_files(objective, [path], columns=named, part=part)
             return _as_scored(_set_name(path, examples.sources[0].part), examples)
         if chosen is None:
-            raise _missing(table, "a set of scored pairs", SCORED_GROUPS, named)
+            raise _columns_error(table, "a set of scored pairs", SCORED_GROUPS, named)
         take_part(table, part, chosen.values())
         pairs = read_pairs(
             table,
@@ -498,7 +498,7 @@ def _read_part(
     if objective in _GROUPS:
         columns = find_columns(table, _GROUPS[objective], named)
         if columns is None:
-            raise _missing(table, objective, _GROUPS[objective], named)
+            raise _columns_error(table, objective, _GROUPS[objective], named)
         if objective == "classification":
             return _read_labeled(table, columns, classes)
         return _read_scored(table, columns, score_range)
@@ -510,15 +510,15 @@ def _read_part(
             if columns := find_columns(table, groups, named):
                 return _read_triplets(table, columns)
         if named:
-            raise _missing(table, objective, by_name[-1], named)
+            raise _columns_error(table, objective, by_name[-1], named)
     columns = find_columns(table, _LABELED_GROUPS, named)
     if columns is None:
         what = f"{objective}, unless its pairs have a class (premise, hypothesis and label),"
-        raise _missing(table, what, _LABELED_GROUPS if wants_classes else by_name[-1], named)
+        raise _columns_error(table, what, _LABELED_GROUPS if wants_classes else by_name[-1], named)
     return _derive_triplets(_read_labeled(table, columns, classes), may_be_pairs=objective == "ranking")
 
 
-def _missing(table: Table, what: str, groups: Sequence[Group], named: Mapping[str, str]) -> InputError:
+def _columns_error(table: Table, what: str, groups: Sequence[ColumnSet], named: Mapping[str, str]) -> InputError:
     """The error of `columns_missing`, with the objective that the table could be used for."""
     fitting = [name for name, others in _GROUPS.items() if others is not groups and has_columns(table, others)]
     hint = f" It has the columns of {' and '.join(fitting)}." if fitting and not named else ""

@@ -196,7 +196,7 @@ def scan_texts(
     dropped: Vocabulary = _NOTHING,
 ) -> TokenIds:
     """Cut texts into tokens and look these up."""
-    data = _joined(texts)
+    data = _joined_bytes(texts)
     text = np.frombuffer(data, dtype=np.uint8)
     offsets = np.zeros(len(texts) + 1, dtype=np.int64)
     offsets[1:] = np.flatnonzero(text == TEXT_END) + 1
@@ -240,7 +240,7 @@ def number_unknown(
     return tuple(data[start:stop].decode() for start, stop in spans)
 
 
-def _joined(texts: Sequence[str]) -> bytes:
+def _joined_bytes(texts: Sequence[str]) -> bytes:
     """All texts in UTF-8, each followed by a line feed; line feeds inside a text become blanks."""
     joined = "\n".join([*texts, ""])
     if joined.count("\n") > len(texts):
