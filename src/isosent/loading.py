@@ -119,7 +119,8 @@ def load(
         options["tokenizer"] = tokenizer
     parsed = _parsed(reference, options)
     if parsed.scheme == "folder":
-        return _load_folder(parsed, split, progress)
+        folder = _folder(parsed)
+        return load_saved(read_model(folder), folder, parsed, split, progress)
     if split is not None:
         parsed = replace(parsed, options={**parsed.options, "tokenizer": FUNCTION})
     return SentenceEncoder(load_encoder(parsed, split=split, progress=progress))
@@ -193,11 +194,6 @@ def _parsed(reference: str | os.PathLike[str], options: Mapping[str, Any] | None
 
 def _folder(parsed: Reference) -> Path:
     return path_of(parsed.location)
-
-
-def _load_folder(parsed: Reference, split: SplitFunction | None, progress: Progress | None) -> SentenceEncoder:
-    folder = _folder(parsed)
-    return load_saved(read_model(folder), folder, parsed, split, progress)
 
 
 def load_saved(

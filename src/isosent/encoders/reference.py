@@ -448,12 +448,8 @@ def with_options(text: str, options: Mapping[str, str]) -> str:
     """Write options into a reference; they win over those in it."""
     location, _, query = text.partition("?")
     parts = [part for part in query.split("&") if part and part.partition("=")[0] not in options]
-    parts += [f"{name}={_in_query(name, value)}" for name, value in options.items()]
+    parts += [f"{name}={escape(value) if name in PROMPTS else value}" for name, value in options.items()]
     return f"{location}?{'&'.join(parts)}" if parts else location
-
-
-def _in_query(name: str, value: str) -> str:
-    return escape(value) if name in PROMPTS else value
 
 
 def _option_text(value: Any) -> str:
