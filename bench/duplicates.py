@@ -267,15 +267,15 @@ def labels(data, models):
     ]
     for name, reference in models:
         model = isosent.load(reference)
-        for corpus, labelled in pairs.items():
-            labelled = [each for each in labelled if each[0] != each[1]]
-            texts = list(dict.fromkeys(text for pair in labelled for text in pair[:2]))
+        for corpus, labeled in pairs.items():
+            labeled = [each for each in labeled if each[0] != each[1]]
+            texts = list(dict.fromkeys(text for pair in labeled for text in pair[:2]))
             row_of = {text: row for row, text in enumerate(texts)}
             for rate in (0.01, 0.05, 0.2):
                 found = find_duplicates(texts, model, false_positives=rate)
                 groups = in_groups(found)
-                first, second = (groups[[row_of[pair[side]] for pair in labelled]] for side in (0, 1))
-                gold = np.array([pair[2] for pair in labelled])
+                first, second = (groups[[row_of[pair[side]] for pair in labeled]] for side in (0, 1))
+                gold = np.array([pair[2] for pair in labeled])
                 joined = (first >= 0) & (first == second)
                 yield {
                     "model": name,

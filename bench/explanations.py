@@ -101,7 +101,7 @@ def random_cosines(vectors):
     return np.einsum("ij,ij->i", units[first], units[second])[first != second]
 
 
-def histograms(vectors, colours, marked=None):
+def histograms(vectors, colors, marked=None):
     """Cosines of random pairs, a hill for each model."""
     edges = np.linspace(-0.4, 1, 71)
     counts = {name: np.histogram(random_cosines(rows), edges)[0] / N_PAIRS for name, rows in vectors.items()}
@@ -112,13 +112,13 @@ def histograms(vectors, colours, marked=None):
         width=640,
         height=270,
     )
-    for (_, shares), colour in zip(counts.items(), colours, strict=True):
+    for (_, shares), color in zip(counts.items(), colors, strict=True):
         outline = [(x, y) for ends, y in zip(pairwise(edges), shares, strict=True) for x in ends]
-        panel.area(outline, colour)
-        panel.line(outline, colour)
+        panel.area(outline, color)
+        panel.line(outline, color)
     if marked is not None:
         panel.upright(marked, f"cosine {marked:g}")
-    keys = [Key(NAMES[name], colour, 4) for name, colour in zip(vectors, colours, strict=True)]
+    keys = [Key(NAMES[name], color, 4) for name, color in zip(vectors, colors, strict=True)]
     return Figure("Cosines of random pairs of texts", "", [("", [panel])], keys)
 
 
@@ -195,12 +195,12 @@ def auto(texts):
     )
     panel.level(0)
     panel.level(0.02)
-    for (_, line), colour in zip(gains.items(), ("c1", "c4", "c0", "c2"), strict=True):
-        panel.line(line, colour)
+    for (_, line), color in zip(gains.items(), ("c1", "c4", "c0", "c2"), strict=True):
+        panel.line(line, color)
         for x, y in line:
-            panel.dot(x, y, colour)
+            panel.dot(x, y, color)
     panel.text(0.75, 0.02, "limit 0.02", shift=(0, -5))
-    keys = [Key(NAMES[name], colour, 4) for name, colour in zip(NAMES, ("c1", "c4", "c0", "c2"), strict=True)]
+    keys = [Key(NAMES[name], color, 4) for name, color in zip(NAMES, ("c1", "c4", "c0", "c2"), strict=True)]
     measured = {name: {f"{x:g}": round(y, 3) for x, y in line} for name, line in gains.items()}
     return Figure("Gain of whitening by its strength", "", [("", [panel])], keys), measured
 
@@ -242,9 +242,9 @@ def drift(texts):
         title = f"old: captions, new: {name}"
         x, y = (Axis(axis, -limit, limit) for axis in ("first axis", "second axis"))
         panel = Panel(x, y, title=title, width=340, height=310)
-        for colour, part in (("c0", old), ("c1", rows)):
+        for color, part in (("c0", old), ("c1", rows)):
             for x, y in ((part[:N_DOTS] - mean) @ axes).tolist():
-                panel.dot(x, y, colour, radius=2.4, opacity=0.75)
+                panel.dot(x, y, color, radius=2.4, opacity=0.75)
         panels.append(panel)
     keys = [Key("old texts", "c0", shape=0), Key("new texts", "c1", shape=0)]
     return Figure("Old and new texts", "", [("", panels)], keys), measured
@@ -262,32 +262,32 @@ def merge(texts):
     axes = np.linalg.eigh(whole.covariance)[1][:, [-1, -2]]
     dots = [np.random.default_rng(SEED).choice(part, 90, replace=False) @ axes for part in parts]
     limit = max(np.abs(part - whole.mean @ axes).max() for part in dots) * 1.1
-    centre = whole.mean @ axes
+    center = whole.mean @ axes
 
     def panel(title):
         x, y = (
-            Axis(name, at - limit, at + limit) for name, at in zip(("first axis", "second axis"), centre, strict=True)
+            Axis(name, at - limit, at + limit) for name, at in zip(("first axis", "second axis"), center, strict=True)
         )
         return Panel(x, y, title=title, width=340, height=310)
 
-    def ellipse(place, each, colour, dash=""):
+    def ellipse(place, each, color, dash=""):
         values, turned = np.linalg.eigh(axes.T @ each.covariance @ axes)
         angles = np.linspace(0, 2 * np.pi, 73)
         circle = np.column_stack([np.cos(angles), np.sin(angles)]) * 2 * np.sqrt(values)
-        place.line((circle @ turned.T + each.mean @ axes).tolist(), colour, width=2.5, dash=dash)
+        place.line((circle @ turned.T + each.mean @ axes).tolist(), color, width=2.5, dash=dash)
 
     left, right = panel("two parts"), panel("their sum")
-    for colour, points, each in zip(("c0", "c1"), dots, moments, strict=True):
+    for color, points, each in zip(("c0", "c1"), dots, moments, strict=True):
         for x, y in points.tolist():
-            left.dot(x, y, colour, radius=2.4, opacity=0.6)
+            left.dot(x, y, color, radius=2.4, opacity=0.6)
             right.dot(x, y, "c6", radius=2.4, opacity=0.5)
-        ellipse(left, each, colour)
+        ellipse(left, each, color)
     ellipse(right, whole, "c2")
     ellipse(right, merged, "ink", "5 5")
     keys = [
         *(
-            Key(name, colour, 2.5)
-            for name, colour in (("January", "c0"), ("February", "c1"), ("all texts at once", "c2"))
+            Key(name, color, 2.5)
+            for name, color in (("January", "c0"), ("February", "c1"), ("all texts at once", "c2"))
         ),
         Key("January + February", "ink", 2.5, "5 5"),
     ]
@@ -310,7 +310,7 @@ def size(texts):
         kind = next((kind for kind in kinds if str(each).startswith(kind)), None)
         if kind and 14 <= each.n_bytes <= 1300:
             panel.dot(each.n_bytes, each.recall, kinds[kind], shape=list(kinds).index(kind))
-    keys = [Key(kind, colour, shape=number) for number, (kind, colour) in enumerate(kinds.items())]
+    keys = [Key(kind, color, shape=number) for number, (kind, color) in enumerate(kinds.items())]
     keys.append(Key("nothing smaller keeps as many", "mark", 1.5))
     measured = {f"{each}": [each.n_bytes, round(each.recall, 4)] for each in table.front}
     return Figure("Bytes in memory against neighbors kept", "", [("", [panel])], keys), {
@@ -325,15 +325,15 @@ class Boxes:
     def __init__(self, width, height):
         self.width, self.height, self.shapes = width, height, []
 
-    def box(self, x, y, width, lines, colour="mark", *, height=None):
+    def box(self, x, y, width, lines, color="mark", *, height=None):
         height = height or 18 * len(lines) + 16
         corners = [(x, y), (x + width, y), (x + width, y + height), (x, y + height)]
-        self.shapes.append(Line(corners, colour, "tint", width=1.5 if colour == "mark" else 2.5, closed=True))
+        self.shapes.append(Line(corners, color, "tint", width=1.5 if color == "mark" else 2.5, closed=True))
         top = y + height / 2 - 9 * (len(lines) - 1) + 4
         for number, line in enumerate(lines):
             words = line.removeprefix("*")
-            colour, is_bold = "soft" if number else "ink", line[0] == "*"
-            self.shapes.append(Text(x + width / 2, top + 18 * number, words, colour, "middle", bold=is_bold))
+            color, is_bold = "soft" if number else "ink", line[0] == "*"
+            self.shapes.append(Text(x + width / 2, top + 18 * number, words, color, "middle", bold=is_bold))
 
     def arrow(self, *points, word="", at=None):
         (x0, y0), (x, y) = points[-2:]

@@ -178,7 +178,7 @@ def drawn(name, n, limit):
     return rng_of(name).permutation(n)[:limit]
 
 
-def add_labelled(corpus, texts, labels, kinds):
+def add_labeled(corpus, texts, labels, kinds):
     label_of = dict(zip(texts, labels, strict=True))
     labels = np.unique([label_of[text] for text in corpus.texts], return_inverse=True)[1]
     if "topics" in kinds:
@@ -188,10 +188,10 @@ def add_labelled(corpus, texts, labels, kinds):
     return corpus
 
 
-def labelled(name, texts, labels, limit, kinds):
+def labeled(name, texts, labels, limit, kinds):
     texts, labels = [" ".join(text.split()) for text in texts], list(labels)
     rows = [row for row in drawn(name, len(texts), limit) if texts[row]]
-    return add_labelled(Corpus(name, [texts[row] for row in rows]), texts, labels, kinds)
+    return add_labeled(Corpus(name, [texts[row] for row in rows]), texts, labels, kinds)
 
 
 def sts_corpus(name, data, limit):
@@ -216,7 +216,7 @@ def sts_corpus(name, data, limit):
         corpus.tasks["retrieval"] = partial(partners_score, first[same], second[same])
     if name in ("STS14", "STS15"):
         source = {text: row[3] for row in rows for text in row[:2]}
-        add_labelled(corpus, list(source), list(source.values()), ("topics",))
+        add_labeled(corpus, list(source), list(source.values()), ("topics",))
     return corpus
 
 
@@ -234,34 +234,34 @@ def stackoverflow_corpus(data, limit):
     folder = data / "tasks/stackoverflow"
     texts = (folder / "StackOverflow.txt").read_text("utf-8").split("\n")[:20000]
     labels = (folder / "StackOverflow_gnd.txt").read_text().split()
-    return labelled("StackOverflow", texts, labels, limit, ("topics", "classes"))
+    return labeled("StackOverflow", texts, labels, limit, ("topics", "classes"))
 
 
 def banking_corpus(data, limit):
     with (data / "tasks/banking77/train.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     texts, labels = ([row[key] for row in rows] for key in ("text", "category"))
-    return labelled("Banking77", texts, labels, limit, ("topics", "classes"))
+    return labeled("Banking77", texts, labels, limit, ("topics", "classes"))
 
 
 def trec_corpus(data, limit):
     lines = (data / "senteval/TREC/train_5500.label").read_text("latin-1").splitlines()
     labels, texts = zip(*(line.split(" ", 1) for line in lines), strict=True)
-    return labelled("TREC", texts, [label.split(":")[0] for label in labels], limit, ("topics", "classes"))
+    return labeled("TREC", texts, [label.split(":")[0] for label in labels], limit, ("topics", "classes"))
 
 
 def senteval_corpus(name, data, limit):
     kinds = ("topics", "classes") if name == "SUBJ" else ("classes",)
     parts = [path.read_text("latin-1").splitlines() for path in sorted((data / "senteval" / name).iterdir())]
     texts = [text for part in parts for text in part]
-    return labelled(name, texts, [n for n, part in enumerate(parts) for _ in part], limit, kinds)
+    return labeled(name, texts, [n for n, part in enumerate(parts) for _ in part], limit, kinds)
 
 
 def sst_corpus(data, limit):
     paths = sorted((data / "senteval/SST/fine").iterdir())
     lines = [line for path in paths for line in path.read_text("utf-8").splitlines() if line.strip()]
     labels, texts = zip(*(line.split(" ", 1) for line in lines), strict=True)
-    return labelled("SST5", texts, labels, limit, ("classes",))
+    return labeled("SST5", texts, labels, limit, ("classes",))
 
 
 def nli_corpus(path, name, data, limit):

@@ -23,13 +23,13 @@ from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import JointMoments
 from isosent.numeric.ranking import cosine_ranks
 from isosent.numeric.similarity import nonzero_rows, unit_rows
-from isosent.transforms.pairs import GROUP_PENALTIES, Candidate, MatchingPairs, choose_from_pairs
+from isosent.transforms.pairs import GROUP_PENALTIES, MapCandidate, MatchingPairs, choose_from_pairs
 
 SIZES = (50, 300, 2000)
 N_QUERIES = 1000
 LANGUAGES = ("en", "de", "es")
 DIRECTIONS = (("en", "de"), ("en", "es"), ("de", "en"), ("es", "en"))
-PLAIN = Candidate("whitening", (("strength", 0.5),))
+PLAIN = MapCandidate("whitening", (("strength", 0.5),))
 
 
 def lines(path, encoding="utf-8"):

@@ -18,7 +18,7 @@ import isosent
 from isosent.demo import demo_pool, translated_share
 from isosent.numeric.similarity import unit_rows
 
-COLOURS = {"en": "#2f7ed8", "de": "#e8833a", "es": "#2ba36b", "fr": "#b455b6"}
+COLORS = {"en": "#2f7ed8", "de": "#e8833a", "es": "#2ba36b", "fr": "#b455b6"}
 NAMES = {"en": "English", "de": "German", "es": "Spanish", "fr": "French"}
 N_COLORS = 64  # so that the files stay small
 THEMES = {"light": "#1f2328", "dark": "#e6edf3"}
@@ -45,9 +45,9 @@ def main() -> None:
         for place, (title, (vectors, share)) in zip(axes, panels.items(), strict=True):
             centered = vectors - vectors.mean(axis=0)
             points = centered @ np.linalg.svd(centered, full_matrices=False)[2][:2].T
-            for lang, colour in COLOURS.items():
+            for lang, color in COLORS.items():
                 own = points[[row.lang == lang for row in held_out]]
-                place.scatter(*own.T, s=12, color=colour, alpha=0.8, linewidths=0, label=NAMES[lang])
+                place.scatter(*own.T, s=12, color=color, alpha=0.8, linewidths=0, label=NAMES[lang])
             place.set_title(f"{title}: {share:.0%} find their translation", fontsize=11)
             place.set_axis_off()
         figure.legend(*axes[0].get_legend_handles_labels(), loc="lower center", ncols=4, frameon=False)

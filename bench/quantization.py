@@ -143,10 +143,10 @@ def shared(found, queries, neighbors):
 def scores_of(index, vectors, sentences, neighbors):
     found, speed = search(index, vectors[sentences.queries], K + 1)
     queries, targets = sentences.pairs.T
-    labelled = without(np.concatenate([index(vectors[rows], K + 1) for rows in np.array_split(queries, 40)]), queries)
+    labeled = without(np.concatenate([index(vectors[rows], K + 1) for rows in np.array_split(queries, 40)]), queries)
     return {
         "recall": shared(found, sentences.queries, neighbors),
-        "labelled": round(100 * float((labelled == targets[:, None]).any(axis=1).mean()), 2),
+        "labelled": round(100 * float((labeled == targets[:, None]).any(axis=1).mean()), 2),
         "queries_per_s": round(speed),
     }
 
@@ -242,10 +242,10 @@ def rotations(sample, rng):
     }
 
 
-def itq(centred, rotation, n_steps=50):
+def itq(centered, rotation, n_steps=50):
     """Iterative quantization (Gong and Lazebnik 2011): the rotation that leaves signs the nearest."""
     for _ in range(n_steps):
-        left, _, right = np.linalg.svd(np.sign(centred @ rotation).T @ centred)
+        left, _, right = np.linalg.svd(np.sign(centered @ rotation).T @ centered)
         rotation = (left @ right).T
     return rotation.astype(np.float32)
 

@@ -27,11 +27,11 @@ K, BATCH = 10, 100
 
 def clustered(n_rows, dim=256, seed=0):
     rng = np.random.default_rng(seed)
-    centres = rng.standard_normal((max(64, n_rows // 16), dim), dtype=np.float32)
+    centers = rng.standard_normal((max(64, n_rows // 16), dim), dtype=np.float32)
     rows = np.empty((n_rows, dim), np.float32)
     for start in range(0, n_rows, 50_000):
         n = min(50_000, n_rows - start)
-        rows[start : start + n] = centres[rng.integers(len(centres), size=n)]
+        rows[start : start + n] = centers[rng.integers(len(centers), size=n)]
         rows[start : start + n] += rng.standard_normal((n, dim), dtype=np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     return rows

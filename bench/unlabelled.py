@@ -14,7 +14,7 @@ from isosent.evaluation.run import read_tasks
 from isosent.evaluation.unlabelled import compare_vectors, halves_of
 
 TUNED, HELD_OUT = ("STS12", "STS14", "SICK-R"), ("STS13", "STS15", "STS-B")
-LABELLED_GAP = 1.0  # points of Spearman correlation
+LABELED_GAP = 1.0  # points of Spearman correlation
 
 
 def models(data):
@@ -48,7 +48,7 @@ def main(data):
             for places, compared in compare_vectors(list(vectors.values()), halves).items():
                 a, b = (list(vectors)[place] for place in places)
                 gap = scores[b] - scores[a]
-                truth = "better" if gap > LABELLED_GAP else "worse" if gap < -LABELLED_GAP else "cannot tell"
+                truth = "better" if gap > LABELED_GAP else "worse" if gap < -LABELED_GAP else "cannot tell"
                 by_halves = replace(compared, overlap_low=compared.low, overlap_high=compared.high).verdict
                 families = {name.removesuffix(", whitened") for name in (a, b)}
                 for measure, verdict in (("halves", by_halves), ("both", compared.verdict)):

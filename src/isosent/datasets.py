@@ -1,11 +1,11 @@
 """Public data sets, fetched from the Hugging Face hub in the layout that the readers of tasks expect.
 
-``data/datasets.json`` lists the sets, pinned to commits. ``isosent-data.json`` next to the data, the `Lock`, keeps the
-commits and SHA-256 sums of what was fetched; later calls refuse anything else.
+``data/datasets.json`` lists the sets, pinned to commits. ``isosent-data.json`` next to the data, the `DataRecord`,
+keeps the commits and SHA-256 sums of what was fetched; later calls refuse anything else.
 
-`get_data` goes through the files of the sets. An existing one is compared with the lock. Any other one is fetched
-from the `HuggingFaceHub`, or from a `Mirror` of it, compared with the sum in the manifest or in the lock, converted to
-the layout that the readers of tasks expect (`CONVERSIONS`), entered in the lock, and written.
+`get_data` goes through the files of the sets. An existing one is compared with the record. Any other one is fetched
+from the `HuggingFaceHub`, or from a `Mirror` of it, compared with the sum in the manifest or in the record, converted
+to the layout that the readers of tasks expect (`CONVERSIONS`), entered in the record, and written.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from isosent.io.schemas import Document, Sha256
 from isosent.io.system import open_to_read, read_bytes, system_error
 from isosent.pages.progress import Progress, counted
 
-LOCK_NAME = "isosent-data.json"
+RECORD_NAME = "isosent-data.json"
 FORMAT = "isosent-data"
 FORMAT_VERSION = 1
 
@@ -85,7 +85,7 @@ class Manifest(NamedTuple):
     sets: Mapping[str, DataSet]
     revisions: Mapping[str, str | None]
 
-    def chosen(self, names: Sequence[str]) -> tuple[DataSet, ...]:
+    def select(self, names: Sequence[str]) -> tuple[DataSet, ...]:
         """Find sets by name, with those that they include."""
         if isinstance(names, str):
             raise wrong_value(
@@ -158,30 +158,30 @@ class FileState(Struct, forbid_unknown_fields=True):
     original: bool | None  # whether it is as its authors made it; None if there is no sum to compare with
 
 
-class Lock(Document, kw_only=True):
+class DataRecord(Document, kw_only=True):
     """``isosent-data.json``: what is known of a folder of data."""
 
     repositories: dict[str, FetchedRepository] = field(default_factory=dict)
     files: dict[str, FileState] = field(default_factory=dict)  # by path below the folder
 
 
-def read_lock(folder: Path) -> Lock:
+def read_data_record(folder: Path) -> DataRecord:
     """Read what is known of a folder of data; nothing, if it has no lock."""
-    path = folder / LOCK_NAME
+    path = folder / RECORD_NAME
     if not path.exists():
-        return Lock(format=FORMAT, format_version=FORMAT_VERSION)
+        return DataRecord(format=FORMAT, format_version=FORMAT_VERSION)
     try:
-        return read_record(path, FORMAT, FORMAT_VERSION, Lock)
+        return read_record(path, FORMAT, FORMAT_VERSION, DataRecord)
     except FileFormatError as error:
         raise FileFormatError(f"{error} Move the folder away and get the data again.") from None
 
 
-def write_lock(folder: Path, lock: Lock) -> None:
+def write_data_record(folder: Path, record: DataRecord) -> None:
     """Write what is known of a folder of data, in one step."""
     document: dict[str, Any] = {"format": FORMAT, "format_version": FORMAT_VERSION}
-    document["repositories"] = to_builtins(dict(sorted(lock.repositories.items())))
-    document["files"] = to_builtins(dict(sorted(lock.files.items())))
-    write_document(folder / LOCK_NAME, document)
+    document["repositories"] = to_builtins(dict(sorted(record.repositories.items())))
+    document["files"] = to_builtins(dict(sorted(record.files.items())))
+    write_document(folder / RECORD_NAME, document)
 
 
 # -- where files come from -------------------------------------------------------------------------------------------
@@ -335,7 +335,7 @@ def get_data(
 ) -> list[FetchedFile]:
     """Get sets of files from the hub; what is there and unchanged is not fetched again."""
     manifest, folder = read_manifest(), Path(folder)
-    wanted = [(each, file) for each in manifest.chosen(names) for file in each.files]
+    wanted = [(each, file) for each in manifest.select(names) for file in each.files]
     _make_folder(folder)
     files = []
     with locked(folder):
@@ -350,7 +350,7 @@ class _Getter:
 
     def __init__(self, folder: Path, hub: Hub, manifest: Manifest) -> None:
         self._folder, self._hub, self._manifest = folder, hub, manifest
-        self._lock = read_lock(folder)
+        self._record = read_data_record(folder)
         self._sources: dict[tuple[str, str], Path] = {}  # files of the hub, fetched and checked
 
     def get(self, data_set: DataSet, file: DataFile) -> FetchedFile:
@@ -362,12 +362,12 @@ class _Getter:
 
     def _check(self, file: DataFile, path: Path) -> FileState:
         """Refuse a file that is neither as it was fetched nor as its authors made it."""
-        digest, state = _sha256(path), self._lock.files.get(file.path)
+        digest, state = _sha256(path), self._record.files.get(file.path)
         if state and digest == state.sha256:
             return state
         if digest == file.original or not file.repository:
             return FileState(digest, "", "", digest == file.original)
-        why = "has changed since it was fetched" if state else f"is not listed in {LOCK_NAME}"
+        why = "has changed since it was fetched" if state else f"is not listed in {RECORD_NAME}"
         raise OutputError(f"{path} {why}, and is not replaced. Move it away, or name another folder.")
 
     def _write(self, data_set: DataSet, file: DataFile, path: Path) -> FileState:
@@ -382,9 +382,9 @@ class _Getter:
         content = converted_content(file, self._sources[key])
         digest = hashlib.sha256(content).hexdigest()
         original = None if file.original is None else digest == file.original
-        state = FileState(digest, file.repository, self._lock.repositories[file.repository].revision, original)
-        self._lock.files[file.path] = state
-        write_lock(self._folder, self._lock)  # before the file, so that no file is ever unlisted
+        state = FileState(digest, file.repository, self._record.repositories[file.repository].revision, original)
+        self._record.files[file.path] = state
+        write_data_record(self._folder, self._record)  # before the file, so that no file is ever unlisted
         _make_folder(path.parent)
         with replacing(path) as temporary:
             temporary.write_bytes(content)
@@ -392,7 +392,7 @@ class _Getter:
 
     def _fetch(self, data_set: DataSet, file: DataFile) -> Path:
         """Fetch a file of the hub; refuse it if its sum is not the expected one, else remember its sum."""
-        before = self._lock.repositories.get(file.repository, FetchedRepository())
+        before = self._record.repositories.get(file.repository, FetchedRepository())
         try:
             pinned = self._manifest.revisions[file.repository]
             revision = self._hub.commit(file.repository, pinned or before.revision)
@@ -402,13 +402,13 @@ class _Getter:
         if before.revision and revision and revision != before.revision:
             before = FetchedRepository()
         digest = _sha256(source)
-        for place, expected in (("the manifest", file.sha256), (LOCK_NAME, before.files.get(file.file))):
+        for place, expected in (("the manifest", file.sha256), (RECORD_NAME, before.files.get(file.file))):
             if expected and digest != expected:
                 raise FileFormatError(
                     f"{file.repository}/{file.file}: its SHA-256 is {digest[:16]}..., but {place} expects "
                     f"{expected[:16]}.... It was damaged or changed on the way, and is not used."
                 )
-        self._lock.repositories[file.repository] = FetchedRepository(
+        self._record.repositories[file.repository] = FetchedRepository(
             revision or before.revision, before.files | {file.file: digest}
         )
         return source

@@ -169,7 +169,8 @@ def _translations(model: SentenceEncoder) -> Translations:
     fitted = model.fitted(texts, source="the pool of the demo")
     erasure = model.fitted(texts, erase={"lang": labels}, source="the pool of the demo")
     held_out = [row for row in demo_pool() if not int(row.meaning) % 2]
-    original, centered, erased = (_encode(each, held_out) for each in (model, fitted, erasure))
+    held_out_texts = [row.text for row in held_out]
+    original, centered, erased = (each.encode(held_out_texts) for each in (model, fitted, erasure))
     example = next(position for position, row in enumerate(held_out) if row.text == EXAMPLE)
     choice = fitted.fits[-1].choice or {}
     return Translations(
@@ -183,10 +184,6 @@ def _translations(model: SentenceEncoder) -> Translations:
         example_erased=held_out[nearest_rows(erased)[example]].text,
         recommendation=str(choice["reason"]),
     )
-
-
-def _encode(model: SentenceEncoder, rows: Sequence[PoolRow]) -> NDArray[np.float32]:
-    return model.encode([row.text for row in rows])
 
 
 def translated_share(vectors: NDArray[np.floating], rows: Sequence[PoolRow]) -> float:

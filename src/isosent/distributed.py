@@ -1,8 +1,9 @@
 """Encoding by many processes and machines: where the workers of a job run, and batches in the jobs of other engines.
 
-`engine_for` chooses between this process (`isosent.jobs.shards.Here`), `Processes` of this machine and a `Ray` cluster.
-An engine gives a function that runs tasks in any order and yields their outcomes. A task whose worker dies runs again:
-in a separate process, so that the one that kills is found, or on another actor; after three deaths it has failed.
+`engine_for` chooses between this process (`isosent.jobs.shards.LocalEngine`), `Processes` of this machine and a `Ray`
+cluster. An engine gives a function that runs tasks in any order and yields their outcomes. A task whose worker dies
+runs again: in a separate process, so that the one that kills is found, or on another actor; after three deaths it has
+failed.
 Tasks hold paths, never vectors: a `Worker` opens the files and the model by itself.
 
 `Encode` is for Ray Data and its like, which bring the batches and decide where they go.
@@ -34,7 +35,7 @@ from threadpoolctl import threadpool_limits
 from isosent import _check, _extras
 from isosent.errors import InputError, WorkerError, option
 from isosent.io.texts import is_missing
-from isosent.jobs.shards import Engine, Here, Job, Outcome, Run, Task, Worker
+from isosent.jobs.shards import Engine, Job, LocalEngine, Outcome, RunTasks, Task, Worker
 from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.numeric.threads import n_workers
@@ -56,7 +57,7 @@ def engine_for(on: str | None, workers: int | None, gpus_per_worker: float = 0.0
     if on is None:
         if gpus_per_worker:
             raise InputError(f"GPUs per worker are for a cluster: {option('on', 'ray?gpus=X')}.")
-        return Here() if workers in (None, 1) else Processes(workers or 1)
+        return LocalEngine() if workers in (None, 1) else Processes(workers or 1)
     if not (0 <= gpus_per_worker <= 1 or (gpus_per_worker > 1 and gpus_per_worker % 1 == 0)):
         raise InputError(
             f"{option('on', f'ray?gpus={gpus_per_worker:g}')}: choose a number from 0 to 1, or a whole number."
@@ -76,7 +77,7 @@ class Processes:
         self._pool: ProcessPoolExecutor | None = None
 
     @contextmanager
-    def workers(self, job: Job, progress: Progress | None) -> Iterator[Run]:
+    def workers(self, job: Job, progress: Progress | None) -> Iterator[RunTasks]:
         """Start processes; those that die are replaced. All end at once if this process is interrupted."""
         is_over, ends_them = multiprocessing.Pipe(duplex=False)
         try:
@@ -182,7 +183,7 @@ class Ray:
         self._address, self._n_actors, self._gpus = address, n_actors, gpus_per_actor
 
     @contextmanager
-    def workers(self, job: Job, progress: Progress | None) -> Iterator[Run]:
+    def workers(self, job: Job, progress: Progress | None) -> Iterator[RunTasks]:
         """Connect to the cluster, or start one on this machine."""
         ray = _extras.require("ray")
         was_connected = ray.is_initialized()

@@ -26,7 +26,7 @@ from isosent.encoders.reference import (
     without_permissions,
 )
 from isosent.encoders.static import SplitFunction
-from isosent.encoders.word_average import Corpus, Weighting
+from isosent.encoders.word_average import CorpusStatistics, Weighting
 from isosent.encoders.wrapped import wrap_encoder
 from isosent.errors import FileFormatError, InputError, InputTypeError, ModelFolderError, wrong_value
 from isosent.io.checksum import verify_folder
@@ -119,7 +119,8 @@ def load(
         options["tokenizer"] = tokenizer
     parsed = _parsed(reference, options)
     if parsed.scheme == "folder":
-        return _load_folder(parsed, split, progress)
+        folder = _folder(parsed)
+        return load_saved(read_model(folder), folder, parsed, split, progress)
     if split is not None:
         parsed = replace(parsed, options={**parsed.options, "tokenizer": FUNCTION})
     return SentenceEncoder(load_encoder(parsed, split=split, progress=progress))
@@ -195,11 +196,6 @@ def _folder(parsed: Reference) -> Path:
     return path_of(parsed.location)
 
 
-def _load_folder(parsed: Reference, split: SplitFunction | None, progress: Progress | None) -> SentenceEncoder:
-    folder = _folder(parsed)
-    return load_saved(read_model(folder), folder, parsed, split, progress)
-
-
 def load_saved(
     record: ModelRecord,
     folder: Path,
@@ -217,7 +213,7 @@ def load_saved(
         )
     try:
         learned = record.corpus if record.reference != PRECOMPUTED else None
-        corpus = Corpus.from_tensors(learned) if learned else None
+        corpus = CorpusStatistics.from_tensors(learned) if learned else None
         runtime = {name: value for name, value in parsed.options.items() if name in RUNTIME_OPTIONS}
         reference = _encoder_reference(moved_to, record, runtime, folder / MODEL_FILE)
         encoder = load_encoder(reference, split=split, corpus=corpus, progress=progress)

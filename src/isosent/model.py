@@ -42,8 +42,8 @@ from isosent.transforms.auto import AutoChoice, choose_from_texts, choose_withou
 from isosent.transforms.base import (
     AUTO,
     Auto,
+    FitCallback,
     LinearTransform,
-    Report,
     Transform,
     needs_vectors,
     resolve_transform,
@@ -57,7 +57,7 @@ from isosent.transforms.maps import GroupMaps, MapStep, check_roles
 from isosent.transforms.pairs import MatchingPairs, choose_from_pairs
 from isosent.transforms.quantization import Quantization
 from isosent.transforms.scaling import NormalizeStep
-from isosent.transforms.statistics import LabelledStatistics, Statistics, rows_with_vector
+from isosent.transforms.statistics import LabeledStatistics, Statistics, rows_with_vector
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -610,7 +610,7 @@ class SentenceEncoder:
         encoded: NDArray[np.float32] | None = None,
         source: str = "texts in memory",
         progress: Progress | None = None,
-        report: Report | None = None,
+        report: FitCallback | None = None,
     ) -> SentenceEncoder:
         """Return this model with a transform fitted on texts.
 
@@ -691,7 +691,7 @@ class SentenceEncoder:
         return self.fitted_on_statistics(statistics, chosen, report=report)
 
     def fitted_on_statistics(
-        self, statistics: Statistics, transform: Transform | Auto | None, *, report: Report | None = None
+        self, statistics: Statistics, transform: Transform | Auto | None, *, report: FitCallback | None = None
     ) -> SentenceEncoder:
         """Erase labels, if there are any, and fit a transform, or what auto chooses. All fits but on pairs come here.
 
@@ -710,7 +710,7 @@ class SentenceEncoder:
         queries, source = statistics.query_moments, statistics.source
         return model._fit(choice, basis, queries, source=source, n_zero_rows=n_zero_rows, report=report)
 
-    def _erased(self, labels: LabelledStatistics, source: str) -> SentenceEncoder:
+    def _erased(self, labels: LabeledStatistics, source: str) -> SentenceEncoder:
         """The model without an attribute; unchanged, with a warning, if it is not visible."""
         name, effect = labels.attribute.name, labels.attribute.effect(self.transform(labels.vectors), labels.texts)
         if not effect.is_visible:
@@ -744,7 +744,7 @@ class SentenceEncoder:
         *,
         settings: Mapping[str, Any] | None = None,
         source: str = "vectors in memory",
-        report: Report | None = None,
+        report: FitCallback | None = None,
     ) -> SentenceEncoder:
         """Return this model with a transform fitted on vectors of its bare encoder.
 
@@ -952,7 +952,7 @@ class SentenceEncoder:
         *,
         source: str,
         n_zero_rows: int = 0,
-        report: Report | None = None,
+        report: FitCallback | None = None,
         parameters: Mapping[str, Any] | None = None,
         choice: Mapping[str, Any] | None = None,
     ) -> SentenceEncoder:

@@ -192,7 +192,7 @@ class _SavedFit(FitRecord, frozen=True):
     history: list[_Progress] | None = None  # type: ignore[assignment]
 
 
-class _Parts(Document):
+class _CommonFields(Document):
     """``model.json`` in a model folder, without the fields of the steps."""
 
     encoder: _Encoder
@@ -213,7 +213,7 @@ _ModelFile = cast(
     defstruct(
         "_ModelFile",
         [(name, kind) if name in _ALWAYS else (name, kind, None) for name, kind in _FIELDS.items()],
-        bases=(_Parts,),
+        bases=(_CommonFields,),
         kw_only=True,
         forbid_unknown_fields=True,
     ),

@@ -21,7 +21,7 @@ from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
 from isosent.role import DOCUMENTS, QUERIES, Role
 from isosent.transforms import flow_step, maps, scaling
-from isosent.transforms.base import Report, Transform, check_transform, needs_vectors
+from isosent.transforms.base import FitCallback, Transform, check_transform, needs_vectors
 from isosent.transforms.maps import GroupMaps, MapStep
 from isosent.transforms.scaling import NormalizeStep
 from isosent.transforms.step import Step
@@ -139,7 +139,7 @@ class Postprocessing:
         statistics: Moments | NDArray[np.floating],
         query_moments: Moments | None = None,
         *,
-        report: Report | None = None,
+        report: FitCallback | None = None,
     ) -> Postprocessing:
         """Fit a transform and add it: on moments of the encoder's vectors, or on these themselves if it needs them."""
         if transform is None:

@@ -86,4 +86,4 @@ TRAINED: Final = (_S.float32, _S.bfloat16)
 # as they are typed in Python
 Codes = Storage | Literal["int8", "ubinary"]
 Precision = Storage | Literal["float32", "int8", "ubinary"]
-Store = Storage | Literal["float32", "float16", "int8", "binary"]
+IndexStorage = Storage | Literal["float32", "float16", "int8", "binary"]

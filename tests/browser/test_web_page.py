@@ -395,8 +395,8 @@ def test_axe_finds_nothing(page, look, scheme, width):
 
 def test_dark_rooms_have_a_dark_page(page, look):
     def brightness():
-        colour = page.find_element(By.TAG_NAME, "body").value_of_css_property("background-color")
-        return sum(map(int, colour.partition("(")[2].split(",")[:3]))
+        color = page.find_element(By.TAG_NAME, "body").value_of_css_property("background-color")
+        return sum(map(int, color.partition("(")[2].split(",")[:3]))
 
     light = brightness()
     look(scheme="dark")

@@ -135,7 +135,7 @@ def test_texts_calibrate_a_model_in_its_own_folder(isosent_, model, here, texts)
     assert same.splitlines()[1].startswith("percentile 0.99") or same.splitlines()[1] == "percentile 1.0000"
 
 
-def test_labelled_pairs_calibrate_a_model_into_a_new_folder(isosent_, model, here):
+def test_labeled_pairs_calibrate_a_model_into_a_new_folder(isosent_, model, here):
     pairs = ("pairs.tsv", "--columns", "first,second,grade")
     finished = isosent_("calibrate", *pairs, "-m", model, "-o", "calibrated")
     assert (finished.code, finished.err) == (0, "")

@@ -138,10 +138,10 @@ def readers_folder(tmp_path_factory, wordllama):
     (folder / "tasks" / "MR").mkdir()
     for part in ("pos", "neg"):
         shutil.copy(folder / "tasks" / "CR" / f"custrev.{part}", folder / "tasks" / "MR" / f"rt-polarity.{part}")
-    labelled = [f'"{text}",{row % 2}' for row, text in enumerate(texts[:80])]
+    labeled = [f'"{text}",{row % 2}' for row, text in enumerate(texts[:80])]
     for name in ("tasks/Topics/train.csv", "tasks/Topics/test.csv", "tasks/Groups/test.csv", "titles.csv"):
         (folder / name).parent.mkdir(exist_ok=True)
-        write_lines(folder / name, ["title,queue" if name == "titles.csv" else "text,label", *labelled])
+        write_lines(folder / name, ["title,queue" if name == "titles.csv" else "text,label", *labeled])
     (folder / "KorSTS").mkdir()
     pairs = list(zip(texts[:40], texts[1:41], range(40), strict=True))
     write_lines(folder / "stsb-de-test.csv", [f'"{first}","{second}",{score % 6}' for first, second, score in pairs])

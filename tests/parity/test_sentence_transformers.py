@@ -71,14 +71,14 @@ def test_poolings_together(small, tmp_path):
 @pytest.mark.parametrize(
     ("activation", "bias"), [(torch.nn.Tanh(), True), (torch.nn.Identity(), False), (torch.nn.GELU(), True)]
 )
-def test_dense_and_normalize_modules_are_honoured(small, tmp_path, activation, bias):
+def test_dense_and_normalize_modules_are_honored(small, tmp_path, activation, bias):
     dense = models.Dense(24, 16, bias=bias, activation_function=activation)
     modules(small, models.Pooling(24), dense, models.Normalize()).save(str(tmp_path))
     assert_same(tmp_path)
     assert isosent.load(f"hf:{tmp_path}").dim == 16
 
 
-def test_a_layer_norm_is_honoured(small, tmp_path):
+def test_a_layer_norm_is_honored(small, tmp_path):
     norm = models.LayerNorm(24)
     torch.nn.init.normal_(norm.norm.weight)
     modules(small, models.Pooling(24), norm).save(str(tmp_path))

@@ -253,6 +253,6 @@ def test_zero_has_one_sign():
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_the_length_of_a_row_does_not_depend_on_its_neighbours_or_its_place_in_memory(order):
+def test_the_length_of_a_row_does_not_depend_on_its_neighbors_or_its_place_in_memory(order):
     rows = np.asarray(map_and_rows()[1], order=order)
     np.testing.assert_array_equal(unit_rows(rows), np.concatenate([unit_rows(row[None]) for row in rows]))

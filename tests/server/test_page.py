@@ -39,8 +39,8 @@ def test_without_a_strength_and_a_cut_only_the_mean_changes(client, wordllama, t
     vectors = wordllama.encode(texts[:100])
     assert np.allclose(made["before"]["matrix"], cosine_matrix(vectors[:24], vectors[:24]), atol=1e-3)
     answer = draw(client, made, strength=0.0, dimensions=made["rank"]).json()
-    centred = vectors - vectors.mean(axis=0)
-    assert np.allclose(answer["matrix"], cosine_matrix(centred[:24], centred[:24]), atol=2e-3)
+    centered = vectors - vectors.mean(axis=0)
+    assert np.allclose(answer["matrix"], cosine_matrix(centered[:24], centered[:24]), atol=2e-3)
     nearest = answer["neighbours"][0]
     assert nearest["after"]["rank"] == 1
     cosines = cosine_matrix(vectors[:1], vectors)[0]

@@ -237,7 +237,7 @@ def data_of(rows):
 
 
 NAN = [float("nan")] * DIM
-MISBEHAVIOUR = {
+MISBEHAVIOR = {
     "another width": (lambda n: data_of([[1.0] * 5] * 2), 502, "5 dimensions"),
     "ragged": (lambda n: data_of([[1.0] * 5, [1.0] * 6]), 502, "cannot be read"),
     "NaN": (lambda n: Response(json.dumps({"data": [{"index": 0, "embedding": NAN}] * 1})), 502, "cannot be read"),
@@ -275,9 +275,9 @@ MISBEHAVIOUR = {
 CAUSES = {"ragged": "ValueError", "no JSON": "DecodeError", "a list": "TypeError", "bad base64": "Error"}
 
 
-@pytest.mark.parametrize("name", list(MISBEHAVIOUR))
+@pytest.mark.parametrize("name", list(MISBEHAVIOR))
 def test_an_upstream_that_misbehaves_gives_one_sentence(make, fake, name, caplog):
-    fake.misbehave, status, word = MISBEHAVIOUR[name]
+    fake.misbehave, status, word = MISBEHAVIOR[name]
     with caplog.at_level(logging.WARNING, logger="isosent.server"):
         response = ask(make())
     assert response.status_code == status

@@ -129,7 +129,7 @@ def kinds_of_tables(tree):
                     yield modules_by_name.get(part.value.id)
 
 
-def test_a_module_that_one_neighbour_imports_is_part_of_it():
+def test_a_module_that_one_neighbor_imports_is_part_of_it():
     """Unless it is public, a kind in a table of the neighbour, or would make the neighbour too long."""
     by_name, importers = own_modules(), defaultdict(set)
     for name, path in by_name.items():
@@ -143,9 +143,9 @@ def test_a_module_that_one_neighbour_imports_is_part_of_it():
         if path.name != "__init__.py" and len(importers[name]) == 1:
             [importer] = importers[name]
             n_lines = sum(len(by_name[each].read_text().splitlines()) for each in (name, importer))
-            is_neighbour = name.count(".") > 1 and importer.split(".")[1:2] == name.split(".")[1:2]
+            is_neighbor = name.count(".") > 1 and importer.split(".")[1:2] == name.split(".")[1:2]
             is_kind = name in kinds_of_tables(tree_of(by_name[importer]))
-            if is_neighbour and not is_kind and n_lines <= LONGEST_MERGED:
+            if is_neighbor and not is_kind and n_lines <= LONGEST_MERGED:
                 parts.add(f"{name} is part of {importer}")
     assert parts == set()
 

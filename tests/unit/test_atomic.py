@@ -598,7 +598,7 @@ def test_every_file_of_a_private_model_is_private(models):
         (ValueError("I/O error: something (os error 27)"), "File too large"),
     ],
 )
-def test_a_full_disk_is_recognised_whatever_a_library_raises(tmp_path, error, reason):
+def test_a_full_disk_is_recognized_whatever_a_library_raises(tmp_path, error, reason):
     with pytest.raises(OutputError, match=reason), replacing(tmp_path / "v.txt"):
         raise error
     assert names(tmp_path) == []

@@ -19,7 +19,7 @@ def vectors():
 
 
 @pytest.fixture
-def labelled():
+def labeled():
     rng = np.random.default_rng(0)
     cosines = rng.uniform(-0.2, 1, size=500)
     return cosines, (5 * np.clip(cosines + rng.normal(scale=0.2, size=500), 0, 1)).round(1)
@@ -54,8 +54,8 @@ def test_the_value_jumps_at_a_cosine_that_many_pairs_have():
 
 
 @pytest.mark.parametrize("kind", ["null", "labels"])
-def test_a_calibration_never_falls_and_stays_within_0_and_1(kind, vectors, labelled):
-    made = Calibration.from_random_pairs(vectors) if kind == "null" else Calibration.from_labels(*labelled)
+def test_a_calibration_never_falls_and_stays_within_0_and_1(kind, vectors, labeled):
+    made = Calibration.from_random_pairs(vectors) if kind == "null" else Calibration.from_labels(*labeled)
     values = made(np.linspace(-1.5, 1.5, 5001))
     assert (np.diff(values) >= 0).all()
     assert values[0] >= 0
@@ -86,8 +86,8 @@ def test_zero_rows_are_left_out_of_the_null(vectors):
     )
 
 
-def test_labels_give_what_isotonic_regression_predicts(labelled):
-    cosines, labels = labelled
+def test_labels_give_what_isotonic_regression_predicts(labeled):
+    cosines, labels = labeled
     expected = IsotonicRegression(out_of_bounds="clip").fit(cosines, labels / 5).predict(GRID)
     made = Calibration.from_labels(cosines, labels)
     np.testing.assert_allclose(made(GRID), expected, atol=1e-12)
@@ -107,8 +107,8 @@ def test_a_calibration_keeps_the_shape_of_what_it_is_given(vectors):
 
 
 @pytest.mark.parametrize("kind", ["null", "labels"])
-def test_json_keeps_every_bit(kind, vectors, labelled):
-    made = Calibration.from_random_pairs(vectors) if kind == "null" else Calibration.from_labels(*labelled)
+def test_json_keeps_every_bit(kind, vectors, labeled):
+    made = Calibration.from_random_pairs(vectors) if kind == "null" else Calibration.from_labels(*labeled)
     again = Calibration.from_json(json.loads(json.dumps(made.to_json())))
     np.testing.assert_array_equal(made.cosines, again.cosines)
     np.testing.assert_array_equal(made.values, again.values)

@@ -33,7 +33,7 @@ def chance(rows):
     return Chance.fit(rows, n_rows=2000)
 
 
-def test_the_corrected_score_is_the_cosine_of_centred_vectors(rows, chance):
+def test_the_corrected_score_is_the_cosine_of_centered_vectors(rows, chance):
     queries, hits, scores = search(rows, units(20, seed=1))
     mean = rows.astype(np.float64).mean(axis=0)
     expected = np.einsum(

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from isosent.errors import FileFormatError
 from isosent.search import Index
 from isosent.search.codes_file import check_codes
+from isosent.search.commits import read_state, write_state
 from isosent.search.engine import finer_settings
-from isosent.search.storage import read_state, write_state
 
 HUGE = struct.pack("<Q", 1 << 61)
 RELEASE = sorted(golden_formats.FORMATS.iterdir())[-1]

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from isosent.datasets import CONVERSIONS, LOCK_NAME, HuggingFaceHub, Mirror, get_data, parse_manifest, read_manifest
+from isosent.datasets import CONVERSIONS, RECORD_NAME, HuggingFaceHub, Mirror, get_data, parse_manifest, read_manifest
 from isosent.errors import FileFormatError, InputError, InputFileError, InputTypeError, OutputError
 from isosent.evaluation.rte import rte_tasks
 from isosent.evaluation.sts import TASKS, read_scored_pairs, read_sts
@@ -124,7 +124,7 @@ def test_every_file_has_a_place_of_its_own_below_the_folder_and_a_known_source()
 
 
 def test_sets_that_include_others_bring_them():
-    assert [each.name for each in MANIFEST.chosen(["senteval", "STS"])] == ["senteval", "stsb", "sick", "sts"]
+    assert [each.name for each in MANIFEST.select(["senteval", "STS"])] == ["senteval", "stsb", "sick", "sts"]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_sets_that_include_others_bring_them():
 )
 def test_names_that_are_not_there_are_refused_with_the_nearest(names, error, words):
     with pytest.raises(error, match=words):
-        MANIFEST.chosen(names)
+        MANIFEST.select(names)
 
 
 # ----------------------------------------------------------------------------------------------- the layout
@@ -245,7 +245,7 @@ def test_a_call_that_was_cut_off_keeps_what_is_whole_and_is_taken_up(mirror, tmp
     files = mirror(**{"owner/toy/a.txt": b"a", "owner/toy/b.txt": b"b"})
     with pytest.raises(InputFileError, match="toy could not be fetched: the hub did not give it: Connection refused"):
         get_toy(TWO, tmp_path / "data", hub=Counted(files, n_files=1))
-    assert written_below(tmp_path / "data") == [LOCK_NAME, "toy/a.txt"]
+    assert written_below(tmp_path / "data") == [RECORD_NAME, "toy/a.txt"]
     again = Counted(files)
     assert [file.was_there for file in get_toy(TWO, tmp_path / "data", hub=again)] == [True, False]
     assert again.asked == [(PIN, "b.txt")]
@@ -285,7 +285,7 @@ def test_an_altered_text_is_told(mirror, tmp_path):
     assert got.original is False
 
 
-@pytest.mark.parametrize(("before", "why"), [(True, "has changed since"), (False, f"is not listed in {LOCK_NAME}")])
+@pytest.mark.parametrize(("before", "why"), [(True, "has changed since"), (False, f"is not listed in {RECORD_NAME}")])
 def test_a_file_of_someone_else_is_never_replaced(mirror, tmp_path, before, why):
     hub = mirror(**{"owner/toy/a.txt": b"a", "owner/toy/b.txt": b"b"})
     if before:
@@ -323,7 +323,7 @@ def test_the_first_commit_and_sum_that_were_seen_hold_for_later_calls(mirror, tm
     files = mirror(**{"owner/toy/a.txt": b"a"})
     (got,) = get_toy(manifest, tmp_path / "data", hub=Counted(files, newest="first"))
     assert not got.is_pinned
-    lock = json.loads((tmp_path / "data" / LOCK_NAME).read_text())
+    lock = json.loads((tmp_path / "data" / RECORD_NAME).read_text())
     digest = hashlib.sha256(b"a").hexdigest()
     assert lock["repositories"] == {"owner/toy": {"revision": "first", "files": {"a.txt": digest}}}
     (tmp_path / "data" / "a.txt").unlink()
@@ -332,9 +332,9 @@ def test_the_first_commit_and_sum_that_were_seen_hold_for_later_calls(mirror, tm
     assert later.asked == [("first", "a.txt")]
     (tmp_path / "data" / "a.txt").unlink()
     mirror(**{"owner/toy/a.txt": b"another"})
-    with pytest.raises(FileFormatError, match=rf"but {LOCK_NAME} expects ca978112"):
+    with pytest.raises(FileFormatError, match=rf"but {RECORD_NAME} expects ca978112"):
         get_toy(manifest, tmp_path / "data", hub=later)
-    assert written_below(tmp_path / "data") == [LOCK_NAME]
+    assert written_below(tmp_path / "data") == [RECORD_NAME]
 
 
 def test_another_pinned_commit_starts_anew(mirror, tmp_path):
@@ -345,7 +345,7 @@ def test_another_pinned_commit_starts_anew(mirror, tmp_path):
 
 
 def test_a_damaged_lock_is_refused(mirror, tmp_path):
-    (tmp_path / LOCK_NAME).write_text('{"format": "isosent-data", "format_version": 7}')
+    (tmp_path / RECORD_NAME).write_text('{"format": "isosent-data", "format_version": 7}')
     with pytest.raises(FileFormatError, match=r"isosent-data\.json: format version 7.*get the data again"):
         get_toy(TWO, tmp_path, hub=mirror(**{"owner/toy/a.txt": b"a"}))
 

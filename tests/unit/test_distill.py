@@ -168,7 +168,7 @@ def test_a_token_in_context_has_the_mean_of_its_states(reference, texts, options
 
 def test_the_prior_that_predicts_other_texts_better_is_taken(model, texts, tmp_path):
     tokenizer = module._static_tokenizer(model, tmp_path / "tokenizer.json")
-    corpus, vectors = module.Corpus([texts], tokenizer), model.encode(texts)
+    corpus, vectors = module.TokenizedTexts([texts], tokenizer), model.encode(texts)
     corpus.split(vectors.any(axis=1))
     alone = module.prior_rows(model, tokenizer, None)
     noise = np.random.default_rng(0).standard_normal(alone.shape)

@@ -178,7 +178,7 @@ def test_a_data_frame_has_a_row_per_text_in_a_group():
 
 
 @pytest.mark.parametrize("n_rows", [50, 5000])  # one block, and two
-def test_neighbours_are_the_nearest_other_rows(n_rows):
+def test_neighbors_are_the_nearest_other_rows(n_rows):
     rows = np.random.default_rng(0).normal(size=(n_rows, 8)).astype(np.float32)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     cosines, places = nearest_others(rows, 3)
@@ -190,7 +190,7 @@ def test_neighbours_are_the_nearest_other_rows(n_rows):
     np.testing.assert_allclose(cosines[some], np.take_along_axis(expected, places[some], 1), atol=1e-6)
 
 
-def test_neighbours_of_some_rows_among_many():
+def test_neighbors_of_some_rows_among_many():
     rows = np.random.default_rng(0).normal(size=(70_000, 4)).astype(np.float32)
     rows[40_000:40_005] = rows[3]
     some = np.array([3, 40_001, 69_999])

@@ -81,13 +81,13 @@ def test_a_mean_of_words_shares_the_mean_that_is_subtracted(models):
     assert MEAN not in explanation.words_a + explanation.words_b
 
 
-def test_a_word_is_centred_alike_in_every_text(words_file):
+def test_a_word_is_centered_alike_in_every_text(words_file):
     model = isosent.load(words_file)
     model = model.fitted(["a bike", "paris", "france a", "bicycle"], MeanCentering())
     products = model.explain("bike a", "paris france").contributions
     lengths = np.linalg.norm(model.encode(["bike a"])) * np.linalg.norm(model.encode(["paris france"]))
-    centred = model.encode(["bike", "paris"]).astype(float)
-    assert products[0, 0] * lengths * 4 == pytest.approx(centred[0] @ centred[1], abs=1e-6)
+    centered = model.encode(["bike", "paris"]).astype(float)
+    assert products[0, 0] * lengths * 4 == pytest.approx(centered[0] @ centered[1], abs=1e-6)
 
 
 @pytest.mark.parametrize("weighting", ["sif", "usif", "gem"])

@@ -356,13 +356,13 @@ def test_two_means_and_the_encoder_go_without_the_map(wordllama, texts, tmp_path
 
 def test_an_index_that_loses_rows_is_not_written(quantized, encoded, tmp_path, monkeypatch):
     np.save(tmp_path / "v.npy", encoded)
-    distinct = faiss_export._Source.pick
+    distinct = faiss_export._ModelVectors.pick
 
     def shifted(self, first_row, block, numbers=None):
         rows = distinct(self, first_row, block, numbers)
         return rows if numbers is not None else rows._replace(ids=np.roll(rows.ids, 1))
 
-    monkeypatch.setattr(faiss_export._Source, "pick", shifted)
+    monkeypatch.setattr(faiss_export._ModelVectors, "pick", shifted)
     with pytest.raises(OutputError, match="neighbors"):
         export(quantized, "faiss", tmp_path / "a.faiss", vectors=tmp_path / "v.npy")
     assert [path.name for path in tmp_path.iterdir()] == ["v.npy"]

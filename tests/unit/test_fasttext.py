@@ -35,7 +35,7 @@ def written(
     version=12,
     model=2,
     n_pruned=-1,
-    is_quantised=False,
+    is_quantized=False,
 ):
     """A model byte by byte, as Args::save, Dictionary::save and DenseMatrix::save of fastText write it."""
     rows = len(words) + n_buckets
@@ -46,7 +46,7 @@ def written(
     for kind, entries in enumerate((words, labels)):
         for entry in entries:
             content += entry.encode() + b"\0" + struct.pack("<qb", 7, kind)
-    content += struct.pack("<?2q", is_quantised, rows, dim) + matrix.astype("<f4").tobytes()
+    content += struct.pack("<?2q", is_quantized, rows, dim) + matrix.astype("<f4").tobytes()
     n_outputs = len(labels) or len(words)
     return content + struct.pack("<?2q", False, n_outputs, dim) + bytes(4 * n_outputs * dim)
 
@@ -139,9 +139,9 @@ def test_a_truncated_model_is_refused(read, n_lost):
         read(written()[:-n_lost])
 
 
-def test_a_quantised_model_is_refused(read):
+def test_a_quantized_model_is_refused(read):
     with pytest.raises(FileFormatError, match=r"is quantised, as \.ftz files are"):
-        read(written(is_quantised=True))
+        read(written(is_quantized=True))
 
 
 def test_a_pruned_model_is_refused(read):

@@ -59,7 +59,7 @@ def test_a_figure_is_the_same_file_every_time(ending, first):
     assert render(figure, ending) == render(figure, ending)
 
 
-def test_a_page_sets_the_colours_and_a_file_holds_them():
+def test_a_page_sets_the_colors_and_a_file_holds_them():
     figure = Figure("t", "d", [("", [full_panel()])], [Key("a", "c0")])
     page, file = page_svg(figure, "name"), render(figure, ".svg").decode()
     used = set(re.findall(r"var\((--\w+)\)", page))
@@ -81,11 +81,11 @@ def test_marks_stand_where_their_numbers_are():
     assert low[1] == pytest.approx((start[1] + end[1]) / 2, abs=0.1)
 
 
-def lines(root, colour):
-    return [line.get("points") for line in root.iter(f"{SVG}polyline") if line.get("stroke") == colour]
+def lines(root, color):
+    return [line.get("points") for line in root.iter(f"{SVG}polyline") if line.get("stroke") == color]
 
 
-def test_colours_repeat_with_another_shape_and_the_legend_is_drawn():
+def test_colors_repeat_with_another_shape_and_the_legend_is_drawn():
     root = drawn(Panel(Axis("", 0, 1), Axis("", 0, 1)), legend=[Key(name, "c0") for name in ("one", "two & three")])
     assert {"one", "two & three"} <= set(texts(root))
     assert root.find(f"{SVG}title").text == "a & b"
@@ -99,20 +99,20 @@ def test_a_heat_map_prints_each_number_in_its_cell_and_frames_the_best():
     assert [tip.text for tip in root.iter(f"{SVG}title")][1:] == ["L0, x: 50.04", "L1, x: 75.00", "L1, y: 25.00"]
     polygons = list(root.iter(f"{SVG}polygon"))
     darkest, framed = (
-        next(each.get("points") for each in polygons if each.get(name) == colour)
-        for name, colour in (("fill", "#083f73"), ("stroke", "#d55e00"))
+        next(each.get("points") for each in polygons if each.get(name) == color)
+        for name, color in (("fill", "#083f73"), ("stroke", "#d55e00"))
     )
     assert darkest == framed
     assert len(polygons) == 4
 
 
-def contrast(colour, ink):
+def contrast(color, ink):
     def brightness(code):
         parts = [int(code[place : place + 2], 16) / 255 for place in (1, 3, 5)]
         linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
         return np.dot(linear, [0.2126, 0.7152, 0.0722])
 
-    bright, dim = sorted([brightness(colour), brightness(ink)], reverse=True)
+    bright, dim = sorted([brightness(color), brightness(ink)], reverse=True)
     return (bright + 0.05) / (dim + 0.05)
 
 

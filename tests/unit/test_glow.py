@@ -71,7 +71,7 @@ def test_densities_add_up_to_one():
     assert np.exp(flow.log_likelihood(grid)).sum() * cell == pytest.approx(1, abs=1e-3)
 
 
-def test_a_fit_starts_from_standardised_dimensions():
+def test_a_fit_starts_from_standardized_dimensions():
     rows = bent(400, 6)
     start = graph_on(rows).state().forward(rows)
     expected = StandardScaler().fit_transform(rows)
@@ -132,7 +132,7 @@ def test_no_rows_stay_no_rows(fitted):
     assert fitted.log_likelihood(np.empty((0, 6))).shape == (0,)
 
 
-def test_rows_are_independent_of_their_neighbours(fitted):
+def test_rows_are_independent_of_their_neighbors(fitted):
     rows = bent(5000, 6)
     np.testing.assert_allclose(fitted.transform(rows)[4500:4510], fitted.transform(rows[4500:4510]), rtol=1e-12)
 

@@ -16,7 +16,7 @@ from isosent.io.vectors import writing_vectors
 from isosent.numeric.similarity import unit_rows
 from isosent.search import Index
 from isosent.search.build import FLAT_LIMIT, plan
-from isosent.search.storage import MANIFEST
+from isosent.search.commits import MANIFEST
 from isosent.space import Space
 
 faiss = pytest.importorskip("faiss")
@@ -32,8 +32,8 @@ KINDS_AND_STORES = [
 @pytest.fixture(scope="module")
 def vectors():
     rng = np.random.default_rng(0)
-    centres = rng.normal(size=(40, 32))
-    return (centres[rng.integers(40, size=1500)] + rng.normal(size=(1500, 32)) + 0.3).astype(np.float32)
+    centers = rng.normal(size=(40, 32))
+    return (centers[rng.integers(40, size=1500)] + rng.normal(size=(1500, 32)) + 0.3).astype(np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -750,7 +750,7 @@ def test_a_manifest_that_promises_other_rows_is_refused(small):
 def test_a_manifest_cannot_ask_for_memory(tmp_path, small):
     from msgspec.structs import replace
 
-    from isosent.search.storage import read_state, write_state
+    from isosent.search.commits import read_state, write_state
 
     state = read_state(small.folder)
     write_state(small.folder, replace(state, segments=state.segments * 2))

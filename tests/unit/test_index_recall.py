@@ -32,9 +32,9 @@ N_BUILT, N_ADDED, N_REMOVED = 1500, 300, 400
 @pytest.mark.parametrize(("kind", "store"), FLOORS)
 def test_the_nearest_rows_are_found_after_every_kind_of_change(kind, store):
     rng = np.random.default_rng(0)
-    centres = rng.normal(size=(40, 16))
+    centers = rng.normal(size=(40, 16))
     vectors, queries = (
-        (centres[rng.integers(40, size=n)] + rng.normal(size=(n, 16))).astype(np.float32)
+        (centers[rng.integers(40, size=n)] + rng.normal(size=(n, 16))).astype(np.float32)
         for n in (N_BUILT + N_ADDED, 200)
     )
     index = Index.create(vectors=vectors[:N_BUILT], ids=list(range(N_BUILT)), kind=kind, store=store)

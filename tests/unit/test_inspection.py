@@ -11,8 +11,8 @@ from isosent.errors import InputError
 from isosent.io.vectors import open_vectors
 from isosent.jobs import inspect as inspecting
 from isosent.jobs.inspect import (
-    Groups,
     RowCounts,
+    SeparateGroups,
     Survey,
     advise,
     find_groups,
@@ -139,7 +139,7 @@ def test_the_advice_begins_with_the_verdict_and_says_what_to_look_out_for():
     choice = AutoChoice(HALF, SCORED, "Said so.")
     assert advise(counts(), choice) == "Said so."
     assert advise(counts(5, 10), choice).startswith("Said so. Only 0.5 rows per dimension")
-    with_groups = advise(counts(), choice, Groups(0.25, (0.5, 0.5), 0.0))
+    with_groups = advise(counts(), choice, SeparateGroups(0.25, (0.5, 0.5), 0.0))
     assert with_groups.startswith("Said so. Warning: the rows form two separate groups, 25% and 75%")
     assert advise(counts(3), None).startswith("Nothing can be said yet: 3 usable texts are too few")
 
@@ -254,7 +254,7 @@ def test_too_few_or_equal_rows_are_no_groups():
     assert find_groups(np.zeros((100, 3))) is None
 
 
-def test_a_rotation_keeps_all_neighbours_and_a_truncation_some():
+def test_a_rotation_keeps_all_neighbors_and_a_truncation_some():
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(500, 16))
     rotation = np.linalg.qr(rng.normal(size=(16, 16)))[0]

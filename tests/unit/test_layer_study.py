@@ -241,7 +241,7 @@ def test_poolings_go_by_either_name(reference, data):
 
 def published(reference, layers, transform, *, pooling="mean", task="STSB", sickr="test", missing=()):
     known = KNOWN_SETS["sts"][task]  # sets of the known sizes, without texts
-    made_up = STSSet(task, (), (), parts={name: size for name, size in known.items() if name not in missing})
+    made_up = STSSet(task, (), (), n_pairs_by_part={name: size for name, size in known.items() if name not in missing})
     scores = {transform: Score(dict.fromkeys(AGGREGATIONS, 0.5))}
     [cell] = layer_cells(layers, made_up, scores, name="m", reference=reference, sickr=sickr, pooling=pooling)
     return cell.published

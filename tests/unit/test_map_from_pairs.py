@@ -18,7 +18,7 @@ from isosent.postprocessing import Postprocessing
 from isosent.transforms import pairs as pairs_module
 from isosent.transforms.base import make_linear
 from isosent.transforms.maps import MapStep
-from isosent.transforms.pairs import Candidate, MatchingPairs, choose_from_pairs, pair_whitening
+from isosent.transforms.pairs import MapCandidate, MatchingPairs, choose_from_pairs, pair_whitening
 
 DIM = 12
 
@@ -48,13 +48,13 @@ def same_length(actual, expected):
 def test_each_map_equals_a_plain_reference_on_the_rows():
     x, y = (side.astype(np.float64) for side in noisy_pairs())
     joint = JointMoments.from_rows(x[:150], y[:150]) + JointMoments.from_rows(x[150:], y[150:])
-    x_centred = x - x.mean(axis=0)
-    amount = 3.0 * np.trace(x_centred.T @ x_centred) / len(x) / DIM * np.eye(DIM)
-    weight = np.linalg.inv(x_centred.T @ x_centred / len(x) + amount) @ (
-        x_centred.T @ (y - y.mean(axis=0)) / len(x) + amount
+    x_centered = x - x.mean(axis=0)
+    amount = 3.0 * np.trace(x_centered.T @ x_centered) / len(x) / DIM * np.eye(DIM)
+    weight = np.linalg.inv(x_centered.T @ x_centered / len(x) + amount) @ (
+        x_centered.T @ (y - y.mean(axis=0)) / len(x) + amount
     )
-    ridge = Candidate("query_ridge", (("penalty", 3.0),)).fit(joint)
-    same_length(ridge.apply(x), x_centred @ weight + y.mean(axis=0))
+    ridge = MapCandidate("query_ridge", (("penalty", 3.0),)).fit(joint)
+    same_length(ridge.apply(x), x_centered @ weight + y.mean(axis=0))
 
     both = np.concatenate([x, y])
     covariance = np.cov((x - y).T, bias=True)
@@ -66,7 +66,7 @@ def test_each_map_equals_a_plain_reference_on_the_rows():
     spread = np.cov(mapped.T, bias=True)
     np.testing.assert_allclose(spread, np.diag(np.sort(spread.diagonal())[::-1]), atol=1e-9)  # its axes are in order
 
-    plain = Candidate("whitening", (("strength", 0.5),)).fit(joint)
+    plain = MapCandidate("whitening", (("strength", 0.5),)).fit(joint)
     same_length(plain.apply(x), Whitening(strength=0.5, shrinkage="oas").fit(both).linear_map_.apply(x))
 
 
@@ -142,7 +142,7 @@ def test_a_map_that_helps_is_fitted_on_all_pairs_and_saved(tmp_path, queries_onl
     [fit] = model.fits
     assert fit.transform == ("query_ridge" if queries_only else "pair_whitening")
     assert fit.choice["tested"][-1]["mrr_gain"][1] > 0
-    expected = Candidate(fit.transform, tuple(fit.parameters.items())).fit(JointMoments.from_rows(x, y))
+    expected = MapCandidate(fit.transform, tuple(fit.parameters.items())).fit(JointMoments.from_rows(x, y))
     same_length(model.transform(x, queries=True), expected.apply(x))
     if queries_only:
         np.testing.assert_array_equal(model.transform(y), y)
@@ -160,7 +160,7 @@ def test_a_map_follows_those_before_it():
     before = model_of_vectors().fitted_on_vectors(y, "mean_centering")
     after = before.fitted_on_pairs(x, y, queries_only=True)
     again = after.fitted_on_vectors(y, "whitening")
-    fit = Candidate("query_ridge", tuple(after.fits[-1].parameters.items()))
+    fit = MapCandidate("query_ridge", tuple(after.fits[-1].parameters.items()))
     mapped = fit.fit(JointMoments.from_rows(before.transform(x), before.transform(y))).apply(before.transform(x))
     same_length(after.transform(x, queries=True), mapped)
     np.testing.assert_array_equal(after.transform(y), before.transform(y))
@@ -247,7 +247,7 @@ def grouped():
 def test_each_map_of_a_group_equals_a_plain_reference_on_the_rows(monkeypatch, whitening):
     x, y, groups = translations()
     settings = (("penalty", 0.3), *(("whitening", each) for each in whitening))
-    only = [Candidate("group_maps", settings)]
+    only = [MapCandidate("group_maps", settings)]
     monkeypatch.setattr(pairs_module, "_candidates", lambda **_: (only, only))
     model = model_of_vectors().fitted_on_pairs(x, y, groups=groups)
     assert (model.groups.reference, list(model.groups.maps), model.groups.column) == ("r", ["a", "b"], "group")
@@ -376,7 +376,7 @@ def test_the_reference_is_the_group_that_others_have_pairs_with():
     only = MatchingPairs(x[:90], y[:90], *keys(90), labels=(["a"] * 90, ["z"] * 90))
     assert only.names[only.reference] == "z"  # two are even: documents stay as they are
     within = MatchingPairs(x, y, *keys(180), labels=(["a"] * 90 + ["b"] * 90, ["r"] * 90 + ["b"] * 40 + ["r"] * 50))
-    assert [(within.names[label], joint.weight) for label, joint in within.joined(np.ones(180, bool))] == [
+    assert [(within.names[label], joint.weight) for label, joint in within.moments_by_label(np.ones(180, bool))] == [
         ("a", 90),
         ("b", 50),
     ]
@@ -403,7 +403,7 @@ def test_what_keeps_a_map_from_being_saved_is_named(seed, failed):
 
 def test_the_record_of_plain_whitening_fits_it_again():
     x, y = noisy_pairs()
-    candidate = Candidate("whitening", (("strength", 0.5),))
+    candidate = MapCandidate("whitening", (("strength", 0.5),))
     again = make_linear("whitening", settings=candidate.parameters).fit(np.concatenate([x, y]).astype(np.float64))
     same_length(again.linear_map_.apply(x), candidate.fit(JointMoments.from_rows(x, y)).apply(x))
 

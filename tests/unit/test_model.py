@@ -79,7 +79,7 @@ def test_the_fingerprint_tells_spaces_apart(wordllama, documents, queries):
     assert len({wordllama.fingerprint, plain.fingerprint, unit.fingerprint, two_means.fingerprint}) == 4
 
 
-def test_a_model_that_normalises_gives_unit_vectors_and_zero_rows(wordllama, texts):
+def test_a_model_that_normalizes_gives_unit_vectors_and_zero_rows(wordllama, texts):
     model = wordllama.fitted(texts, transform=chain(Whitening(16), L2Normalize()))
     np.testing.assert_allclose(np.linalg.norm(model.encode(["A dog runs.", ""]), axis=1), [1, 0], atol=1e-6)
 

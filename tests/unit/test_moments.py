@@ -227,10 +227,10 @@ def test_two_vectors_side_by_side_in_parts_are_those_of_all():
 @pytest.mark.parametrize("towards", [None, np.eye(5, 3)])
 def test_ridge_and_its_error_follow_from_the_blocks(towards):
     (x, y), (other_x, other_y) = joint_rows(), joint_rows(seed=1)
-    joint, centred = JointMoments.from_rows(x, y), x - x.mean(0)
-    amount = 0.3 * np.trace(centred.T @ centred) / 5
-    right = centred.T @ (y - y.mean(0)) + (0 if towards is None else amount * towards)
-    weight = np.linalg.solve(centred.T @ centred + amount * np.eye(5), right)
+    joint, centered = JointMoments.from_rows(x, y), x - x.mean(0)
+    amount = 0.3 * np.trace(centered.T @ centered) / 5
+    right = centered.T @ (y - y.mean(0)) + (0 if towards is None else amount * towards)
+    weight = np.linalg.solve(centered.T @ centered + amount * np.eye(5), right)
     found = joint.ridge(0.3, towards=towards)
     np.testing.assert_allclose(found.weight, weight, atol=1e-10)
     error = np.square(other_y - found.apply(other_x)).sum(axis=1).mean()

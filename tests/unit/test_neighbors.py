@@ -35,7 +35,7 @@ def sorted_neighbors(queries, rows, k, own=None):
 def test_rows_in_blocks_are_found_in_the_order_of_their_positions(rows, size, n_queries):
     queries = rows[:n_queries]
     for own in (None, np.arange(n_queries)):
-        found = nearest_of_blocks(queries, blocks(rows, size), 10, own=own)
+        found = nearest_of_blocks(queries, blocks(rows, size), 10, self_rows=own)
         for array, expected in zip(found, sorted_neighbors(queries, rows, 10, own), strict=True):
             assert_array_equal(array, expected)
 

@@ -8,7 +8,15 @@ import pytest
 from made_results import fitted, made_result, made_task, right_and_wrong
 
 import isosent
-from isosent.datasets import LOCK_NAME, FetchedRepository, FileState, Lock, parse_manifest, read_lock, write_lock
+from isosent.datasets import (
+    RECORD_NAME,
+    DataRecord,
+    FetchedRepository,
+    FileState,
+    parse_manifest,
+    read_data_record,
+    write_data_record,
+)
 from isosent.errors import FileFormatError
 from isosent.exports import export
 from isosent.exports.check import read_space
@@ -140,10 +148,10 @@ def test_studies(tmp_path, name):
 def test_fetched_data(tmp_path):
     state = FileState("ab" * 32, "owner/name", "cd" * 20, None)
     repositories = {"owner/name": FetchedRepository("cd" * 20, {"a": "ab" * 32})}
-    lock = Lock(format="isosent-data", format_version=1, repositories=repositories, files={"a/b": state})
-    write_lock(tmp_path, lock)
-    assert read_lock(tmp_path).files == {"a/b": state}
-    assert refused_share(tmp_path / LOCK_NAME, lambda path: read_lock(path.parent)) > 0.5
+    lock = DataRecord(format="isosent-data", format_version=1, repositories=repositories, files={"a/b": state})
+    write_data_record(tmp_path, lock)
+    assert read_data_record(tmp_path).files == {"a/b": state}
+    assert refused_share(tmp_path / RECORD_NAME, lambda path: read_data_record(path.parent)) > 0.5
 
 
 def test_the_manifest(tmp_path):

@@ -478,8 +478,8 @@ def test_indexes_of_others_are_left_alone_and_do_not_count(filled, sql):
 
 
 def clustered(n, seed=0):
-    centres, noise = units(400, 128), units(n, 128, seed=seed + 1)
-    rows = 0.6 * centres[np.random.default_rng(seed).integers(400, size=n)] + noise
+    centers, noise = units(400, 128), units(n, 128, seed=seed + 1)
+    rows = 0.6 * centers[np.random.default_rng(seed).integers(400, size=n)] + noise
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 

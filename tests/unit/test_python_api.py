@@ -291,7 +291,7 @@ def test_a_plain_id_of_the_hub_is_loaded(hub, tiny_model, tmp_path, texts):
         isosent.load("owner/gone")
 
 
-def test_a_static_model_of_the_hub_is_recognised(hub, tmp_path):
+def test_a_static_model_of_the_hub_is_recognized(hub, tmp_path):
     library = pytest.importorskip("model2vec")
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel

@@ -132,7 +132,7 @@ def test_the_closest_name_is_suggested(tmp_path):
     refuses("word:glove.txt", "Did you mean words:?")
 
 
-def test_a_folder_in_the_home_is_recognised(tmp_path, monkeypatch):
+def test_a_folder_in_the_home_is_recognized(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "bert").mkdir()
     (tmp_path / "bert" / "config.json").write_text('{"model_type": "bert"}')
@@ -278,7 +278,7 @@ ST_MODULES = '[{"type": "sentence_transformers.models.Transformer", "path": ""}]
         ({"README.md": ""}, "folder"),
     ],
 )
-def test_a_folder_is_recognised_by_its_files(tmp_path, files, scheme):
+def test_a_folder_is_recognized_by_its_files(tmp_path, files, scheme):
     (tmp_path / "model").mkdir()
     for name, content in files.items():
         (tmp_path / "model" / name).write_text(content)

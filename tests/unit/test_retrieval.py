@@ -103,7 +103,7 @@ def test_a_query_does_not_find_itself_unless_it_should(tmp_path, wordllama):
     (home / "qrels" / "test.tsv").write_text(f"{HEADER}a\tb\t1\nb\tb\t1\n")
     task = evaluate(wordllama, home, "retrieval").tasks["Same"]
     assert task.items.values.tolist() == [1, 1]
-    assert read_collections(home)[0].own.tolist() == [2, -1]
+    assert read_collections(home)[0].self_rows.tolist() == [2, -1]
 
 
 def test_folders_are_found_below_and_called_by_their_names(folder, wordllama):
@@ -348,7 +348,7 @@ def test_ndcg_of_a_collection_is_that_by_hand(smart):
         ("1 2 1\n1 2 -1\n", [(0, "2")]),  # judged twice
     ],
 )
-def test_judgements_of_other_collections_are_read(smart, judged, expected):
+def test_judgments_of_other_collections_are_read(smart, judged, expected):
     (smart / "cranqrel").write_text(judged)
     (found,) = read_collections(smart)
     assert [(query, found.ids[document]) for query, document in found.relevant.tolist()] == expected
@@ -364,7 +364,7 @@ def test_judgements_of_other_collections_are_read(smart, judged, expected):
         ("1 1 -1\n", "relevant"),
     ],
 )
-def test_wrong_judgements_are_refused(smart, judged, words):
+def test_wrong_judgments_are_refused(smart, judged, words):
     (smart / "cranqrel").write_text(judged)
     with pytest.raises(FileFormatError, match=words):
         read_collections(smart)

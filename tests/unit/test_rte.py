@@ -15,8 +15,8 @@ LABELS = ("entailment", "not_entailment")
 
 
 def rows_of(pairs, entailed):
-    labelled = enumerate(zip(pairs, entailed, strict=True))
-    return [f"{number}\t{first}\t{second}\t{LABELS[not yes]}\n" for number, ((first, second), yes) in labelled]
+    labeled = enumerate(zip(pairs, entailed, strict=True))
+    return [f"{number}\t{first}\t{second}\t{LABELS[not yes]}\n" for number, ((first, second), yes) in labeled]
 
 
 def hand_accuracy(model, pairs, entailed, threshold):
@@ -43,8 +43,8 @@ def data(tmp_path, pairs, texts):
     folder.mkdir(parents=True)
     for part, (sentences, entailed) in pairs.items():
         (folder / f"{part}.tsv").write_text(HEADER + "".join(rows_of(sentences, entailed)))
-    unlabelled = "".join(f"{row}\t{texts[200 + row]}\t{texts[300 + row]}\n" for row in range(20))
-    (folder / "test.tsv").write_text("index\tsentence1\tsentence2\n" + unlabelled)
+    unlabeled = "".join(f"{row}\t{texts[200 + row]}\t{texts[300 + row]}\n" for row in range(20))
+    (folder / "test.tsv").write_text("index\tsentence1\tsentence2\n" + unlabeled)
     return tmp_path
 
 

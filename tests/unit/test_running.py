@@ -8,7 +8,7 @@ import pytest
 import isosent
 from isosent.errors import InputError, InputTypeError
 from isosent.evaluation import run as run_module
-from isosent.evaluation.result import Items, Measured
+from isosent.evaluation.result import Items, Measurement
 from isosent.evaluation.run import TARGET, checksums, environment, run_tasks
 from isosent.evaluation.task import Task
 from isosent.numeric.statistics import bootstrap_interval
@@ -24,7 +24,7 @@ class Scorer:
     def __call__(self, encode, seed):
         self.calls.append((encode, seed))
         scores = {"accuracy": 0.5, "spearman": 0.4, "pearson": 0.3}
-        return Measured("accuracy" if self.items.gold is None else "spearman", scores, self.items, {"said": 1})
+        return Measurement("accuracy" if self.items.gold is None else "spearman", scores, self.items, {"said": 1})
 
     @property
     def encode(self):

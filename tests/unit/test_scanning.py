@@ -83,7 +83,7 @@ def test_a_line_feed_does_not_end_a_text():
     assert words_found(["a\nb", "\n", "", "c\n\n", "d"]) == [["a", "b"], [], [], ["c"], ["d"]]
 
 
-def test_a_text_does_not_change_its_neighbour():
+def test_a_text_does_not_change_its_neighbor():
     assert words_found(["ΔΣ", "Δ", "a\u0301", "\u0301b"]) == [["δς"], ["δ"], ["a", "\u0301"], ["\u0301", "b"]]
 
 

@@ -152,7 +152,7 @@ def test_every_strength_is_measured_on_the_half_that_it_was_not_fitted_on(badly_
     for scored in choice.candidates:
         agreements = []
         for half in sample_pairs(texts):
-            transform = Whitening(32, strength=scored.candidate.strength or 0.0).fit(badly_scaled[half.others])
+            transform = Whitening(32, strength=scored.candidate.strength or 0.0).fit(badly_scaled[half.other_rows])
             units = unit_rows(transform.transform(badly_scaled).astype(np.float64))
             agreements.append(spearmanr((units[half.first] * units[half.second]).sum(axis=1), half.overlap).statistic)
         assert scored.agreement == pytest.approx(np.mean(agreements), abs=1e-3)
@@ -236,8 +236,8 @@ def test_pairs_are_of_one_half_and_their_overlap_is_the_cosine_of_tfidf(texts):
     pairs = sample_pairs(texts)
     units = TfidfVectorizer(analyzer=words_of, sublinear_tf=True).fit_transform(texts)
     for half, other in (pairs, pairs[::-1]):
-        assert {*half.first, *half.second} == {*other.others}
-        assert sorted([*half.others, *other.others]) == list(range(len(texts)))
+        assert {*half.first, *half.second} == {*other.other_rows}
+        assert sorted([*half.other_rows, *other.other_rows]) == list(range(len(texts)))
         assert (half.first != half.second).all()
         cosines = np.asarray(units[half.first].multiply(units[half.second]).sum(axis=1)).ravel()
         np.testing.assert_allclose(half.overlap, cosines, atol=1e-12)
@@ -263,7 +263,7 @@ def test_long_lists_are_sampled(monkeypatch, texts):
     monkeypatch.setattr(agreement, "_MOST_TEXTS", 200)
     monkeypatch.setattr(agreement, "MOST_QUERIES", 30)
     for half in sample_pairs(texts):
-        assert len(half.others) == 100
+        assert len(half.other_rows) == 100
         assert len(np.unique(half.first)) == 30
 
 

@@ -8,8 +8,8 @@ import pytest
 from isosent.errors import FileFormatError
 from isosent.io.json import document_bytes
 from isosent.search import Index
+from isosent.search.commits import MANIFEST
 from isosent.search.engine import bytes_per_vector
-from isosent.search.storage import MANIFEST
 from isosent.storage import COMPUTED, ENCODED, INDEXED, READ, WRITTEN, Storage
 
 NUMPY = [storage for storage in Storage if storage not in ("bfloat16", "binary", "ubinary")]

@@ -7,10 +7,10 @@ import pytest
 
 from isosent.errors import FileFormatError, InputError, InputFileError
 from isosent.io.pairs import read_stsb
-from isosent.io.tables import STSB_COLUMNS, Group, find_columns, open_table, parse_columns
+from isosent.io.tables import STSB_COLUMNS, ColumnSet, find_columns, open_table, parse_columns
 
 PAIR = ("sentence1", "sentence2")
-GROUPS = (Group(PAIR, (("sentence1", "sentence2"), ("premise", "hypothesis"))), Group(("label",), (("label",),)))
+GROUPS = (ColumnSet(PAIR, (PAIR, ("premise", "hypothesis"))), ColumnSet(("label",), (("label",),)))
 STS = "main\tMSRvid\t2012\t0001\t5.000\tA plane.\tAn air plane.\nmain\tx\t2013\t2\t1\tc\td\te\tf\n"
 
 

@@ -104,7 +104,7 @@ def test_a_quoted_csv_field_may_hold_commas_quotes_and_line_feeds(write):
     assert read_texts(write("t.csv", content), column="text") == ['a, "b"\nc', "d"]
 
 
-def test_the_ending_is_recognised_in_upper_case(write):
+def test_the_ending_is_recognized_in_upper_case(write):
     assert read_texts(write("T.CSV", "text\none\n")) == ["one"]
 
 

@@ -11,7 +11,7 @@ def as_lists(tokens):
 
 
 def test_token_ids_join_lists():
-    tokens = TokenIds.from_lists([[5, 6], [], [7]], cut=[2])
+    tokens = TokenIds.from_lists([[5, 6], [], [7]], truncated_rows=[2])
     assert (tokens.ids.tolist(), tokens.offsets.tolist(), tokens.lengths.tolist()) == (
         [5, 6, 7],
         [0, 2, 2, 3],

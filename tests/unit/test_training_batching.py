@@ -86,7 +86,7 @@ def test_a_text_of_more_examples_than_batches_is_put_somewhere():
     assert len(batches) == 26
 
 
-def test_processes_take_neighbouring_lengths_at_a_step():
+def test_processes_take_neighboring_lengths_at_a_step():
     batches = list(batches_of("length", n_processes=2))
     means = np.array([LENGTHS[batch].sum(axis=1).mean() for batch in batches]).reshape(-1, 2)
     assert np.abs(means[:, 0] - means[:, 1]).mean() < np.abs(means[:-1] - means[1:]).mean() / 2

@@ -42,8 +42,8 @@ def words(svg):
     return [text.text for text in svg.iter("text")]
 
 
-def lines(svg, colour):
-    return [line for line in svg.iter("polyline") if line.get("stroke") == f"var(--{colour})"]
+def lines(svg, color):
+    return [line for line in svg.iter("polyline") if line.get("stroke") == f"var(--{color})"]
 
 
 def test_the_page_needs_nothing_else():
@@ -76,7 +76,7 @@ def test_without_a_development_set_the_loss_is_the_headline():
     assert "dev" not in svgs(page)
 
 
-def test_scores_are_labelled_and_the_best_is_marked():
+def test_scores_are_labeled_and_the_best_is_marked():
     figure = svgs(curve_page(RUN))["dev"]
     assert {"60.00", "75.12", "80.00", "best 81.00"} <= set(words(figure))
     assert [dot.find("title").text for dot in figure.iter("circle") if dot.get("fill") == "var(--card)"] == [
@@ -84,7 +84,7 @@ def test_scores_are_labelled_and_the_best_is_marked():
     ]
 
 
-def test_of_many_scores_first_last_and_best_are_labelled():
+def test_of_many_scores_first_last_and_best_are_labeled():
     figure = svgs(curve_page(Metrics(RUN.losses, devs(*np.linspace(0.5, 0.8, 12), 0.75))))["dev"]
     assert [word for word in words(figure) if word and re.fullmatch(r"(best )?\d\d\.\d\d", word)] == [
         "50.00",

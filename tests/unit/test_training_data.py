@@ -574,7 +574,7 @@ CLASSES = ("contradiction", "entailment", "neutral")
 
 
 @pytest.fixture
-def labelled():
+def labeled():
     sources = (
         SourceFile(Path("one.jsonl"), 3, {"sentence1": "premise", "sentence2": "hypothesis", "label": "label"}),
         SourceFile(Path("two.csv"), 1, {"sentence1": "s1", "sentence2": "s2", "label": "label"}, "cp949"),
@@ -586,44 +586,44 @@ def scored(scores):
     return Examples({**PAIRS, "score": scores}, "regression")
 
 
-def test_examples_are_counted(labelled):
-    assert len(labelled) == 3
-    assert labelled.label_counts == {"contradiction": 1, "entailment": 0, "neutral": 2}
-    assert labelled.score_summary == {}
+def test_examples_are_counted(labeled):
+    assert len(labeled) == 3
+    assert labeled.label_counts == {"contradiction": 1, "entailment": 0, "neutral": 2}
+    assert labeled.score_summary == {}
     assert scored([0.0, 1.0, 0.8]).score_summary == pytest.approx({"min": 0, "mean": 0.6, "max": 1})
     assert scored([0.0, 1.0, 0.8]).label_counts == {}
 
 
-def test_texts_are_distinct_and_in_order(labelled):
-    assert labelled.texts() == ["a", "c", "b", "d"]
+def test_texts_are_distinct_and_in_order(labeled):
+    assert labeled.texts() == ["a", "c", "b", "d"]
     assert Examples({"anchor": ["a"], "positive": ["b"], "negative": ["c"]}, "triplet").texts() == ["a", "b", "c"]
 
 
-def test_samples_show_the_name_of_the_class(labelled):
-    assert labelled.sample(2) == [
+def test_samples_show_the_name_of_the_class(labeled):
+    assert labeled.sample(2) == [
         {"sentence1": "a", "sentence2": "c", "label": "neutral"},
         {"sentence1": "b", "sentence2": "a", "label": "contradiction"},
     ]
-    assert len(labelled.sample(9)) == 3
+    assert len(labeled.sample(9)) == 3
 
 
-def test_columns_tell_where_they_come_from(labelled):
-    assert labelled.source_columns == {"sentence1": "premise, s1", "sentence2": "hypothesis, s2", "label": "label"}
-    assert labelled.files == (Path("one.jsonl"), Path("two.csv"))
+def test_columns_tell_where_they_come_from(labeled):
+    assert labeled.source_columns == {"sentence1": "premise, s1", "sentence2": "hypothesis, s2", "label": "label"}
+    assert labeled.files == (Path("one.jsonl"), Path("two.csv"))
 
 
-def test_the_description_is_plain(labelled):
-    described = labelled.describe()
+def test_the_description_is_plain(labeled):
+    described = labeled.describe()
     assert described["n_examples"] == 3
     assert described["n_texts"] == 4
     assert described["dropped"] == {"without a label": 1}
     assert described["files"][1] == {"path": "two.csv", "n_rows": 1, "encoding": "cp949", "score_range": None}
-    assert described["fingerprint"] == labelled.fingerprint
+    assert described["fingerprint"] == labeled.fingerprint
 
 
-def test_the_fingerprint_is_that_of_the_content(labelled):
-    same = Examples({name: list(column) for name, column in labelled.columns.items()}, "classification", CLASSES)
-    assert same.fingerprint == labelled.fingerprint
+def test_the_fingerprint_is_that_of_the_content(labeled):
+    same = Examples({name: list(column) for name, column in labeled.columns.items()}, "classification", CLASSES)
+    assert same.fingerprint == labeled.fingerprint
     assert Examples({"anchor": ["a"], "positive": ["b"]}, "ranking").fingerprint == (
         # printf '["ranking", [], [["anchor", "a"], ["positive", "b"]]]' | sha256sum
         "3617fcf8673e380e7c98d4593ad2e8cf40b6c27ee985157f30ba2ab46ae66db3"
@@ -640,14 +640,14 @@ def test_the_fingerprint_is_that_of_the_content(labelled):
         lambda columns: {name: column[:2] for name, column in columns.items()},
     ],
 )
-def test_any_change_changes_the_fingerprint(labelled, change):
-    assert Examples(change(dict(labelled.columns)), "classification", CLASSES).fingerprint != labelled.fingerprint
+def test_any_change_changes_the_fingerprint(labeled, change):
+    assert Examples(change(dict(labeled.columns)), "classification", CLASSES).fingerprint != labeled.fingerprint
 
 
-def test_the_fingerprint_holds_objective_and_classes(labelled):
-    named = Examples(labelled.columns, "classification", ("a", "b", "c"))
+def test_the_fingerprint_holds_objective_and_classes(labeled):
+    named = Examples(labeled.columns, "classification", ("a", "b", "c"))
     triplets = {"anchor": ["a"], "positive": ["b"], "negative": ["c"]}
-    assert named.fingerprint != labelled.fingerprint
+    assert named.fingerprint != labeled.fingerprint
     assert Examples(triplets, "triplet").fingerprint != Examples(triplets, "ranking").fingerprint
 
 

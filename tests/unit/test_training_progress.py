@@ -134,7 +134,7 @@ def test_what_happens_is_written_down(tmp_path, clock, shown):
     recorder.logged(1, 0.5, {"loss": 0.25, "learning_rate": 2e-5, "grad_norm": 3.0})
     recorder.logged(1, 0.5, {"eval_spearman": 0.8})
     recorder.mark("checkpoint", 1)
-    recorder.ended(1)
+    recorder.mark_end(1)
     found = read_metrics(path)
     assert found.losses == (LossPoint(1, 0.5, 0.25, 2e-5, 3.0, 8.0, 2.0),)
     assert found.devs == (DevPoint(0, 0.8, 0.7, 30),)
@@ -171,7 +171,7 @@ def test_a_process_that_is_not_the_first_writes_nothing(clock):
     take_step(recorder, clock, 1)
     recorder.logged(1, 0.5, {"loss": 0.5, "learning_rate": 0.1})
     recorder.evaluated(1, SCORE)
-    recorder.ended(1)
+    recorder.mark_end(1)
 
 
 def test_lines_come_at_the_start_once_a_minute_and_at_the_end(clock):

@@ -43,7 +43,7 @@ def read(folder, task):
     return found
 
 
-def labelled(task):
+def labeled(task):
     """Texts of each item with the name of its label, by part."""
     return {
         name: [(*texts, task.classes[int(label)]) for *texts, label in zip(*part.sides, part.labels, strict=True)]
@@ -69,26 +69,26 @@ def test_all_tasks_are_found_in_the_layout_of_senteval(data):
     ],
 )
 def test_a_file_for_each_class(data, task, expected):
-    assert labelled(read(data, task)) == {"whole": expected}
+    assert labeled(read(data, task)) == {"whole": expected}
 
 
 def test_both_kinds_of_sst_are_told_apart_by_their_content(data):
     two, five = read_transfer(data, tasks=["SST5", "sst-2"])
     charming = [("a charming journey .", "1"), ("bleak", "0")]
-    assert labelled(two) == {"train": charming, "dev": charming, "test": charming}
-    assert labelled(five)["dev"] == [("so so .", "2"), ("charming", "4"), ("bleak", "0")]
+    assert labeled(two) == {"train": charming, "dev": charming, "test": charming}
+    assert labeled(five)["dev"] == [("so so .", "2"), ("charming", "4"), ("bleak", "0")]
     assert {path.parent.name for path in five.files} == {"fine"}
 
 
 def test_questions_of_trec_have_their_coarse_type(data):
     (data / "TREC" / "TREC_10.label").write_bytes("DESC:def What is a caf\xe9 ?\nNUM:count 1\n".encode("latin-1"))
-    found = labelled(read(data, "TREC"))
+    found = labeled(read(data, "TREC"))
     assert found["train"] == [("How far ?", "NUM"), ("Where ?", "LOC")]
     assert found["test"] == [("What is a caf\xe9 ?", "DESC"), ("1", "NUM")]
 
 
 def test_paraphrases_know_no_quoting(data):
-    found = labelled(read(data, "MRPC"))
+    found = labeled(read(data, "MRPC"))
     assert found == {part: [('He said " so .', "So", "1"), ("x", "y", "0")] for part in ("train", "test")}
 
 
@@ -98,7 +98,7 @@ def test_sick_is_read_twice(data):
     assert relatedness.is_scored
     assert relatedness.parts["dev"].labels.tolist() == [4.5, 3, 1]
     assert relatedness.classes == ("1", "2", "3", "4", "5")
-    assert labelled(entailment)["dev"] == [
+    assert labeled(entailment)["dev"] == [
         ("a cat", "a dog", "NEUTRAL"),
         ("a man", "no man", "CONTRADICTION"),
         ("one", "two", "ENTAILMENT"),

@@ -67,7 +67,7 @@ def test_rotated_methods_give_the_cosines_of_pca(rows, method, strength):
 
 
 @pytest.mark.parametrize("method", ["pca_cor", "zca_cor"])
-def test_correlation_methods_whiten_standardised_rows(rows, method):
+def test_correlation_methods_whiten_standardized_rows(rows, method):
     found = Whitening(method=method, strength=0.4).fit_transform(rows)
     expected = Whitening(strength=0.4).fit_transform(StandardScaler().fit_transform(rows))
     np.testing.assert_allclose(cosine_matrix(found, found), cosine_matrix(expected, expected), atol=1e-9)
@@ -77,9 +77,9 @@ def test_zca_has_a_symmetric_map_close_to_its_input(rows):
     whitening = Whitening(method="zca").fit(rows)
     weight = whitening.linear_map_.weight
     np.testing.assert_allclose(weight, weight.T, atol=1e-12)
-    standardised = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+    standardized = (rows - rows.mean(axis=0)) / rows.std(axis=0)
     distances = {
-        method: np.linalg.norm(Whitening(method=method).fit_transform(rows) - standardised) for method in METHODS
+        method: np.linalg.norm(Whitening(method=method).fit_transform(rows) - standardized) for method in METHODS
     }
     assert min(distances, key=distances.get) == "zca_cor"  # Kessy et al. 2018: closest to the standardised rows
 

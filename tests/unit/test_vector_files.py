@@ -12,7 +12,7 @@ from vector_makers import write_vectors
 from isosent.errors import FileFormatError, InputError, InputFileError, IsosentWarning
 from isosent.io import vector_source
 from isosent.io.notes import note_path, older_entry, write_note
-from isosent.io.parquet import ColumnsBeside
+from isosent.io.parquet import OtherColumns
 from isosent.io.vectors import (
     check_vector_file,
     holds_vectors,
@@ -100,7 +100,7 @@ def bfloat16_bits(rows):
     return (rows.view(np.uint32) >> 16).astype(np.uint16)
 
 
-def test_bfloat16_and_its_neighbours_have_the_values_of_torch(tmp_path):
+def test_bfloat16_and_its_neighbors_have_the_values_of_torch(tmp_path):
     torch = pytest.importorskip("torch")
     from safetensors.torch import save_file as save_torch_file
 
@@ -432,8 +432,8 @@ def test_the_other_columns_of_a_table_come_along_where_they_stood(tmp_path):
     table = pa.table(columns).replace_schema_metadata({"pandas": "{}", "huggingface": "{}"})
     pq.write_table(table, tmp_path / "in.parquet", row_group_size=13)
     source = open_vectors(tmp_path / "in.parquet")
-    beside = ColumnsBeside.of_file(source.path, str(source.column), n_rows=source.block_rows, state=source.state)
-    with writing_vectors(tmp_path / "out.parquet", (N_ROWS, 2), space=SPACE, beside=beside) as write:
+    other_columns = OtherColumns.of_file(source.path, str(source.column), n_rows=source.block_rows, state=source.state)
+    with writing_vectors(tmp_path / "out.parquet", (N_ROWS, 2), space=SPACE, other_columns=other_columns) as write:
         for block in source.blocks():
             write(block[:, :2])
     found = pq.ParquetFile(tmp_path / "out.parquet").read()

@@ -25,8 +25,8 @@ from isosent.io.shards import Sharding, read_index
 from isosent.io.vectors import open_vectors
 from isosent.jobs.encode import TextRows
 from isosent.jobs.shards import (
-    Here,
     Job,
+    LocalEngine,
     Task,
     Worker,
     encode_folder,
@@ -159,7 +159,7 @@ def test_a_task_that_kills_every_worker_ends_and_the_others_do_not(inputs, whole
     for part in ("b.jsonl, rows 50 to 99: 2 workers died", "1 of 10 shards could not be made"):
         assert part in str(raised.value)
     monkeypatch.undo()
-    encode(inputs, tmp_path / "out", Here(), wordllama)
+    encode(inputs, tmp_path / "out", LocalEngine(), wordllama)
     assert contents(tmp_path / "out") == contents(whole)
 
 
@@ -183,7 +183,7 @@ def test_a_driver_that_is_killed_leaves_whole_shards(inputs, whole, wordllama, t
     while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < limit:
         time.sleep(0.01)
     assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
-    encode(inputs, tmp_path / "out", Here(), wordllama)
+    encode(inputs, tmp_path / "out", LocalEngine(), wordllama)
     assert contents(tmp_path / "out") == contents(whole)
 
 
@@ -218,7 +218,7 @@ def test_a_full_disk_stops_the_run_and_keeps_whole_shards(inputs, whole, wordlla
             encode(inputs, tmp_path / "out", Processes(2), wordllama)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    encode(inputs, tmp_path / "out", Here(), wordllama)
+    encode(inputs, tmp_path / "out", LocalEngine(), wordllama)
     assert contents(tmp_path / "out") == contents(whole)
 
 
@@ -236,7 +236,7 @@ def test_moments_have_the_same_bits_whoever_computes_them(inputs, wordllama, tmp
         folder = tmp_path / type(engine).__name__
         return measure_folder(wordllama, inputs, folder, shard_size=50, engine=engine, reference="wordllama")[0]
 
-    here, there = measured(Here()), measured(Processes(2))
+    here, there = measured(LocalEngine()), measured(Processes(2))
     np.testing.assert_array_equal(here.moments.scatter, there.moments.scatter)
     np.testing.assert_array_equal(here.moments.mean, there.moments.mean)
     assert (here.moments.weight, here.sources) == (450, tuple(inputs))
@@ -246,7 +246,7 @@ def test_moments_have_the_same_bits_whoever_computes_them(inputs, wordllama, tmp
 
 
 @pytest.mark.parametrize("n_parts", [1, 2, 3, 7, 8])
-def test_parts_are_added_in_pairs_of_neighbours(n_parts):
+def test_parts_are_added_in_pairs_of_neighbors(n_parts):
     class Part(str):
         def __add__(self, other):
             return Part(f"({self}{other})")
@@ -435,7 +435,7 @@ def test_a_shard_without_its_note_and_a_link_are_made_again(inputs, whole, wordl
     for name in ("part-00003.npy", "part-00005.npy.isosent.json"):
         (tmp_path / "out" / name).unlink()
         (tmp_path / "out" / name).symlink_to(tmp_path / "precious")
-    encode(inputs, tmp_path / "out", Here(), wordllama)
+    encode(inputs, tmp_path / "out", LocalEngine(), wordllama)
     assert contents(tmp_path / "out") == contents(whole)
     assert (tmp_path / "precious").read_text() == "precious"
 
@@ -511,16 +511,16 @@ def test_inputs_and_shards_may_lie_elsewhere(memory, inputs, whole, wordllama):
     urls = isosent.io.shards.input_paths(["memory://in"], (".txt", ".jsonl", ".parquet"))
     assert urls == [f"memory://in/{Path(path).name}" for path in inputs]
     assert isosent.io.shards.input_paths(["memory://in/*.txt"], ()) == urls[:1]
-    index = encode(urls, "memory://out", Here(), wordllama)
+    index = encode(urls, "memory://out", LocalEngine(), wordllama)
     assert index.is_complete
     names = [name for name in contents(whole) if name != "shards.json"]
     assert {name: memory.cat(f"/out/{name}") for name in names} == {name: contents(whole)[name] for name in names}
     memory.rm("/out/part-00004.npy")
     seen = []
-    encode(urls, "memory://out", Here(), wordllama, resumed=lambda index: seen.append(index.missing))
+    encode(urls, "memory://out", LocalEngine(), wordllama, resumed=lambda index: seen.append(index.missing))
     assert seen == [[4]]
     with pytest.raises(InputFileError, match=r"memory://in/none\.txt: no such file"):
-        encode(["memory://in/none.txt"], "memory://other", Here(), wordllama)
+        encode(["memory://in/none.txt"], "memory://other", LocalEngine(), wordllama)
 
 
 def test_names_elsewhere_mean_what_they_mean_here(memory, texts, tmp_path):
@@ -539,15 +539,15 @@ def test_an_input_elsewhere_whose_change_cannot_be_seen_is_read_again(memory, te
     for first in (texts[0], texts[0][::-1]):
         memory.pipe("/in/a.txt", f"{first}\n{texts[1]}\n".encode())
         if first == texts[0]:
-            encode(["memory://in/a.txt"], "memory://out", Here(), wordllama)
+            encode(["memory://in/a.txt"], "memory://out", LocalEngine(), wordllama)
         else:
             with pytest.raises(InputError, match="begun with other inputs"):
-                encode(["memory://in/a.txt"], "memory://out", Here(), wordllama)
+                encode(["memory://in/a.txt"], "memory://out", LocalEngine(), wordllama)
 
 
 def test_shards_elsewhere_are_checked_and_read_in_their_order(memory, inputs, wordllama, tmp_path):
     memory.pipe("/out/.shards.json-77.tmp", b"a killed upload")
-    encode(inputs, "memory://out", Here(), wordllama)
+    encode(inputs, "memory://out", LocalEngine(), wordllama)
     assert not memory.exists("/out/.shards.json-77.tmp")
     urls = isosent.io.shards.input_paths(["memory://out"], (".npy",))
     assert urls == [f"memory://out/part-{number:05d}.npy" for number in range(N_SHARDS)]
@@ -592,7 +592,7 @@ def test_texts_and_vectors_elsewhere_are_fitted_and_indexed(memory, inputs, tmp_
 @pytest.mark.parametrize("url", ["s3a7://bucket/x.txt", "nosuch://x/y.txt", "github://a/b.txt"])
 def test_a_file_system_that_is_not_known_is_named(url, wordllama, tmp_path):
     with pytest.raises(InputError, match=f"{url.partition(':')[0]}://.* cannot be reached"):
-        encode([url], tmp_path / "out", Here(), wordllama)
+        encode([url], tmp_path / "out", LocalEngine(), wordllama)
 
 
 # -- a Ray cluster ---------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import click
 from isosent import _check
 from isosent.cli.options import column_option, data_option, json_option, tasks_option
 from isosent.cli.printing import deliver, show
-from isosent.datasets import LOCK_NAME, FetchedFile, Manifest, Mirror, get_data, read_manifest
+from isosent.datasets import RECORD_NAME, FetchedFile, Manifest, Mirror, get_data, read_manifest
 from isosent.errors import EvaluationWarning, InputError
 from isosent.evaluation.overlap import count_hashed, count_overlap
 from isosent.evaluation.run import read_tasks
@@ -89,7 +89,7 @@ def _outcome(files: list[FetchedFile], folder: Path) -> str:
     if not all(originals):
         parts.append('the others differ, see "isosent data list"')
     if not all(file.is_pinned for file in new):
-        parts.append(f"commit not pinned: trusted this time, and recorded in {LOCK_NAME}")
+        parts.append(f"commit not pinned: trusted this time, and recorded in {RECORD_NAME}")
     return "; ".join(parts)
 
 

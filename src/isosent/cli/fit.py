@@ -277,7 +277,7 @@ def _sizes(result: FitResult, *, details: bool) -> Iterator[Part]:
     measured, size = result.sizes, result.size
     assert measured is not None
     assert size is not None
-    yield sizes_table(measured, chosen=size, details=details)
+    yield sizes_table(measured, selected=size, details=details)
     if size.original_recall is None:
         yield "Neighbors are those of the original vectors."
     else:

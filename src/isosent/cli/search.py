@@ -53,11 +53,11 @@ from isosent.pages.progress import progress_bar
 from isosent.pages.report import Note, Part, Report
 from isosent.persistence import MIGRATION
 from isosent.search.build import MIN_RECALL
+from isosent.search.commits import INDEX
 from isosent.search.engine import K_MEASURED, KINDS, bytes_per_vector, stores_of
 from isosent.search.index import Index
 from isosent.search.result import IndexStats
 from isosent.search.rows import CUSTOM_ID, TEXT, ids_from_text, order_by_ids, read_rows
-from isosent.search.storage import INDEX
 from isosent.search.stores import open_store
 from isosent.search.stores.database import pull as pull_index
 from isosent.search.stores.database import push as push_index

@@ -32,7 +32,7 @@ from isosent.pages.report import Note, Report, ReportTable
 from isosent.training.data import Examples, read_dev_set, read_examples
 from isosent.training.development import count_seen_texts, warn_if_seen
 from isosent.training.distill import distill_files
-from isosent.training.metrics import DevPoint, Listener, StepPoint
+from isosent.training.metrics import DevPoint, StepPoint, TrainingCallback
 from isosent.training.record import TRAINING_TEXTS, TrainingJob, TrainingResult
 from isosent.training.run import (
     NLI_STSB,
@@ -321,7 +321,7 @@ def distill(
 
 
 @contextmanager
-def training_display(console: "Console | None" = None) -> Iterator[tuple[Progress | None, Listener]]:
+def training_display(console: "Console | None" = None) -> Iterator[tuple[Progress | None, TrainingCallback]]:
     """Show training runs while the block runs: a bar in a terminal, else lines."""
     console = console or make_console(sys.stderr)
     if not console.is_terminal:

@@ -307,7 +307,8 @@ class Encoder(ABC):
         n_cut = n_tokens = n_unknown = 0
         windows = counted(self._tokenized(distinct), progress, len(texts), lambda window: len(window[1].lengths))
         for start, tokens in windows:
-            n_cut += tokens.n_cut if repeats is None else sum(repeats[distinct[start + row]] for row in tokens.cut)
+            cut = (distinct[start + row] for row in tokens.truncated_rows)
+            n_cut += tokens.n_cut if repeats is None else sum(repeats[text] for text in cut)
             n_tokens += tokens.n_tokens
             n_unknown += tokens.n_unknown
             embedded = embed(tokens, part_of(progress, start, len(texts)))

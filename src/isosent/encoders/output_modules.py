@@ -124,7 +124,7 @@ def _through_torch(module: Any, vectors: NDArray[np.float32]) -> NDArray[np.floa
     return output
 
 
-def _same(vectors: Any) -> Any:
+def _unchanged(vectors: Any) -> Any:
     return vectors
 
 
@@ -132,7 +132,7 @@ def _positive_part(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.maximum(vectors, 0)
 
 
-_IN_NUMPY: dict[str | None, Callable[[Any], Any]] = {"Identity": _same, "Tanh": np.tanh, "ReLU": _positive_part}
+_IN_NUMPY: dict[str | None, Callable[[Any], Any]] = {"Identity": _unchanged, "Tanh": np.tanh, "ReLU": _positive_part}
 
 
 def _layer_norm(spec: ModuleSpec, dim: int, in_numpy: bool) -> LoadedModule:

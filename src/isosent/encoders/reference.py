@@ -84,29 +84,29 @@ def _positive_number(value: Any) -> float:
     return float(value)
 
 
-def _parts(value: Any) -> list[Any]:
+def _split_values(value: Any) -> list[Any]:
     return value.split(",") if isinstance(value, str) else list(value) if isinstance(value, Iterable) else [value]
 
 
 def _powers(value: Any) -> tuple[float, ...]:
-    powers = tuple(float(power) for power in _parts(value))
+    powers = tuple(float(power) for power in _split_values(value))
     if not all(power > 0 or power == -math.inf for power in powers):
         raise ValueError(value)
     return powers
 
 
 def _layers(value: Any) -> str:
-    text = ",".join(map(str, _parts(value)))  # resolved when the network is loaded
+    text = ",".join(map(str, _split_values(value)))  # resolved when the network is loaded
     parse_layers(text)
     return text
 
 
 def _poolings(value: Any) -> str:
-    return canonical_pooling(",".join(_parts(value)))
+    return canonical_pooling(",".join(_split_values(value)))
 
 
 def _devices(value: Any) -> str:
-    devices = _parts(value)
+    devices = _split_values(value)
     known = all(re.fullmatch(r"cpu|(cuda|mps|xpu)(:\d+)?", device) for device in devices)
     if devices != [AUTO] and (not known or len(set(devices)) < len(devices)):
         raise ValueError(value)
@@ -124,7 +124,7 @@ def _one_of(*names: str) -> Callable[[Any], str]:
 
 def _some_of(*names: str) -> Callable[[Any], tuple[str, ...]]:
     def parse(value: Any) -> tuple[str, ...]:
-        chosen = tuple(_parts(value))
+        chosen = tuple(_split_values(value))
         if set(chosen) - set(names) or len(set(chosen)) < len(chosen):
             raise ValueError(value)
         return chosen
@@ -441,22 +441,18 @@ def _not_understood(problem: str) -> ModelReferenceError:
 
 def write_options(options: Mapping[str, Any]) -> dict[str, str]:
     """Write typed options as text, as model folders and fingerprints hold them."""
-    return {name: _written(value) for name, value in options.items()}
+    return {name: _option_text(value) for name, value in options.items()}
 
 
 def with_options(text: str, options: Mapping[str, str]) -> str:
     """Write options into a reference; they win over those in it."""
     location, _, query = text.partition("?")
     parts = [part for part in query.split("&") if part and part.partition("=")[0] not in options]
-    parts += [f"{name}={_in_query(name, value)}" for name, value in options.items()]
+    parts += [f"{name}={escape(value) if name in PROMPTS else value}" for name, value in options.items()]
     return f"{location}?{'&'.join(parts)}" if parts else location
 
 
-def _in_query(name: str, value: str) -> str:
-    return escape(value) if name in PROMPTS else value
-
-
-def _written(value: Any) -> str:
+def _option_text(value: Any) -> str:
     if value is None:
         return "none"
     if isinstance(value, (bool, np.bool_)):
@@ -464,7 +460,7 @@ def _written(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, Iterable):
-        return ",".join(map(_written, value))
+        return ",".join(map(_option_text, value))
     return repr(float(value)).removesuffix(".0")  # the fewest digits that are read as the same number
 
 

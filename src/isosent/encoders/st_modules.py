@@ -405,7 +405,8 @@ def _check_transformer_keys(path: Path, config: Mapping[str, Any]) -> tuple[dict
             kept = {key: value for key, value in arguments.items() if key not in _SOURCES}
             _check_keys(path, kept, _ARGUMENTS[kind], within=f"{name}: ")
             found[kind] = found[kind] or kept
-    _check_keys(path, config, TRANSFORMER_KEYS._replace(harmless=(*TRANSFORMER_KEYS.harmless, *_names())))
+    of_arguments = [name for names in _ARGUMENT_NAMES.values() for name in names]
+    _check_keys(path, config, TRANSFORMER_KEYS._replace(harmless=(*TRANSFORMER_KEYS.harmless, *of_arguments)))
     _check_keys(path, config.get("processing_kwargs") or {}, _PROCESSING, within="processing_kwargs: ")
     modalities = config.get("modality_config") or {}
     # "image+text" is of texts that come with an image
@@ -417,10 +418,6 @@ def _check_transformer_keys(path: Path, config: Mapping[str, Any]) -> tuple[dict
     if modalities and not text:
         raise FileFormatError(f"{path}: modality_config has no text, but {', '.join(modalities)}: it takes no texts.")
     return found["tokenizer"], found["config"]
-
-
-def _names() -> list[str]:
-    return [name for names in _ARGUMENT_NAMES.values() for name in names]
 
 
 def _short(value: Any) -> str:

@@ -166,7 +166,7 @@ class TransformerEncoder(Encoder):
             shortened = self._input_ids([texts[i] for i in too_long], truncation=True, max_length=self.max_length)
             for i, ids in zip(too_long, shortened, strict=True):
                 lists[i] = ids
-        return TokenIds.from_lists(lists, cut=too_long)
+        return TokenIds.from_lists(lists, truncated_rows=too_long)
 
     def _input_ids(self, texts: Sequence[str], **truncation: Any) -> list[list[int]]:
         """Token ids, some texts at a time: a character takes 100 bytes while it is tokenized."""

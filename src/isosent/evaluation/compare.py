@@ -37,7 +37,7 @@ from isosent.numeric.statistics import (
 from isosent.pages.progress import Progress, counted
 from isosent.pages.tables import csv_table, latex_table
 
-Pair = tuple[EvaluationResult, EvaluationResult]
+ResultPair = tuple[EvaluationResult, EvaluationResult]
 Names = tuple[str, str]
 CORRELATIONS = ("spearman", "pearson")
 BETTER, WORSE, CANNOT_TELL, SAME = "better", "worse", "cannot tell", "the same"
@@ -241,7 +241,7 @@ def compare_results(
     )
 
 
-def shared_tasks(results: Pair, names: Names, wanted: Sequence[str] | None) -> list[str]:
+def shared_tasks(results: ResultPair, names: Names, wanted: Sequence[str] | None) -> list[str]:
     """Find the tasks that two results share."""
     if isinstance(wanted, str):
         raise wrong_value(
@@ -266,7 +266,7 @@ def shared_tasks(results: Pair, names: Names, wanted: Sequence[str] | None) -> l
     return shared
 
 
-def check_comparable(results: Pair, names: Names, tasks: Iterable[str]) -> None:
+def check_comparable(results: ResultPair, names: Names, tasks: Iterable[str]) -> None:
     """Refuse results with other data or another protocol on some tasks, and name what differs."""
     unlike = []
     for task in tasks:
@@ -393,7 +393,7 @@ def _averages(
 
 
 def _notes(
-    results: Pair, names: Names, differences: Mapping[str, Difference], level: float, n_resamples: int
+    results: ResultPair, names: Names, differences: Mapping[str, Difference], level: float, n_resamples: int
 ) -> Iterator[str]:
     transductive = [result.fitting["transductive"] for result in results]
     if transductive[0] != transductive[1]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputError, TaskNotFoundError
-from isosent.evaluation.result import Items, Measured
+from isosent.evaluation.result import Items, Measurement
 from isosent.evaluation.rte import FIXED_THRESHOLD
 from isosent.evaluation.sizes import CANDIDATES, QUESTIONS
 from isosent.evaluation.task import Task, TaskEncoder
@@ -90,7 +90,7 @@ def cqa_tasks(folder: str | os.PathLike[str], *, text: str = TEXT_PARTS[0]) -> l
     ]
 
 
-def _measure(cqa_set: CQASet, encode: TaskEncoder, seed: int) -> Measured:
+def _measure(cqa_set: CQASet, encode: TaskEncoder, seed: int) -> Measurement:
     cosines = []
     for question in cqa_set.questions:
         candidates = encode(question.candidates)
@@ -102,7 +102,7 @@ def _measure(cqa_set: CQASet, encode: TaskEncoder, seed: int) -> Measured:
     random = [expected_average_precision(len(own), len(labels)) for own, labels in zip(searched, relevant, strict=True)]
     precisions, labels = _precisions(ranks), np.concatenate(relevant)
     share = float(labels.mean())
-    return Measured(
+    return Measurement(
         "map",
         {
             "map": float(precisions.mean()),
@@ -162,7 +162,7 @@ def _find(root: Path, pattern: re.Pattern[str]) -> dict[str, Path]:
     return paths
 
 
-class _Candidate(NamedTuple):
+class _CandidateText(NamedTuple):
     key: str
     rank: int
     text: str
@@ -176,17 +176,17 @@ def _read_set(root: Path, name: str, path: Path, label_path: Path | None, text: 
     inline_labels = {candidate.key: candidate.relevant for candidate in candidates}
     if label_path is not None:
         relevant = _matched(path, inline_labels, label_path, _read_labels(label_path))
-    elif unlabelled := [key for key, label in inline_labels.items() if label is None]:
+    elif unlabeled := [key for key, label in inline_labels.items() if label is None]:
         year, part = name.split("-")[1:]
         raise InputError(
-            f"{path} has no label for {unlabelled[0]} and {len(unlabelled) - 1} more; the labels must lie in {root} or "
+            f"{path} has no label for {unlabeled[0]} and {len(unlabeled) - 1} more; the labels must lie in {root} or "
             f"below, as SemEval{year}-Task3-CQA-QL-{part}.xml.subtaskB.relevancy."
         )
     else:
         relevant = {key: bool(label) for key, label in inline_labels.items()}
     if not any(relevant.values()):
         raise FileFormatError(f"{path}: none of its {len(relevant)} candidates is relevant.")
-    by_question: dict[str, list[_Candidate]] = {}
+    by_question: dict[str, list[_CandidateText]] = {}
     for candidate in candidates:
         by_question.setdefault(candidate.question_key, []).append(candidate)
     questions = []
@@ -197,8 +197,8 @@ def _read_set(root: Path, name: str, path: Path, label_path: Path | None, text: 
     return CQASet(name, tuple(questions), (path,) if label_path is None else (path, label_path))
 
 
-def _read_candidates(path: Path, text: str) -> list[_Candidate]:
-    candidates: dict[str, _Candidate] = {}
+def _read_candidates(path: Path, text: str) -> list[_CandidateText]:
+    candidates: dict[str, _CandidateText] = {}
     for original in _parse(path).iter("OrgQuestion"):
         question_key, question = original.get("ORGQ_ID", ""), _text(original, "OrgQ", text)
         for related in original.iter("RelQuestion"):
@@ -211,7 +211,9 @@ def _read_candidates(path: Path, text: str) -> list[_Candidate]:
             if key in candidates:
                 raise FileFormatError(f"{path}: RELQ_ID {key} occurs twice.")
             relevant = _IS_RELEVANT.get(related.get("RELQ_RELEVANCE2ORGQ", ""))
-            candidates[key] = _Candidate(key, int(rank), _text(related, "RelQ", text), question_key, question, relevant)
+            candidates[key] = _CandidateText(
+                key, int(rank), _text(related, "RelQ", text), question_key, question, relevant
+            )
     if not candidates:
         raise FileFormatError(f"{path} holds no related questions, in RelQuestion.")
     return list(candidates.values())

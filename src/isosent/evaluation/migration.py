@@ -2,7 +2,7 @@
 
 `migrate` takes an old and a new model, or the vectors that both gave to texts. `_fitted_maps` fits maps between them:
 the statistic is `JointMoments` about zero, so that a map does not depend on the lengths of vectors, and the best map of
-documents is chosen by folds. `_measured` scores four ways of searching on texts that were held out, by the halves of
+documents is chosen by folds. `_score_ways` scores four ways of searching on texts that were held out, by the halves of
 each text, by queries with answers, or, where only vectors are known, by word overlap. `_advice` turns the differences
 into one sentence. Between vectors, word overlap alone decides nothing: see `VectorComparison`.
 """
@@ -168,7 +168,7 @@ def migrate(
     if len(x) < FEWEST_TEXTS // 2:
         raise InputError(f"migrate: only {len(x)} of {len(used)} texts have a vector of both models.")
     method, document_map, query_map, r2 = _fitted_maps(x, y, seed)
-    measured = _measured(
+    measured = _score_ways(
         old,
         new,
         document_map,
@@ -230,7 +230,7 @@ def _fitted_maps(x: Vectors, y: Vectors, seed: int) -> tuple[str, LinearMap, Lin
     return method, CANDIDATES[method](total), LinearMap(turn, np.zeros(turn.shape[1])), folds.best_r2()
 
 
-def _measured(
+def _score_ways(
     old: SentenceEncoder | VectorSource | Vectors,
     new: SentenceEncoder | VectorSource | Vectors,
     document_map: LinearMap,

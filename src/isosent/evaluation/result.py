@@ -1,6 +1,6 @@
 """Results of evaluations: scores with intervals and circumstances, as JSON, CSV and LaTeX.
 
-A scoring function gives `Measured`: scores, and `Items`, what was measured item by item. `evaluation.run` adds
+A scoring function gives `Measurement`: scores, and `Items`, what was measured item by item. `evaluation.run` adds
 intervals and protocol and makes a `TaskResult` of it. An `EvaluationResult` is all tasks under one transform with
 model, fitting and environment; results of further transforms are its `variants`. `to_text` writes a result file.
 `read_result` reads one: a schema checks its shape (`_Result` and the structs it is made of), and `_wrong_fields` what a
@@ -54,7 +54,7 @@ class Items:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Measured:
+class Measurement:
     """What scoring a task gives; fields as those of `TaskResult`."""
 
     metric: str

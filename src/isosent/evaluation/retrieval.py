@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, TaskNotFoundError, option
-from isosent.evaluation.result import Items, Measured
+from isosent.evaluation.result import Items, Measurement
 from isosent.evaluation.sizes import DOCUMENTS, QUERIES, TEST
 from isosent.evaluation.sts import part_protocol, read_paraphrases
 from isosent.evaluation.task import Task, TaskEncoder, name_key
@@ -61,7 +61,7 @@ class RetrievalSet:
     documents: tuple[str, ...]  # of documents of equal score the earlier one is ranked first
     relevant: NDArray[np.intp]  # of shape (n_relevant, 2): rows of a query and of a document, ordered by query
     gains: NDArray[np.float64]  # of shape (n_relevant,), > 0
-    own: NDArray[np.intp]  # for each query the row of the document that is the query itself and does not count, or -1
+    self_rows: NDArray[np.intp]  # of each query the row of the same text, a document that does not count, or -1
     n_left_out: int = 0  # queries of the files without a judgement
     ids: tuple[str, ...] = ()  # of the documents, where the files have them
     files: tuple[Path, ...] = ()
@@ -108,7 +108,7 @@ def paraphrase_task(
         documents=tuple(row_of_document),
         relevant=np.array(sorted(relevant), dtype=np.intp),
         gains=np.ones(len(relevant)),
-        own=np.array([-1 if pair in relevant else pair[1] for pair in same], dtype=np.intp),
+        self_rows=np.array([-1 if pair in relevant else pair[1] for pair in same], dtype=np.intp),
         files=(Path(file),),
     )
     protocol = {"similarity": "cosine", "own_document": "left out", "columns": ",".join(pairs.columns)}
@@ -135,18 +135,18 @@ def _task(
 
 def _measure(
     retrieval_set: RetrievalSet, metrics: Mapping[str, Metric], index: Index | None, encode: TaskEncoder, seed: int
-) -> Measured:
+) -> Measurement:
     relevant = retrieval_set.relevant
     if index is None:
         queries, documents = encode(retrieval_set.queries, "query"), encode(retrieval_set.documents, "document")
-        ranks = cosine_ranks(queries, documents, relevant, excluded=retrieval_set.own)
+        ranks = cosine_ranks(queries, documents, relevant, excluded=retrieval_set.self_rows)
     else:
         ranks = _ranks_in_index(index, retrieval_set)
     begins = np.searchsorted(relevant[:, 0], np.arange(1, len(retrieval_set.queries)))
     by_query = list(zip(np.split(ranks, begins), np.split(retrieval_set.gains, begins), strict=True))
     values = {name: np.array([metric(*query) for query in by_query]) for name, metric in metrics.items()}
     main = next(iter(metrics))
-    return Measured(
+    return Measurement(
         main,
         {name: float(query_values.mean()) for name, query_values in values.items()},
         Items(values[main]),
@@ -180,7 +180,7 @@ def _ranks_in_index(index: Index, retrieval_set: RetrievalSet) -> Ranks:
     n_ranked = [0] * len(retrieval_set.queries)
     for hit in np.lexsort(([min(rows, default=-1) for rows in found], -ties, queries)).tolist():
         query = int(queries[hit])
-        new = [row for row in found[hit] if (query, row) not in rank_of and row != retrieval_set.own[query]]
+        new = [row for row in found[hit] if (query, row) not in rank_of and row != retrieval_set.self_rows[query]]
         if new or not found[hit]:  # another document, or a row that is none
             n_ranked[query] += 1
         if new:
@@ -274,7 +274,7 @@ def _read_home(home: Path, split: str) -> RetrievalSet:
         documents=tuple(documents[key] for key in row_of),
         relevant=rows[:, :2].astype(np.intp),
         gains=rows[:, 2].astype(np.float64),
-        own=np.array(own, dtype=np.intp),
+        self_rows=np.array(own, dtype=np.intp),
         n_left_out=len(queries) - len(judged),
         ids=tuple(row_of),
         files=(home / _CORPUS, home / _QUERIES, qrels),
@@ -345,7 +345,7 @@ def _smart_files(home: Path, files: Sequence[str]) -> Iterator[tuple[str, tuple[
 def _read_smart(name: str, documents_file: Path, queries_file: Path, judged_file: Path) -> RetrievalSet:
     documents = dict(_smart_texts(documents_file))
     queries = [text for _, text in _smart_texts(queries_file)]
-    judged = _smart_judgements(judged_file, len(queries), documents)
+    judged = _smart_judgments(judged_file, len(queries), documents)
     row_of = {key: row for row, key in enumerate(sorted(documents, reverse=True))}  # as of BEIR
     relevant = [
         (row, row_of[document])
@@ -361,7 +361,7 @@ def _read_smart(name: str, documents_file: Path, queries_file: Path, judged_file
         documents=tuple(documents[key] for key in row_of),
         relevant=np.array(relevant, dtype=np.intp),
         gains=np.ones(len(relevant)),
-        own=np.full(len(judged), -1, dtype=np.intp),
+        self_rows=np.full(len(judged), -1, dtype=np.intp),
         n_left_out=len(queries) - len(judged),
         ids=tuple(row_of),
         files=(documents_file, queries_file, judged_file),
@@ -393,7 +393,7 @@ def _smart_texts(path: Path) -> list[tuple[str, str]]:
     return texts
 
 
-def _smart_judgements(path: Path, n_queries: int, documents: Container[str]) -> dict[int, dict[str, bool]]:
+def _smart_judgments(path: Path, n_queries: int, documents: Container[str]) -> dict[int, dict[str, bool]]:
     """Which documents answer the query at a position, from 1."""
     rows = [(number, line.split()) for number, line in enumerate(_lines(path), start=1) if line.strip()]
     # "query document grade"; in MED "query 0 document 1"; in CISI and CACM "query document 0 0", all relevant

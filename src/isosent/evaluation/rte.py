@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputError, TaskNotFoundError
-from isosent.evaluation.result import Items, Measured
+from isosent.evaluation.result import Items, Measurement
 from isosent.evaluation.sizes import DEV, TRAIN
 from isosent.evaluation.task import Task, TaskEncoder
 from isosent.io import bounds
@@ -31,7 +31,7 @@ _HEADER = ("index", "sentence1", "sentence2", "label")
 
 
 # Premises, hypotheses, and whether each premise entails its hypothesis
-Pairs = tuple[list[str], list[str], NDArray[np.bool_]]
+EntailmentPairs = tuple[list[str], list[str], NDArray[np.bool_]]
 
 
 def rte_tasks(folder: str | os.PathLike[str]) -> list[Task]:
@@ -48,14 +48,14 @@ def rte_tasks(folder: str | os.PathLike[str]) -> list[Task]:
     files = [path for name in (_TRAIN, _DEV, _TEST) if (path := homes[0] / name).exists()]
     train, dev = _read_pairs(files[0]), _read_pairs(files[1])
     # The labels of test are not public; its sentences are among those to fit on
-    unlabelled = [text for path in files[2:] for row in _rows(path, _HEADER[:3]) for text in row[1:3]]
+    unlabeled = [text for path in files[2:] for row in _rows(path, _HEADER[:3]) for text in row[1:3]]
     texts = [*train[0], *train[1], *dev[0], *dev[1]]
     return [
         Task(
             name="RTE",
             kind="rte",
             texts={"text": texts},
-            target_texts=[*texts, *unlabelled],
+            target_texts=[*texts, *unlabeled],
             items=list(zip(dev[0], dev[1], strict=True)),
             score=partial(_measure, train, dev),
             protocol={"similarity": "cosine", "threshold": FIXED_THRESHOLD},
@@ -65,7 +65,7 @@ def rte_tasks(folder: str | os.PathLike[str]) -> list[Task]:
     ]
 
 
-def _measure(train: Pairs, dev: Pairs, encode: TaskEncoder, seed: int) -> Measured:
+def _measure(train: EntailmentPairs, dev: EntailmentPairs, encode: TaskEncoder, seed: int) -> Measurement:
     train_cosines, dev_cosines = (pairwise_cosine(encode(first), encode(second)) for first, second, _ in (train, dev))
     train_entailed, dev_entailed = train[2], dev[2]
 
@@ -79,7 +79,7 @@ def _measure(train: Pairs, dev: Pairs, encode: TaskEncoder, seed: int) -> Measur
 
     fixed, tuned = at(FIXED_THRESHOLD), at(best_threshold(train_cosines, train_entailed))
     share = float(dev_entailed.mean())
-    return Measured(
+    return Measurement(
         "accuracy",
         {
             "accuracy": fixed["dev_accuracy"],
@@ -113,7 +113,7 @@ def _is_rte(path: Path) -> bool:
     return header == list(_HEADER) and first[-1] in (ENTAILMENT, NOT_ENTAILMENT)
 
 
-def _read_pairs(path: Path) -> Pairs:
+def _read_pairs(path: Path) -> EntailmentPairs:
     rows = _rows(path, _HEADER)
     for number, row in enumerate(rows, start=2):
         if row[-1] not in (ENTAILMENT, NOT_ENTAILMENT):

@@ -30,7 +30,7 @@ from isosent.encoders.base import Encoder, EncodingStats, collecting_stats
 from isosent.encoders.load import encoder_for
 from isosent.errors import EvaluationWarning, InputError, InputTypeError, TaskNotFoundError, wrong_value
 from isosent.evaluation.cqa import TEXT_PARTS, cqa_tasks
-from isosent.evaluation.labelled import (
+from isosent.evaluation.labeled import (
     CLASSIFICATION,
     CLUSTERING,
     classification_tasks,
@@ -254,8 +254,8 @@ def read_tasks(
     readers: dict[str, Callable[[Sequence[str] | None], list[Task]]] = {
         "sts": lambda names: sts_tasks(data, names, sickr=sickr),
         "transfer": lambda names: transfer_tasks(data, names),
-        "cqa": lambda names: _named(cqa_tasks(data, text=text), names),
-        "rte": lambda names: _named(rte_tasks(data), names),
+        "cqa": lambda names: _tasks_by_name(cqa_tasks(data, text=text), names),
+        "rte": lambda names: _tasks_by_name(rte_tasks(data), names),
         "retrieval": lambda names: retrieval_tasks(data, names, split=split, index=index),
         CLUSTERING: lambda names: clustering_tasks(data, names),
         CLASSIFICATION: lambda names: classification_tasks(data, names),
@@ -321,7 +321,7 @@ def _task_of_table(
     )
 
 
-def _named(tasks: Sequence[Task], names: Sequence[str] | None) -> list[Task]:
+def _tasks_by_name(tasks: Sequence[Task], names: Sequence[str] | None) -> list[Task]:
     if names is None:
         return list(tasks)
     available = {name_key(task.name): task for task in tasks}

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, TaskNotFoundError
-from isosent.evaluation.result import Items, Measured
+from isosent.evaluation.result import Items, Measurement
 from isosent.evaluation.sizes import DEV, TEST, WHOLE, deviations
 from isosent.evaluation.task import Task, TaskEncoder, task_names
 from isosent.io.bounds import folders_below, read_lines, split_fields
@@ -77,7 +77,7 @@ class STSSet:
     target_texts: tuple[str, ...]
     files: tuple[Path, ...] = ()
     missing_subsets: tuple[str, ...] = ()  # subsets of the year without a file
-    parts: Mapping[str, int] | None = None  # pairs of each part that is evaluated, where the parts are no subsets
+    n_pairs_by_part: Mapping[str, int] | None = None  # of the evaluated parts, where these are no subsets
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -87,7 +87,7 @@ class STSSet:
     @property
     def sizes(self) -> Mapping[str, int]:
         """Pairs of each part."""
-        return self.parts or {subset.name: len(subset.scores) for subset in self.subsets}
+        return self.n_pairs_by_part or {subset.name: len(subset.scores) for subset in self.subsets}
 
     @property
     def deviations(self) -> tuple[str, ...]:
@@ -132,7 +132,7 @@ def sts_task(sts_set: STSSet, *, sickr: str = "full") -> Task:
     )
 
 
-def _measure(sts_set: STSSet, encode: TaskEncoder, seed: int) -> Measured:
+def _measure(sts_set: STSSet, encode: TaskEncoder, seed: int) -> Measurement:
     scores = score_task(sts_set, encode)
     by_name = {
         metric if how == "all" else f"{metric}_{how}": getattr(scores, metric)[how]
@@ -140,7 +140,7 @@ def _measure(sts_set: STSSet, encode: TaskEncoder, seed: int) -> Measured:
         for how in AGGREGATIONS
     }
     gold = np.concatenate([subset.scores for subset in sts_set.subsets])
-    return Measured("spearman", by_name, Items(scores.cosines, gold), {"subsets": scores.subsets})
+    return Measurement("spearman", by_name, Items(scores.cosines, gold), {"subsets": scores.subsets})
 
 
 def score_task(sts_set: STSSet, encode: Lookup) -> STSScores:
@@ -306,7 +306,7 @@ def _read_stsb(folder: Path) -> STSSet:
     paths = [folder / name for name in _STSB_FILES if (folder / name).exists()]
     parts = {path.name: read_stsb(path).require_variance(path) for path in paths}
     test = parts[_STSB_FILES[-1]]
-    return STSSet("STSB", (test,), _sentences(parts.values()), tuple(paths), parts={TEST: len(test.scores)})
+    return STSSet("STSB", (test,), _sentences(parts.values()), tuple(paths), n_pairs_by_part={TEST: len(test.scores)})
 
 
 def stsb_dev_task(stsb: Task) -> Task | None:
@@ -315,7 +315,7 @@ def stsb_dev_task(stsb: Task) -> Task | None:
     if path is None:
         return None
     dev = read_stsb(path).require_variance(path)
-    return sts_task(STSSet("STSB-dev", (dev,), dev.texts, (path,), parts={DEV: len(dev.scores)}))
+    return sts_task(STSSet("STSB-dev", (dev,), dev.texts, (path,), n_pairs_by_part={DEV: len(dev.scores)}))
 
 
 def _read_sick(folder: Path, sickr: str) -> STSSet:
@@ -338,7 +338,7 @@ def _read_sick(folder: Path, sickr: str) -> STSSet:
     )
     sizes = {name: len(part.scores) for name, part in chosen.items()}
     files = tuple(dict.fromkeys(paths.values()))
-    return STSSet("SICKR", (pairs.require_variance(folder),), texts, files, parts=sizes)
+    return STSSet("SICKR", (pairs.require_variance(folder),), texts, files, n_pairs_by_part=sizes)
 
 
 def _sentences(subsets: Iterable[ScoredPairs]) -> tuple[str, ...]:
@@ -366,13 +366,13 @@ def pairs_task(file: str | os.PathLike[str], *, columns: str | Sequence[str] | N
     )
 
 
-def _measure_pairs(pairs: ScoredPairs, encode: TaskEncoder, seed: int) -> Measured:
+def _measure_pairs(pairs: ScoredPairs, encode: TaskEncoder, seed: int) -> Measurement:
     cosines = pair_scores(encode(pairs.first), encode(pairs.second))
     if np.ptp(cosines) == 0:
         warnings.warn(
             f"{pairs.name}: every cosine is the same; its correlation is undefined.", EvaluationWarning, stacklevel=4
         )
-    return Measured(
+    return Measurement(
         "spearman",
         {metric: correlate(cosines, pairs.scores) for metric, correlate in METRICS.items()},
         Items(cosines, pairs.scores),

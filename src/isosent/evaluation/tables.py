@@ -182,11 +182,11 @@ def overlap_table(counts: Mapping[str, Mapping[str, int]], corpus: str) -> Repor
     table = ReportTable("task", "texts", "exact", "same", "near", "items", "complete", caption=caption)
     for task, count in counts.items():
         names = ("n_exact", "n_same", "n_near")
-        texts = [_counted(count[name], count["n_texts"]) if name in count else "not known" for name in names]
-        complete = _counted(count["n_items_same"], count["n_items"])
+        texts = [_count_and_share(count[name], count["n_texts"]) if name in count else "not known" for name in names]
+        complete = _count_and_share(count["n_items_same"], count["n_items"])
         table.add_row(task, f"{count['n_texts']:,}", *texts, f"{count['n_items']:,}", complete)
     return table
 
 
-def _counted(n: int, total: int) -> str:
+def _count_and_share(n: int, total: int) -> str:
     return f"{n:,} ({n / total:.1%})" if n else "0"

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent.errors import InputError, InputTypeError
-from isosent.evaluation.result import Measured
+from isosent.evaluation.result import Measurement
 from isosent.evaluation.sizes import deviations
 from isosent.role import RoleName
 
@@ -33,7 +33,7 @@ class Task:
     texts: Mapping[RoleName, Sequence[str]]  # all texts to encode, by what they are encoded as, as often as they occur
     target_texts: Sequence[str]  # all texts to fit on under fit_on="target", without labels
     items: Sequence[tuple[str, ...]]  # the texts of each item that is scored: one text, or the two of a pair
-    score: Callable[[TaskEncoder, int], Measured]  # from vectors and the seed to scores
+    score: Callable[[TaskEncoder, int], Measurement]  # from vectors and the seed to scores
     protocol: Mapping[str, Any]  # how it is scored, as JSON values; only results of equal protocols can be compared
     files: Sequence[Path]  # files that it was read from
     target_role: RoleName = "text"  # what the texts to fit on are encoded as

@@ -1,7 +1,7 @@
 """Transfer tasks: what a logistic regression learns from frozen vectors, by the protocol of SentEval.
 
 `read_transfer` finds the original files below a folder: `_Format` says for each set which they are and how they are
-read. A `TransferSet` has parts of `LabelledTexts`. `_measure` learns by the protocol of the set: with the penalty that
+read. A `TransferSet` has parts of `ScoredTexts`. `_measure` learns by the protocol of the set: with the penalty that
 is best on a development set (`probe_by_dev`), in cross-validation (`probe_by_folds`), or by ten folds of the whole,
 each with its own choice (`probe_each_fold`). A `Probe` is the regression that was chosen. All folds and penalties are
 fitted at once, by `numeric.logistic`.
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, TaskNotFoundError
-from isosent.evaluation.result import Items, Measured
+from isosent.evaluation.result import Items, Measurement
 from isosent.evaluation.sizes import DEV, TEST, TRAIN, WHOLE
 from isosent.evaluation.task import Task, TaskEncoder, task_names
 from isosent.io import bounds
@@ -44,7 +44,7 @@ _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LabelledTexts:
+class ScoredTexts:
     """Texts, or pairs of texts, and their labels."""
 
     sides: tuple[tuple[str, ...], ...]  # the texts; of pairs the first ones, then the second ones
@@ -56,7 +56,7 @@ class TransferSet:
     """A set that a classifier is trained on."""
 
     name: str  # one of `TRANSFER_TASKS`
-    parts: Mapping[str, LabelledTexts]  # "whole" alone; "train" and "test"; or "train", "dev" and "test"
+    texts_by_part: Mapping[str, ScoredTexts]  # "whole" alone; "train" and "test"; or "train", "dev" and "test"
     classes: tuple[str, ...]  # the labels; for human scores the whole numbers of their scale
     is_scored: bool  # whether the labels are human scores
     files: tuple[Path, ...] = ()
@@ -64,26 +64,26 @@ class TransferSet:
     @property
     def texts(self) -> tuple[str, ...]:
         """All texts of all parts, as often as they occur."""
-        return tuple(text for part in self.parts.values() for side in part.sides for text in side)
+        return tuple(text for part in self.texts_by_part.values() for side in part.sides for text in side)
 
     @property
     def learnt_from(self) -> str:
         """The part that the classifier learns from."""
-        return WHOLE if WHOLE in self.parts else TRAIN
+        return WHOLE if WHOLE in self.texts_by_part else TRAIN
 
     @property
     def scored(self) -> str:
         """The part that is scored."""
-        return WHOLE if WHOLE in self.parts else TEST
+        return WHOLE if WHOLE in self.texts_by_part else TEST
 
     @property
     def strengths(self) -> tuple[float, ...]:
         """The penalties to choose from."""
-        return STRENGTHS if WHOLE in self.parts or DEV in self.parts else STRENGTHS_ON_TRAIN
+        return STRENGTHS if WHOLE in self.texts_by_part or DEV in self.texts_by_part else STRENGTHS_ON_TRAIN
 
     def class_counts(self, part: str) -> dict[str, int]:
         """Count the items of each class."""
-        counts = np.bincount(self.parts[part].labels.astype(np.int64), minlength=len(self.classes))
+        counts = np.bincount(self.texts_by_part[part].labels.astype(np.int64), minlength=len(self.classes))
         return {label: int(count) for label, count in zip(self.classes, counts, strict=True)}
 
 
@@ -91,7 +91,7 @@ def transfer_tasks(folder: str | os.PathLike[str], names: Sequence[str] | None =
     """Read transfer tasks; all that the folder holds if no name is given."""
     tasks = []
     for transfer_set in read_transfer(folder, tasks=names):
-        if DEV not in transfer_set.parts:
+        if DEV not in transfer_set.texts_by_part:
             for label, count in transfer_set.class_counts(transfer_set.learnt_from).items():
                 if 0 < count < LEAST_OF_A_CLASS:
                     raise FileFormatError(
@@ -104,11 +104,11 @@ def transfer_tasks(folder: str | os.PathLike[str], names: Sequence[str] | None =
                 kind="transfer",
                 texts={"text": transfer_set.texts},
                 target_texts=transfer_set.texts,
-                items=list(zip(*transfer_set.parts[transfer_set.scored].sides, strict=True)),
+                items=list(zip(*transfer_set.texts_by_part[transfer_set.scored].sides, strict=True)),
                 score=partial(_measure, transfer_set),
                 protocol=_protocol(transfer_set),
                 files=transfer_set.files,
-                sizes={name: len(part.labels) for name, part in transfer_set.parts.items()},
+                sizes={name: len(part.labels) for name, part in transfer_set.texts_by_part.items()},
             )
         )
     return tasks
@@ -120,17 +120,17 @@ def _protocol(transfer_set: TransferSet) -> dict[str, Any]:
     within = {WHOLE: f"{by_folds} within each nine of {N_FOLDS} folds", TRAIN: f"{by_folds} on train"}
     return {
         "classifier": "logistic regression",
-        "features": "u" if len(transfer_set.parts[learnt_from].sides) == 1 else "|u - v|, u * v",
+        "features": "u" if len(transfer_set.texts_by_part[learnt_from].sides) == 1 else "|u - v|, u * v",
         "standardised": False,
         "C_times_variance": list(transfer_set.strengths),
-        "chosen_by": DEV if DEV in transfer_set.parts else within[learnt_from],
+        "chosen_by": DEV if DEV in transfer_set.texts_by_part else within[learnt_from],
         **({"distribution_over": list(transfer_set.classes)} if transfer_set.is_scored else {}),
     }
 
 
-def _measure(transfer_set: TransferSet, encode: TaskEncoder, seed: int) -> Measured:
+def _measure(transfer_set: TransferSet, encode: TaskEncoder, seed: int) -> Measurement:
     rows, labels = {}, {}
-    for name, part in transfer_set.parts.items():
+    for name, part in transfer_set.texts_by_part.items():
         u, *v = (encode(side) for side in part.sides)
         rows[name] = np.hstack([np.abs(u - v[0]), u * v[0]]) if v else u
         labels[name] = part.labels
@@ -157,23 +157,27 @@ def _measure(transfer_set: TransferSet, encode: TaskEncoder, seed: int) -> Measu
     return _measure_labels(transfer_set, predicted, details)
 
 
-def _measure_labels(transfer_set: TransferSet, predicted: NDArray[np.float64], details: Mapping[str, Any]) -> Measured:
-    gold = transfer_set.parts[transfer_set.scored].labels
+def _measure_labels(
+    transfer_set: TransferSet, predicted: NDArray[np.float64], details: Mapping[str, Any]
+) -> Measurement:
+    gold = transfer_set.texts_by_part[transfer_set.scored].labels
     correct = (predicted == gold).astype(np.float64)
     scores = {"accuracy": float(correct.mean())}
     if transfer_set.name in _F1_OF:
         positive = transfer_set.classes.index(_F1_OF[transfer_set.name])
         is_predicted, is_gold = predicted == positive, gold == positive
         scores["f1"] = float(2 * (is_predicted & is_gold).sum() / (is_predicted.sum() + is_gold.sum()))
-    counts = {part: transfer_set.class_counts(part) for part in transfer_set.parts}
+    counts = {part: transfer_set.class_counts(part) for part in transfer_set.texts_by_part}
     learnt = counts[transfer_set.learnt_from]
     majority = max(learnt, key=learnt.__getitem__)
     baseline = {"label": majority, "accuracy": counts[transfer_set.scored][majority] / len(gold)}
-    return Measured("accuracy", scores, Items(correct), {**details, "majority": baseline, "class_counts": counts})
+    return Measurement("accuracy", scores, Items(correct), {**details, "majority": baseline, "class_counts": counts})
 
 
-def _measure_scores(transfer_set: TransferSet, predicted: NDArray[np.float64], details: Mapping[str, Any]) -> Measured:
-    gold = transfer_set.parts[TEST].labels
+def _measure_scores(
+    transfer_set: TransferSet, predicted: NDArray[np.float64], details: Mapping[str, Any]
+) -> Measurement:
+    gold = transfer_set.texts_by_part[TEST].labels
     if np.ptp(predicted) == 0:
         warnings.warn(
             f"{transfer_set.name}: every predicted score is the same; its correlation is undefined.",
@@ -185,7 +189,7 @@ def _measure_scores(transfer_set: TransferSet, predicted: NDArray[np.float64], d
         "spearman": spearman(predicted, gold),
         "mse": float(np.mean((predicted - gold) ** 2)),
     }
-    return Measured("pearson", scores, Items(predicted, gold), details)
+    return Measurement("pearson", scores, Items(predicted, gold), details)
 
 
 # -- logistic regression with a chosen penalty -------------------------------------------------------------------------
@@ -310,7 +314,7 @@ def _best(probes: Sequence[Probe]) -> Probe:
 Rows = Iterator[tuple[int, Sequence[str], str]]  # number of the line, texts of the item, its label
 
 
-def _unlabelled_rows(path: Path, part: str) -> Rows:
+def _unlabeled_rows(path: Path, part: str) -> Rows:
     for number, line in enumerate(_lines(path), start=1):
         yield number, [line], ""
 
@@ -333,7 +337,7 @@ def _table_rows(path: Path, part: str, *, texts: Sequence[int], label: int, head
     """Columns of a tab separated file; one with a header has the columns that are named, in that order."""
     lines = read_lines(path)
     if header and (first := lines.pop(0).split("\t"))[: len(header)] != list(header):
-        raise FileFormatError(f"{path}, line 1: expected the columns {_listed(header)}, found {_listed(first)}.")
+        raise FileFormatError(f"{path}, line 1: expected the columns {_names(header)}, found {_names(first)}.")
     for number, line in enumerate(lines, start=2 if header else 1):
         fields = split_fields(path, number, line, max(*texts, label) + 1)
         yield number, [fields[column] for column in texts], fields[label].strip()
@@ -345,7 +349,7 @@ def _sick_rows(path: Path, part: str, *, labels: Sequence[str]) -> Rows:
         columns = ("sentence_A", "sentence_B", next((name for name in labels if name in table.columns), labels[0]))
         for name in columns:
             if name not in table.columns:
-                raise FileFormatError(f"{path}, line 1: expected the column {name}, found {_listed(table.columns)}.")
+                raise FileFormatError(f"{path}, line 1: expected the column {name}, found {_names(table.columns)}.")
         for number, (first, second, label) in table.rows(*columns):
             yield number, [first, second], label.strip()
 
@@ -373,19 +377,19 @@ class _Format:
             return self.begins(file.readline(bounds.LONGEST_LINE))
 
 
-def _parts(pattern: str, *parts: str) -> dict[str, tuple[str, ...]]:
+def _file_by_part(pattern: str, *parts: str) -> dict[str, tuple[str, ...]]:
     return {part: (pattern.format(part),) for part in parts}
 
 
 _SICK_FILES = {part: (name,) for part, name in SICK_FILES.items()}
 _MRPC_HEADER = ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String")
-_SST_FILES = _parts("sentiment-{}", TRAIN, DEV, TEST)
+_SST_FILES = _file_by_part("sentiment-{}", TRAIN, DEV, TEST)
 _SENTIMENT = ("negative", "positive")
 _FORMATS = {
-    "MR": _Format({WHOLE: ("rt-polarity.neg", "rt-polarity.pos")}, _SENTIMENT, _unlabelled_rows),
-    "CR": _Format({WHOLE: ("custrev.neg", "custrev.pos")}, _SENTIMENT, _unlabelled_rows),
-    "SUBJ": _Format({WHOLE: ("subj.objective", "subj.subjective")}, ("objective", "subjective"), _unlabelled_rows),
-    "MPQA": _Format({WHOLE: ("mpqa.neg", "mpqa.pos")}, _SENTIMENT, _unlabelled_rows),
+    "MR": _Format({WHOLE: ("rt-polarity.neg", "rt-polarity.pos")}, _SENTIMENT, _unlabeled_rows),
+    "CR": _Format({WHOLE: ("custrev.neg", "custrev.pos")}, _SENTIMENT, _unlabeled_rows),
+    "SUBJ": _Format({WHOLE: ("subj.objective", "subj.subjective")}, ("objective", "subjective"), _unlabeled_rows),
+    "MPQA": _Format({WHOLE: ("mpqa.neg", "mpqa.pos")}, _SENTIMENT, _unlabeled_rows),
     "SST2": _Format(
         _SST_FILES, tuple("01"), partial(_table_rows, texts=(0,), label=1), begins=lambda line: "\t" in line
     ),
@@ -396,7 +400,7 @@ _FORMATS = {
         _label_first_rows,
     ),
     "MRPC": _Format(
-        _parts("msr_paraphrase_{}.txt", TRAIN, TEST),
+        _file_by_part("msr_paraphrase_{}.txt", TRAIN, TEST),
         tuple("01"),
         partial(_table_rows, texts=(3, 4), label=0, header=_MRPC_HEADER),
     ),
@@ -414,7 +418,7 @@ _FORMATS = {
         one_file=SICK_FILE,
     ),
     "STSB-supervised": _Format(
-        _parts("sts-{}.csv", TRAIN, DEV, TEST),
+        _file_by_part("sts-{}.csv", TRAIN, DEV, TEST),
         tuple("012345"),
         partial(_table_rows, texts=(5, 6), label=4),
         is_scored=True,
@@ -428,10 +432,10 @@ def read_transfer(folder: str | os.PathLike[str], *, tasks: Sequence[str] | None
     root = _check.input_folder(folder).resolve()
     wanted = None if tasks is None else task_names(tasks, TRANSFER_TASKS)
     places, incomplete = _find(root)
-    expected = {task: incomplete.get(task, f"{task} ({_listed(_FORMATS[task].names)})") for task in TRANSFER_TASKS}
+    expected = {task: incomplete.get(task, f"{task} ({_names(_FORMATS[task].names)})") for task in TRANSFER_TASKS}
     if missing := [expected[task] for task in wanted or () if task not in places]:
         raise TaskNotFoundError(
-            f"{root} lacks {'; '.join(missing)}, all files of a task in one folder; it holds {_listed(places)}."
+            f"{root} lacks {'; '.join(missing)}, all files of a task in one folder; it holds {_names(places)}."
         )
     if not places:
         raise TaskNotFoundError(
@@ -446,7 +450,7 @@ def read_transfer(folder: str | os.PathLike[str], *, tasks: Sequence[str] | None
     for task, folders in places.items():
         if wanted is None or task in wanted:
             if len(folders) > 1:
-                raise InputError(f"{task} is in several folders: {_listed(folders)}. Name one of them.")
+                raise InputError(f"{task} is in several folders: {_names(folders)}. Name one of them.")
             form, home = _FORMATS[task], folders[0]
             in_one = form.one_file is not None and not all((home / name).exists() for name in form.names)
             paths = {
@@ -473,7 +477,7 @@ def _find(root: Path) -> tuple[dict[str, list[Path]], dict[str, str]]:
                 one_file.setdefault(task, []).append(path)
             elif present:
                 missing = [name for name in form.names if name not in present]
-                incomplete[task] = f"{task} ({_listed(missing)}, expected in {path})"
+                incomplete[task] = f"{task} ({_names(missing)}, expected in {path})"
     places = one_file | places
     return (
         {task: places[task] for task in TRANSFER_TASKS if task in places},
@@ -481,7 +485,7 @@ def _find(root: Path) -> tuple[dict[str, list[Path]], dict[str, str]]:
     )
 
 
-def _read_part(form: _Format, part: str, paths: Sequence[Path]) -> LabelledTexts:
+def _read_part(form: _Format, part: str, paths: Sequence[Path]) -> ScoredTexts:
     texts: list[Sequence[str]] = []
     labels: list[float] = []
     for position, path in enumerate(paths):
@@ -490,9 +494,9 @@ def _read_part(form: _Format, part: str, paths: Sequence[Path]) -> LabelledTexts
             labels.append(position if len(paths) > 1 else _label(form, path, number, label))
     if len(set(labels)) < 2:
         raise FileFormatError(
-            f"{_listed(paths)}: {len(labels)} items with {len(set(labels))} label. At least two labels are needed."
+            f"{_names(paths)}: {len(labels)} items with {len(set(labels))} label. At least two labels are needed."
         )
-    return LabelledTexts(tuple(zip(*texts, strict=True)), np.array(labels, dtype=np.float64))
+    return ScoredTexts(tuple(zip(*texts, strict=True)), np.array(labels, dtype=np.float64))
 
 
 def _label(form: _Format, path: Path, number: int, label: str) -> float:
@@ -514,5 +518,5 @@ def _label(form: _Format, path: Path, number: int, label: str) -> float:
     return score
 
 
-def _listed(names: Iterable[object]) -> str:
+def _names(names: Iterable[object]) -> str:
     return ", ".join(map(str, names)) or "none"

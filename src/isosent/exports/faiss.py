@@ -35,7 +35,7 @@ from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.pages.progress import Progress, counted
 from isosent.search.codes_file import read_codes, write_codes
-from isosent.search.engine import behind_map
+from isosent.search.engine import prepend_map
 from isosent.search.engine import to_vector_transform as to_vector_transform
 from isosent.space import same_space
 from isosent.transforms.quantization import Quantization
@@ -43,7 +43,7 @@ from isosent.transforms.quantization import Quantization
 TARGET = "faiss"
 DEFAULT_INDEX = "Flat"
 _TRAINING_ROWS = 100_000
-_SEARCHED_ROWS, _NEIGHBOURS = 64, 10
+_SEARCHED_ROWS, _NEIGHBORS = 64, 10
 _ROUNDING = 1e-3  # of int8 codes
 
 
@@ -72,10 +72,10 @@ def to_index(linear_map: LinearMap, index: str = DEFAULT_INDEX, *, quantization:
     MissingExtraError
         If faiss is not installed.
     """
-    return behind_map(_made(linear_map.n_components, index, quantization), linear_map)
+    return prepend_map(_empty_index(linear_map.n_components, index, quantization), linear_map)
 
 
-def _made(dim: int, index: str, quantization: Quantization | None) -> Any:
+def _empty_index(dim: int, index: str, quantization: Quantization | None) -> Any:
     """Make an empty index of unit vectors."""
     faiss = _extras.require("faiss")
     try:
@@ -130,13 +130,13 @@ def export_faiss(
     output = Path(output)
     _check_output(output)
     linear_map = _map_in_front(model, is_filled=vectors is not None) if with_map else None
-    space, made = space_of(model), _made(model.dim, index, model.quantization)
-    source = None if vectors is None else _Source(model, vectors, ids)
+    space, made = space_of(model), _empty_index(model.dim, index, model.quantization)
+    source = None if vectors is None else _ModelVectors(model, vectors, ids)
     if source is not None:
         made, sample = _fill(made, index, source, progress)
     has_map, contents = linear_map is not None, ""
     with ExitStack() as commit, replacing(output) as temporary:
-        checksum = write_codes(behind_map(made, linear_map), temporary)
+        checksum = write_codes(prepend_map(made, linear_map), temporary)
         saved = read_codes(temporary, model.dim)
         agreement = _agreement(model, saved, with_map=has_map)
         require_agreement(TARGET, agreement)
@@ -198,7 +198,7 @@ class _Rows(NamedTuple):
     ids: NDArray[np.int64]
 
 
-class _Source:
+class _ModelVectors:
     """Vectors of a file that belong to a model, and their ids."""
 
     def __init__(self, model: SentenceEncoder, vectors: VectorSource, ids: str | None) -> None:
@@ -237,7 +237,7 @@ class _Source:
         return np.unique(np.linspace(0, self.vectors.n_rows - 1, n_rows).astype(np.intp))
 
 
-def _fill(made: Any, index: str, source: _Source, progress: Progress | None) -> tuple[Any, _Rows]:
+def _fill(made: Any, index: str, source: _ModelVectors, progress: Progress | None) -> tuple[Any, _Rows]:
     """Train an index if it needs that, and add the rows of a file with their ids; also returns some of the rows."""
     faiss = _extras.require("faiss")
     filled = made if isinstance(made, faiss.IndexIDMap) else faiss.IndexIDMap2(made)
@@ -259,7 +259,7 @@ def _fill(made: Any, index: str, source: _Source, progress: Progress | None) -> 
     return filled, _Rows(*map(np.concatenate, zip(*searched, strict=True)))
 
 
-def _search(saved: Any, source: _Source, sample: _Rows, *, with_map: bool) -> str:
+def _search(saved: Any, source: _ModelVectors, sample: _Rows, *, with_map: bool) -> str:
     """Refuse an index whose rows do not find themselves, and say what it holds."""
     faiss = _extras.require("faiss")
     inner, n_rows = faiss.downcast_index(saved.index), source.vectors.n_rows
@@ -268,13 +268,13 @@ def _search(saved: Any, source: _Source, sample: _Rows, *, with_map: bool) -> st
         return contents
     # vectors that are mapped already skip the map of the index
     searched = inner if with_map and source.are_mapped else saved
-    scores, ids = searched.search(sample.as_read if with_map and not source.are_mapped else sample.units, _NEIGHBOURS)
+    scores, ids = searched.search(sample.as_read if with_map and not source.are_mapped else sample.units, _NEIGHBORS)
     # other rows of the same vector may be found instead
     finds_itself = (ids == sample.ids[:, None]).any(axis=1) | (scores.min(axis=1) > 1 - _ROUNDING)
     if 2 * finds_itself.sum() < len(sample.ids):
         raise OutputError(
             f"export: only {finds_itself.sum()} of {len(sample.ids)} vectors in the faiss export are among their own "
-            f"{_NEIGHBOURS} neighbors. Nothing was written. Choose another index."
+            f"{_NEIGHBORS} neighbors. Nothing was written. Choose another index."
         )
     return f"{contents}; {finds_itself.sum()} of {len(sample.ids)} searched vectors find themselves"
 

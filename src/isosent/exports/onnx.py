@@ -155,9 +155,9 @@ def _trace_transformer(
     write_graph(path, TokensToVectors().eval(), inputs, outputs=["vectors"], where="export")
 
 
-def _forget_sources(*parts: Any) -> None:
+def _forget_sources(*sources: Any) -> None:
     """Remove what the exporter notes at every node: lines of source code with the folders of this machine."""
-    for part in parts:
+    for part in sources:
         for name in ("metadata_props", "doc_string"):
             if name in part.DESCRIPTOR.fields_by_name:
                 part.ClearField(name)

@@ -63,7 +63,7 @@ class Contents(NamedTuple):
 
     vectors: tuple[str, ...] = ()
     lists: tuple[str, ...] = ()  # of other numbers, which are vectors if someone says so
-    cut: tuple[str, ...] = ()  # vectors that lack numbers
+    incomplete: tuple[str, ...] = ()  # vectors that lack numbers
     texts: tuple[str, ...] = ()
     is_ours: bool = False  # isosent wrote the file
     unread: tuple[str, ...] = ()  # may be vectors, but are not read as such: packed, or spread over columns
@@ -102,13 +102,13 @@ def _sample(names: Sequence[str], rows: Iterator[Sequence[Any]]) -> dict[str, li
     for row in islice(rows, SAMPLED_ROWS):
         for values, value in zip(columns.values(), row, strict=True):
             values.append(value)
-    blank = [(place, name) for place, name in enumerate(names) if _none(columns[name])]
+    blank = [(place, name) for place, name in enumerate(names) if _all_blank(columns[name])]
     if blank and len(columns[names[0]]) == SAMPLED_ROWS:
         for row in islice(rows, _MOST_BLANK_ROWS):
             for place, name in blank:
                 if not is_blank(row[place]):
                     columns[name] = [row[place]]
-            blank = [(place, name) for place, name in blank if _none(columns[name])]
+            blank = [(place, name) for place, name in blank if _all_blank(columns[name])]
             if not blank:
                 break
     return columns
@@ -144,7 +144,8 @@ def is_list_file(file: Path) -> bool:
 
 def _contents(columns: dict[str, list[Any]], typed: frozenset[str] = frozenset()) -> Contents:
     kinds: dict[str, Any] = {
-        name: kind_of(values, name, is_typed=name in typed) or ("vectors" if name in typed and _none(values) else None)
+        name: kind_of(values, name, is_typed=name in typed)
+        or ("vectors" if name in typed and _all_blank(values) else None)
         for name, values in columns.items()
     }
     texts = tuple(name for name, values in columns.items() if kinds[name] is None and _is_text(name, values))
@@ -178,7 +179,7 @@ def _spread(names: Sequence[str]) -> list[str]:
     ]
 
 
-def _none(values: Sequence[Any]) -> bool:
+def _all_blank(values: Sequence[Any]) -> bool:
     return all(map(is_blank, values))
 
 
@@ -281,7 +282,9 @@ def _contents_of_lines(path: Path) -> Contents:
             f"{path}: its first line counts from 0, as pandas numbers columns, but other lines hold whole numbers too, "
             "so it may be a vector. Remove it if it is a header; if not, write its numbers as 0.0 and 1.0."
         )
-    return Contents(vectors=(LINES,)) if kind == "vectors" else Contents(cut=(LINES,)) if kind == "cut" else Contents()
+    if kind == "vectors":
+        return Contents(vectors=(LINES,))
+    return Contents(incomplete=(LINES,)) if kind == "cut" else Contents()
 
 
 def _are_counted(rows: Sequence[str]) -> bool:
@@ -343,12 +346,12 @@ def open_rows(path: Path, column: str) -> VectorSource:
     rows = partial(_line_rows, path) if column == LINES else partial(_table_rows, path, column)
     n_rows = dim = 0
     for place, value in rows():
-        numbers = _read(place, column, value)
+        numbers = _numbers_of(place, column, value)
         dim = dim or len(numbers)
         if len(numbers) != dim:
-            raise FileFormatError(f"{place}: {_what(column)} has {len(numbers)} numbers, and the first has {dim}.")
+            raise FileFormatError(f"{place}: {_label(column)} has {len(numbers)} numbers, and the first has {dim}.")
         if not all(map(math.isfinite, numbers)):
-            raise FileFormatError(f"{place}: {_what(column)} lacks a number, or holds one that is not finite.")
+            raise FileFormatError(f"{place}: {_label(column)} lacks a number, or holds one that is not finite.")
         n_rows += 1
     if dim > MOST_DIMENSIONS:
         raise FileFormatError(f"{path}: {dim:,} dimensions; vectors may have {MOST_DIMENSIONS:,} at most.")
@@ -360,26 +363,26 @@ def open_rows(path: Path, column: str) -> VectorSource:
         pending = islice(rows(), start_row, None)
         while block := list(islice(pending, block_rows)):
             with np.errstate(over="ignore"):  # infinity is refused by whoever reads the block
-                yield np.array([_read(place, column, value) for place, value in block], np.float32)
+                yield np.array([_numbers_of(place, column, value) for place, value in block], np.float32)
 
     space, checksum = read_note(path)
     name = None if column == LINES else column
     return VectorSource(path, n_rows, dim, Storage.float32, space, read, name, checksum=checksum, state=state)
 
 
-def _read(place: str, column: str, value: Any) -> Sequence[float]:
+def _numbers_of(place: str, column: str, value: Any) -> Sequence[float]:
     if isinstance(value, str) and len(value) > LONGEST_VECTOR_LINE:
-        raise FileFormatError(f"{place}: {_what(column)} is too long for a vector.")
+        raise FileFormatError(f"{place}: {_label(column)} is too long for a vector.")
     if (numbers := parse_numbers(value)) is not None and len(numbers.numbers):
         return numbers.numbers
     if is_cut(value) or is_unclear(value):
         raise cut_error(place, column, value)
     if numbers is not None or is_blank(value):
-        raise FileFormatError(f"{place} lacks a vector: {_what(column)} is empty. Fill it, or remove the row.")
-    raise FileFormatError(f"{place}: {_what(column)} is {_check.brief(repr(value), 60)}, not a list of numbers.")
+        raise FileFormatError(f"{place} lacks a vector: {_label(column)} is empty. Fill it, or remove the row.")
+    raise FileFormatError(f"{place}: {_label(column)} is {_check.brief(repr(value), 60)}, not a list of numbers.")
 
 
-def first_cut(path: Path, column: str) -> FileFormatError:
+def incomplete_vector(path: Path, column: str) -> FileFormatError:
     """The error for a column in which printing has left numbers out, or commas are unclear."""
     rows = _line_rows(path) if column == LINES else _table_rows(path, column)
     # a matrix over several lines has none
@@ -391,14 +394,14 @@ def cut_error(place: str, column: str, value: Any) -> FileFormatError:
     """The error for a value in which printing has left numbers out, or commas are unclear."""
     if is_unclear(value):
         return FileFormatError(
-            f"{place}: commas in {_what(column)} may separate its numbers, or be a part of them: "
+            f"{place}: commas in {_label(column)} may separate its numbers, or be a part of them: "
             f"{_check.brief(repr(value), 60)}. Write decimal points, and nothing between thousands."
         )
     return FileFormatError(
-        f'{place}: {_what(column)} lacks numbers: printing has left some out ("..."), or the cell is cut. '
+        f'{place}: {_label(column)} lacks numbers: printing has left some out ("..."), or the cell is cut. '
         f"{SAVE_ADVICE}, from where they were computed."
     )
 
 
-def _what(column: str) -> str:
+def _label(column: str) -> str:
     return f"column {column}" if column else "the line"

@@ -30,7 +30,7 @@ from isosent.io.tables import (
     SCORE_COLUMNS,
     STSB_COLUMNS,
     TEXT_COLUMNS,
-    Group,
+    ColumnSet,
     Table,
     columns_missing,
     find_columns,
@@ -40,9 +40,9 @@ from isosent.io.tables import (
 from isosent.io.texts import refuse_vectors
 
 PAIR = ("sentence1", "sentence2")
-SCORED_GROUPS = (Group(PAIR, TEXT_COLUMNS), Group(("score",), SCORE_COLUMNS))
-PARAPHRASES = (Group(PAIR, (*TEXT_COLUMNS, ("anchor", "positive"))),)
-MATCHES = (Group(PAIR, (*PARAPHRASES[0].usual, ("query", "document"), ("question", "answer"))),)
+SCORED_GROUPS = (ColumnSet(PAIR, TEXT_COLUMNS), ColumnSet(("score",), SCORE_COLUMNS))
+PARAPHRASES = (ColumnSet(PAIR, (*TEXT_COLUMNS, ("anchor", "positive"))),)
+MATCHES = (ColumnSet(PAIR, (*PARAPHRASES[0].usual, ("query", "document"), ("question", "answer"))),)
 KIND_COLUMNS = ("source", "kind", "genre", "domain")
 GROUP_COLUMNS = ("lang", "language", "group")  # after the name of a column of texts, as query_lang and document_lang
 SICK_COLUMNS = dict(zip((*PAIR, "score"), ("sentence_A", "sentence_B", "relatedness_score"), strict=True))
@@ -229,7 +229,7 @@ def _say(message: str) -> None:
 def open_pairs(
     file: str | os.PathLike[str],
     columns: str | Sequence[str] | None,
-    groups: Sequence[Group],
+    groups: Sequence[ColumnSet],
     *,
     part: str,
     parameter: str = "columns",

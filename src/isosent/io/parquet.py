@@ -4,7 +4,7 @@
   is refused unread; pyarrow does not describe all of a footer, and ends the process over a damaged one, so the second
   section parses it.
 - `open_parquet` opens a column of vectors, `table_batches` any columns of a file whose state is known.
-- `writing_parquet` writes vectors, with the `ColumnsBeside` them, and a checksum ahead of the footer (`find_seal`).
+- `writing_parquet` writes vectors, with the `OtherColumns`, and a checksum ahead of the footer (`find_seal`).
 """
 
 from __future__ import annotations
@@ -442,7 +442,7 @@ def verify_parquet(name: str, file: IO[bytes]) -> None:
     file.seek(0)
 
 
-class ColumnsBeside:
+class OtherColumns:
     """The other columns of a table of vectors, taken in the order of the rows."""
 
     def __init__(
@@ -453,7 +453,7 @@ class ColumnsBeside:
         self._batches, self._rest = batches, None
 
     @classmethod
-    def of_rows(cls, schema: Any, rows: deque[Sequence[Any]]) -> ColumnsBeside:
+    def of_rows(cls, schema: Any, rows: deque[Sequence[Any]]) -> OtherColumns:
         """Take rows from a queue, which holds those of the next vectors when these are written."""
         pa = _extras.require("pyarrow")
 
@@ -474,7 +474,7 @@ class ColumnsBeside:
     @classmethod
     def of_file(
         cls, path: Path, without: str, *, start_row: int = 0, n_rows: int | None = None, state: FileState | None = None
-    ) -> ColumnsBeside:
+    ) -> OtherColumns:
         """Take every column of a parquet file but one, from a row on, as they are."""
         schema, _ = table_schema(path)
         position = schema.get_field_index(without) if without in schema.names else None
@@ -501,24 +501,25 @@ class ColumnsBeside:
 
 @contextmanager
 def writing_parquet(
-    path: Path, dim: int, dtype: str, metadata: Mapping[str, str], beside: ColumnsBeside | None
+    path: Path, dim: int, dtype: str, metadata: Mapping[str, str], other_columns: OtherColumns | None
 ) -> Iterator[Callable[[NDArray[Any]], None]]:
     """Write a table with a column of fixed-size lists for the vectors, one row group per block."""
     pa = _extras.require("pyarrow")
     pq = _extras.require("pyarrow.parquet")
 
-    beside = beside or ColumnsBeside(pa.schema([]), iter(()))
-    field = pa.field(beside.name, pa.list_(pa.from_numpy_dtype(np.dtype(dtype)), dim))
-    extended = dict(beside.schema.metadata or {}) | {name.encode(): value.encode() for name, value in metadata.items()}
-    schema = beside.schema.insert(beside.position, field).with_metadata(extended)
+    other_columns = other_columns or OtherColumns(pa.schema([]), iter(()))
+    field = pa.field(other_columns.name, pa.list_(pa.from_numpy_dtype(np.dtype(dtype)), dim))
+    extended = dict(other_columns.schema.metadata or {})
+    extended |= {name.encode(): value.encode() for name, value in metadata.items()}
+    schema = other_columns.schema.insert(other_columns.position, field).with_metadata(extended)
 
     def write(rows: NDArray[Any]) -> None:
         flat = pa.array(np.ascontiguousarray(rows, dtype).ravel())
-        columns = beside.take(len(rows)).columns
-        columns.insert(beside.position, pa.FixedSizeListArray.from_arrays(flat, dim))
+        columns = other_columns.take(len(rows)).columns
+        columns.insert(other_columns.position, pa.FixedSizeListArray.from_arrays(flat, dim))
         writer.write_table(pa.Table.from_arrays(columns, schema=schema), max(1, len(rows)))
 
-    settings = {"use_dictionary": beside.schema.names, "write_page_checksum": True}
+    settings = {"use_dictionary": other_columns.schema.names, "write_page_checksum": True}
     with path.open("wb") as file:
         hashing = HashingFile(file)
         with pq.ParquetWriter(hashing, schema, **settings) as writer:

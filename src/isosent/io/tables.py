@@ -4,7 +4,7 @@
 requested, with the number of each row for messages. `Table.text` and `Table.number` check a value. Each format has a
 function that makes a `Table`: `_delimited_table` for lines of fields, `_object_table` for JSON, `_parquet_table`.
 
-`Group` and `find_columns` choose columns by what they are, such as two texts and a score. `isosent.io.pairs` reads
+`ColumnSet` and `find_columns` choose columns by what they are, such as two texts and a score. `isosent.io.pairs` reads
 these into one record, and `isosent.io.texts` reads one column of texts.
 """
 
@@ -193,7 +193,7 @@ def ending_of(path: str | os.PathLike[str]) -> str:
 # -- choosing columns by what they are -------------------------------------------------------------------------------
 
 
-class Group(NamedTuple):
+class ColumnSet(NamedTuple):
     """Columns that belong together, and how files call them."""
 
     roles: tuple[str, ...]  # what they are, such as sentence1 and sentence2
@@ -242,7 +242,7 @@ def parse_columns(columns: str | Sequence[str] | Mapping[str, str] | None, roles
     return chosen
 
 
-def find_columns(table: Table, groups: Sequence[Group], named: Mapping[str, str]) -> dict[str, str] | None:
+def find_columns(table: Table, groups: Sequence[ColumnSet], named: Mapping[str, str]) -> dict[str, str] | None:
     """Find the column of each role: as `named`, else by the usual names in any case. None if one is not there."""
     columns: dict[str, str] = {}
     for group in groups:
@@ -259,13 +259,13 @@ def find_columns(table: Table, groups: Sequence[Group], named: Mapping[str, str]
     return columns
 
 
-def has_columns(table: Table, groups: Sequence[Group]) -> bool:
+def has_columns(table: Table, groups: Sequence[ColumnSet]) -> bool:
     """Tell whether a table has columns of usual names."""
     return all(_matches(table, group, {}) for group in groups)
 
 
 def columns_missing(
-    table: Table, what: str, groups: Sequence[Group], named: Mapping[str, str], *, parameter: str = "columns"
+    table: Table, what: str, groups: Sequence[ColumnSet], named: Mapping[str, str], *, parameter: str = "columns"
 ) -> InputError:
     """The error for a table in which `find_columns` found nothing."""
     needed = []
@@ -282,7 +282,7 @@ def columns_missing(
     )
 
 
-def _matches(table: Table, group: Group, named: Mapping[str, str]) -> list[tuple[str, ...]]:
+def _matches(table: Table, group: ColumnSet, named: Mapping[str, str]) -> list[tuple[str, ...]]:
     if any(role in named for role in group.roles):
         names = tuple(named.get(role, role) for role in group.roles)
         return [names] if set(names) <= set(table.columns) else []

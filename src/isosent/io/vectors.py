@@ -26,11 +26,11 @@ from isosent._check import brief
 from isosent.errors import FileFormatError, InputError, IsosentWarning, option
 from isosent.io.atomic import check_destination, fsync, locked, replacing
 from isosent.io.checksum import HashingFile
-from isosent.io.columns import LINES, Contents, contents_of, first_cut, is_list_file, open_rows, warn_unread
+from isosent.io.columns import LINES, Contents, contents_of, incomplete_vector, is_list_file, open_rows, warn_unread
 from isosent.io.notes import INDEX_FILE, note_entry, note_path, older_entry, write_note
 from isosent.io.parquet import (
     VECTOR_COLUMN,
-    ColumnsBeside,
+    OtherColumns,
     list_storage,
     open_parquet,
     table_schema,
@@ -115,11 +115,11 @@ def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) ->
         refuse_other_file(file)
         raise
     if column is not None:
-        if column in contents.cut:
-            raise first_cut(file, column)
+        if column in contents.incomplete:
+            raise incomplete_vector(file, column)
         return column != LINES and column in (*contents.vectors, *contents.lists)
-    if contents.cut and not contents.vectors:
-        raise first_cut(file, contents.cut[0])
+    if contents.incomplete and not contents.vectors:
+        raise incomplete_vector(file, contents.incomplete[0])
     if len(contents.vectors) == 1 and contents.texts and not contents.is_ours:
         [vectors], texts = contents.vectors, ", ".join(contents.texts)
         warnings.warn(
@@ -148,17 +148,17 @@ def _chosen_column(file: Path, column: str | None) -> tuple[str, Contents]:
                 f"{file} has {len(contents.vectors)} columns of vectors ({', '.join(contents.vectors)}). "
                 f"Choose one with {option('column', 'NAME')}."
             )
-        if contents.cut:
-            raise first_cut(file, contents.cut[0])
+        if contents.incomplete:
+            raise incomplete_vector(file, contents.incomplete[0])
         raise _no_vectors_error(file, contents)
-    if column in contents.cut:
-        raise first_cut(file, column)
+    if column in contents.incomplete:
+        raise incomplete_vector(file, column)
     if column == LINES or LINES in contents.vectors or not is_table(file):
         raise InputError(f"{file} has no columns, so there is no {column!r}. Leave it out.")
     if column not in (*contents.vectors, *contents.lists):
         columns = _types_of_columns(file)
         if column not in columns:
-            raise InputError(f"{file} has no column {column}; it has: {_listed(columns)}.")
+            raise InputError(f"{file} has no column {column}; it has: {_list_columns(columns)}.")
         kind = columns[column]
         raise InputError(f"{file}: column {column} holds no vectors{kind and ': its type is '}{kind}.")
     return column, contents
@@ -166,7 +166,7 @@ def _chosen_column(file: Path, column: str | None) -> tuple[str, Contents]:
 
 def _no_vectors_error(file: Path, contents: Contents) -> InputError:
     if is_table(file):
-        found = _listed(_types_of_columns(file))
+        found = _list_columns(_types_of_columns(file))
         names = ", ".join(contents.lists)
         advice = f" Name one of {names} if it is: {option('column', 'NAME')}." if contents.lists else ""
         return FileFormatError(f"{file} has no column of vectors, lists of numbers; it has: {found}.{advice}")
@@ -181,7 +181,7 @@ def _types_of_columns(file: Path) -> dict[str, str]:
         return dict.fromkeys(table.columns, "")
 
 
-def _listed(columns: Mapping[str, str]) -> str:
+def _list_columns(columns: Mapping[str, str]) -> str:
     return brief(", ".join(name + (kind and f" ({kind})") for name, kind in columns.items()), 600)
 
 
@@ -255,7 +255,7 @@ def writing_vectors(
     *,
     dtype: str = Storage.float32,
     space: Space | None = None,
-    beside: ColumnsBeside | None = None,
+    other_columns: OtherColumns | None = None,
     are_codes: bool = False,
 ) -> Iterator[Write]:
     """Write vectors under a temporary name, and rename the file when it is complete.
@@ -268,7 +268,7 @@ def writing_vectors(
     path = Path(path).resolve()  # the note belongs to the file, not to a link to it
     if path.suffix.lower() == ".parquet":
         metadata = {} if space is None else space.metadata
-        with replacing(path) as temporary, writing_parquet(temporary, shape[1], dtype, metadata, beside) as write:
+        with replacing(path) as new, writing_parquet(new, shape[1], dtype, metadata, other_columns) as write:
             yield write
         return
     is_new = not path.exists()
@@ -293,24 +293,24 @@ def writing_vectors(
         raise
 
 
-def _writing_npy(opened: HashingFile, shape: tuple[int, int], dtype: str) -> Write:
+def _writing_npy(file: HashingFile, shape: tuple[int, int], dtype: str) -> Write:
     """Write as `numpy.save` does, but through the file object, which reports a full disk where numpy does not."""
     stored = np.dtype(dtype).newbyteorder("<")
     header = {"descr": stored.str, "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(cast("IO[bytes]", opened), header)
+    np.lib.format.write_array_header_1_0(cast("IO[bytes]", file), header)
 
     def write(rows: NDArray[Any]) -> None:
-        opened.write(np.ascontiguousarray(rows, stored).data)
+        file.write(np.ascontiguousarray(rows, stored).data)
 
     return write
 
 
-def _writing_fvecs(opened: HashingFile, dim: int) -> Write:
+def _writing_fvecs(file: HashingFile, dim: int) -> Write:
     record = np.dtype([("dim", "<i4"), ("values", "<f4", (dim,))])
 
     def write(rows: NDArray[Any]) -> None:
         records = np.empty(len(rows), record)
         records["dim"], records["values"] = dim, rows
-        opened.write(records.data)
+        file.write(records.data)
 
     return write

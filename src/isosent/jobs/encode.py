@@ -19,11 +19,11 @@ from isosent import _check
 from isosent.encoders.base import WINDOW, EncodingStats, collecting_stats
 from isosent.errors import InputError
 from isosent.io.bounds import STANDARD_INPUT
-from isosent.io.parquet import VECTOR_COLUMN, ColumnsBeside
+from isosent.io.parquet import VECTOR_COLUMN, OtherColumns
 from isosent.io.texts import CountedTexts, TextSource, text_blocks
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import check_vector_file, open_vectors, writing_vectors
-from isosent.jobs.vectors import Measured, groups_of_rows, narrowed
+from isosent.jobs.vectors import EncodedSource, groups_of_rows, narrowed
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
 from isosent.pages.progress import Progress, part_of
@@ -50,7 +50,7 @@ def encode_file(
     """Encode texts into one file; the dimensions of the vectors, and what was counted over all texts."""
     check_vector_file(output, dtype)
     encode, dim = encoding(model, role)  # refuses a model that cannot encode, before anything is written
-    encode = of_groups(encode, groups_of_rows(model.groups, source, 0, source.n_texts))
+    encode = with_groups(encode, groups_of_rows(model.groups, source, 0, source.n_texts))
     rows = TextRows(source, to_table=Path(output).suffix.lower() == ".parquet")
     space = model.space
     part = 0, source.n_texts
@@ -61,14 +61,14 @@ def encode_file(
 
 @contextmanager
 def texts_encoded(
-    inputs: Sequence[TextSource | Measured],
+    inputs: Sequence[TextSource | EncodedSource],
     load_model: Callable[[], SentenceEncoder] | None,
     *,
     progress: Progress | None = None,
-) -> Iterator[list[Measured]]:
+) -> Iterator[list[EncodedSource]]:
     """Inputs with temporary files of vectors in place of texts; the model is loaded for these only."""
     with TemporaryDirectory() as folder:
-        sources: list[Measured] = []
+        sources: list[EncodedSource] = []
         model = None
         for place, source in enumerate(inputs):
             if source.kind != "texts":
@@ -92,12 +92,12 @@ def encoding(model: SentenceEncoder, role: RoleName) -> tuple[BlockEncoder, int]
     return encode, int(encode([]).shape[1])
 
 
-def of_groups(encode: BlockEncoder, groups: Sequence[Any] | None) -> BlockEncoder:
+def with_groups(encode: BlockEncoder, groups: Sequence[Any] | None) -> BlockEncoder:
     """The same of texts of these groups, in their order."""
     if groups is None:
         return encode
-    rest = iter(groups)
-    return lambda texts, **settings: encode(texts, group=list(islice(rest, len(texts))), **settings)
+    rest_of_groups = iter(groups)
+    return lambda texts, **settings: encode(texts, group=list(islice(rest_of_groups, len(texts))), **settings)
 
 
 def warn_once(model: SentenceEncoder, encoding_stats: EncodingStats) -> None:
@@ -130,12 +130,12 @@ class TextRows:
             return self.table.rows(), 0
         return ((text, (text,)) for text in self.source.read(first_row)), first_row
 
-    def beside(self, first_row: int, columns: deque[Sequence[Any]]) -> ColumnsBeside | None:
+    def other_columns(self, first_row: int, columns: deque[Sequence[Any]]) -> OtherColumns | None:
         """What is written next to the vectors: columns of a file, or the queue that rows are put into."""
         if self.table is not None and self.table.parquet:
-            return ColumnsBeside.of_file(self.table.parquet, VECTOR_COLUMN, start_row=first_row)
+            return OtherColumns.of_file(self.table.parquet, VECTOR_COLUMN, start_row=first_row)
         schema = [("text", "string")] if self.table is None else self.table.schema
-        return ColumnsBeside.of_rows(schema, columns) if self.to_table else None
+        return OtherColumns.of_rows(schema, columns) if self.to_table else None
 
 
 def write_encoded(
@@ -153,8 +153,8 @@ def write_encoded(
     first_row, n_rows = part
     # Other columns of the rows that are being encoded, at most one block: its vectors are written at once.
     columns: deque[Sequence[Any]] = deque()
-    beside = rows.beside(first_row, columns)
-    keeps_columns = beside is not None and not (rows.table and rows.table.parquet)
+    other_columns = rows.other_columns(first_row, columns)
+    keeps_columns = other_columns is not None and not (rows.table and rows.table.parquet)
 
     def texts() -> Iterator[str]:
         for text, row in rows.take(first_row, n_rows):
@@ -165,7 +165,7 @@ def write_encoded(
     n_zero_rows, row = 0, first_row
     with (
         collecting_stats() as stats,
-        writing_vectors(path, (n_rows, dim), dtype=dtype, space=space, beside=beside) as write,
+        writing_vectors(path, (n_rows, dim), dtype=dtype, space=space, other_columns=other_columns) as write,
     ):
         for vectors in _encoded_blocks(texts(), encode, (n_rows, dim), progress):
             write(narrowed(vectors, dtype, row))

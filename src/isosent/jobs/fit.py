@@ -23,7 +23,7 @@ from isosent.io.texts import TEXT_ENDINGS
 from isosent.io.vectors import VECTOR_ENDINGS
 from isosent.jobs import fit_texts, fit_vectors
 from isosent.jobs.fit_request import FitInputs, FitRequest, Say
-from isosent.jobs.inspect import Groups, PairsFound, find_groups
+from isosent.jobs.inspect import PairRecalls, SeparateGroups, find_groups
 from isosent.jobs.vectors import load_model, model_of_vectors, paired_vectors
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import sampled_rows
@@ -53,12 +53,12 @@ class FitResult:
     spaces: tuple[SpaceReport, SpaceReport] | None = None  # before and after
     described: str | None = None  # which rows `spaces` are of, if not of all texts
     recalls: tuple[fit_vectors.Recall, ...] = ()  # of vectors without texts
-    groups: Groups | None = None  # if the rows are two separate groups
+    groups: SeparateGroups | None = None  # if the rows are two separate groups
     n_tokens: int = 0  # of the texts, if the encoder can count them
     n_unknown: int = 0
     sizes: Sizes | None = None  # if the vectors were to become smaller
     size: Size | None = None  # that was chosen
-    pairs_found: PairsFound | None = None  # before and after erasing, if pairs are known
+    pairs_found: PairRecalls | None = None  # before and after erasing, if pairs are known
 
 
 def run_fit(request: FitRequest, *, say: Say = print) -> FitResult:

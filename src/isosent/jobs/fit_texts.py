@@ -24,7 +24,7 @@ from isosent.pages.progress import progress_bar
 from isosent.persistence import FitRecord
 from isosent.transforms.base import NO_TRANSFORM, Auto
 from isosent.transforms.labels import Attribute
-from isosent.transforms.statistics import LabelledStatistics, Statistics, rows_with_vector
+from isosent.transforms.statistics import LabeledStatistics, Statistics, rows_with_vector
 
 _DESCRIBED_ROWS = 10_000
 _SAMPLED_TEXTS = 20_000  # for auto
@@ -129,9 +129,9 @@ class WorkerInputs(FitInputs):
         if attribute is None:
             return model, Statistics(self.name, moments, n_zero_rows, vectors, texts)
         sampled = attribute.rows(sample_rows(index, _SAMPLED_TEXTS))
-        labelled = attribute.from_moments(moments, int((attribute.groups < 0).sum()))
-        labels = LabelledStatistics(sampled, vectors, texts, labelled, n_zero_rows)
-        moments, groups = labelled.joint.x, sampled.groups
+        labeled = attribute.from_moments(moments, int((attribute.groups < 0).sum()))
+        labels = LabeledStatistics(sampled, vectors, texts, labeled, n_zero_rows)
+        moments, groups = labeled.joint.x, sampled.groups
         return model, Statistics(self.name, moments, n_zero_rows, vectors, texts, groups, labels=labels)
 
     def saved(self) -> None:

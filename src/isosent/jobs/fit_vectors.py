@@ -19,7 +19,7 @@ from isosent.io.texts import TextSource
 from isosent.io.vector_source import picked_rows
 from isosent.jobs.fit_request import FitInputs, Floats
 from isosent.jobs.vectors import (
-    labelled_moments_of,
+    labeled_moments_of,
     model_of_vectors,
     no_rows,
     sum_of_files,
@@ -33,7 +33,7 @@ from isosent.search.rows import texts_of_vectors
 from isosent.transforms.auto import held_out_recall
 from isosent.transforms.base import NO_TRANSFORM, Auto, make_linear, needs_vectors, transform_name
 from isosent.transforms.labels import Attribute
-from isosent.transforms.statistics import LabelledStatistics, Statistics
+from isosent.transforms.statistics import LabeledStatistics, Statistics
 
 _MEASURED_ROWS = 10_000  # of each file
 _MOST_KEPT_DIMENSIONS = 4096  # of statistics in a model folder: of so many, they take 34 MB
@@ -159,7 +159,7 @@ class VectorInputs(FitInputs):
 
     def _labels(
         self, attribute: Attribute, rows: NDArray[np.intp], vectors: Floats, texts: Sequence[str] | None
-    ) -> LabelledStatistics:
+    ) -> LabeledStatistics:
         """Labels, and their moments; what erasing changes is measured on texts, or else on the first rows of each file.
 
         Files are read once more.
@@ -168,12 +168,12 @@ class VectorInputs(FitInputs):
         picked: list[Floats] = []
         places: list[int] = []
         for source in self.files:
-            parts.append(labelled_moments_of(source, attribute.rows(slice(first, first + source.n_rows))))
+            parts.append(labeled_moments_of(source, attribute.rows(slice(first, first + source.n_rows))))
             n_rows = min(source.n_rows, _MEASURED_ROWS)
             picked += source.part(0, n_rows).blocks() if texts is None else ()
             places += range(first, first + n_rows)
             first += source.n_rows
         moments, n_zero_rows = sum((part for part, _ in parts[1:]), parts[0][0]), sum(n_zero for _, n_zero in parts)
         if texts is not None:
-            return LabelledStatistics(attribute.rows(rows), vectors, texts, moments, n_zero_rows)
-        return LabelledStatistics(attribute.rows(places), np.concatenate(picked), None, moments, n_zero_rows)
+            return LabeledStatistics(attribute.rows(rows), vectors, texts, moments, n_zero_rows)
+        return LabeledStatistics(attribute.rows(places), np.concatenate(picked), None, moments, n_zero_rows)

@@ -58,7 +58,7 @@ _FEWEST_GROUPED, _FEWEST_IN_GROUP = 100, 10
 _SEPARATE_GROUPS = 8.0
 
 
-class PairsFound(NamedTuple):
+class PairRecalls(NamedTuple):
     """Known pairs, such as translations, of which one text is among the ten nearest of the other, as shares."""
 
     before: float
@@ -119,7 +119,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Groups:
+class SeparateGroups:
     """Separate groups of rows, such as texts in two languages."""
 
     share: float  # of the smallest group
@@ -140,7 +140,7 @@ class Inspection:
     choice: AutoChoice | None  # None if the vectors do not vary
     before: Stage
     after: Stage | None  # sampled vectors after the choice of auto, or after full whitening if auto chooses none
-    groups: Groups | None  # if the rows are separate groups
+    groups: SeparateGroups | None  # if the rows are separate groups
     sizes: Sizes | None  # what smaller vectors keep; None for few vectors, and without FAISS
     advice: str  # the verdict of auto, and what to look out for
     marks: tuple[float, ...]  # cosines that percentiles are given for
@@ -477,7 +477,7 @@ def _fit(transform: LinearTransform, moments: Moments) -> Callable[[NDArray[np.f
 def _conclude(
     survey: Survey,
     choice: AutoChoice | None,
-    groups: Groups | None,
+    groups: SeparateGroups | None,
     *,
     source: str,
     model: str | None,
@@ -517,7 +517,9 @@ def _bin_edges(cosines: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.linspace(max(-1.0, low - margin), min(1.0, high + margin), _BINS + 1)
 
 
-def find_groups(rows: NDArray[np.floating], texts: Sequence[str] | None = None, *, seed: int = 0) -> Groups | None:
+def find_groups(
+    rows: NDArray[np.floating], texts: Sequence[str] | None = None, *, seed: int = 0
+) -> SeparateGroups | None:
     """Separate groups among sampled rows, (n_rows, dim), or None; texts show what vectors alone may hide."""
     picked = np.random.default_rng(seed).permutation(len(rows))[:_GROUP_ROWS]
     units = unit_rows(rows[picked].astype(np.float32))
@@ -533,7 +535,7 @@ def find_groups(rows: NDArray[np.floating], texts: Sequence[str] | None = None, 
     parts = sorted((units[found == group] for group in np.unique(found[found >= 0])), key=len)
     within = tuple(mean_cosine_of_sum(group.sum(axis=0, dtype=np.float64), len(group)) for group in parts)
     between = float(parts[0].mean(axis=0) @ parts[-1].mean(axis=0))
-    return Groups(len(parts[0]) / sum(map(len, parts)), (within[0], within[-1]), between, len(parts))
+    return SeparateGroups(len(parts[0]) / sum(map(len, parts)), (within[0], within[-1]), between, len(parts))
 
 
 def _sizes(sample: NDArray[np.floating], texts: Sequence[str] | None, *, seed: int, codecs: bool) -> Sizes | None:
@@ -543,7 +545,7 @@ def _sizes(sample: NDArray[np.floating], texts: Sequence[str] | None, *, seed: i
         return None
 
 
-def groups_warning(groups: Groups) -> str:
+def groups_warning(groups: SeparateGroups) -> str:
     """What separate groups of rows mean, and what to do."""
     two, each = groups.n_groups == 2, f"the smallest {groups.share:.0%}"
     shares = f"{groups.share:.0%} and {1 - groups.share:.0%}" if two else each
@@ -555,7 +557,9 @@ def groups_warning(groups: Groups) -> str:
     )
 
 
-def advise(counts: RowCounts, choice: AutoChoice | None, groups: Groups | None = None, *, kind: str = "texts") -> str:
+def advise(
+    counts: RowCounts, choice: AutoChoice | None, groups: SeparateGroups | None = None, *, kind: str = "texts"
+) -> str:
     """The verdict of auto, and what to look out for."""
     if choice is not None:
         advice = [choice.reason]
@@ -584,7 +588,7 @@ def known_pairs(file: str) -> tuple[list[str], list[str]]:
 
 def pairs_found(
     before: SentenceEncoder, after: SentenceEncoder, first: Sequence[str], second: Sequence[str], texts: Sequence[str]
-) -> PairsFound:
+) -> PairRecalls:
     """Search each text of the pairs for the other one, among them and the texts that were fitted on."""
     listed = list(dict.fromkeys([*first, *second, *(texts[row] for row in sampled_rows(len(texts)))]))
     row_of = {text: row for row, text in enumerate(listed)}
@@ -596,4 +600,4 @@ def pairs_found(
     for vectors in (before.transform(encoded), after.transform(encoded)):
         ranks = reciprocal_ranks(vectors[queries], vectors, own, list(queries[:, None]))  # a text is not its own result
         shares.append(float((ranks >= FOUND).mean()))
-    return PairsFound(shares[0], shares[1], len(one), len(listed))
+    return PairRecalls(shares[0], shares[1], len(one), len(listed))

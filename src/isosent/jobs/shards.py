@@ -4,8 +4,8 @@ Every shard has a fixed place in its file, and a fixed name. It is done when the
 may be made twice, by workers that know nothing of each other, and nothing is lost or doubled.
 
 `encode_folder`, `transform_folder` and `measure_folder` describe a `Job` and call `make_shards`, which asks a `Worker`
-for the shards of each input, gives out those that the index lacks, and writes the index (`_Saved`) as they come back.
-An `Engine` says where workers run: `Here`, or the processes and clusters of `distributed`.
+for the shards of each input, gives out those that the index lacks, and writes the index (`_IndexWriter`) as they come
+back. An `Engine` says where workers run: `LocalEngine`, or the processes and clusters of `distributed`.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from isosent.io.shards import (
 from isosent.io.texts import open_texts
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
-from isosent.jobs.encode import BlockEncoder, TextRows, encoded_source, encoding, of_groups, warn_once, write_encoded
+from isosent.jobs.encode import BlockEncoder, TextRows, encoded_source, encoding, warn_once, with_groups, write_encoded
 from isosent.jobs.vectors import (
     FileMoments,
     check_source,
     groups_of_rows,
-    labelled_moments_of,
+    labeled_moments_of,
     moments_of,
     read_moments,
     transform_file,
@@ -97,13 +97,13 @@ class Task(NamedTuple):
 Outcome = Any  # what the method returned, or an error
 
 
-Run = Callable[[Iterable[Task]], Iterator[tuple[Task, Outcome]]]  # tasks in any order; one may run twice
+RunTasks = Callable[[Iterable[Task]], Iterator[tuple[Task, Outcome]]]  # tasks in any order; one may run twice
 
 
 class Engine(Protocol):
     """Where workers run."""
 
-    def workers(self, job: Job, progress: Progress | None) -> AbstractContextManager[Run]:
+    def workers(self, job: Job, progress: Progress | None) -> AbstractContextManager[RunTasks]:
         """Start workers, and stop them at the end; `progress` is that of a shard, where it is made in this process."""
 
 
@@ -111,7 +111,7 @@ class Worker:
     """Does tasks one after the other. It loads the model once, when it is first needed."""
 
     def __init__(self, job: Job, model: SentenceEncoder | None = None, progress: Progress | None = None) -> None:
-        self._job, self._given, self._progress = job, model, progress
+        self._job, self._loaded_model, self._progress = job, model, progress
         self._staged = remote.Staged()
         self._open: tuple[str, TextRows | VectorSource, ExitStack] | None = None
 
@@ -144,11 +144,11 @@ class Worker:
             self._open[2].close()
         self._open = None
 
-    def describe(self, name: str, known: InputFile | None) -> InputFile:
+    def describe(self, name: str, earlier_file: InputFile | None) -> InputFile:
         """Count the rows of a file and hash it, unless it is known."""
         state = remote.state_of(name)
-        if known and state and (known.name, known.state) == (name, state):
-            return known
+        if earlier_file and state and (earlier_file.name, earlier_file.state) == (name, state):
+            return earlier_file
         source = self._source(name)
         if source.kind == "vectors":
             if self._job.makes == "transform":
@@ -174,7 +174,7 @@ class Worker:
             return self._measure(path, source, part)
         if source.kind == "texts":
             encode, dim = self._encoding
-            encode = of_groups(encode, groups_of_rows(self._model.groups, source.source, *part))
+            encode = with_groups(encode, groups_of_rows(self._model.groups, source.source, *part))
             space = self._model.space
             return write_encoded(
                 path,
@@ -208,16 +208,16 @@ class Worker:
             else:
                 vectors = source.part(*part)
                 labels = None if job.erase is None else vectors.labels(job.erase)
-            measured = moments_of([vectors]) if labels is None else self._labelled(vectors, labels)
+            measured = moments_of([vectors]) if labels is None else self._labeled(vectors, labels)
         write_moments(path, replace(measured, sources=()))
         n_texts = part[1] - stats.total.n_texts  # vectors have not been counted
         return stats.total + EncodingStats(n_texts, n_zero_rows=measured.n_zero_rows)
 
-    def _labelled(self, source: VectorSource, labels: Sequence[Any]) -> FileMoments:
+    def _labeled(self, source: VectorSource, labels: Sequence[Any]) -> FileMoments:
         """Moments of the vectors of a part and of its labels, side by side."""
         attribute = Attribute.of_part(str(self._job.erase), labels, self._job.values)
-        labelled, n_zero_rows = labelled_moments_of(source, attribute)
-        return FileMoments(labelled.joint.moments, n_zero_rows, source.space, ())
+        labeled, n_zero_rows = labeled_moments_of(source, attribute)
+        return FileMoments(labeled.joint.moments, n_zero_rows, source.space, ())
 
     @cached_property
     def _record(self) -> ModelRecord:
@@ -227,7 +227,7 @@ class Worker:
 
     @cached_property
     def _model(self) -> SentenceEncoder:
-        model = self._given or load(self._job.reference)
+        model = self._loaded_model or load(self._job.reference)
         self._check_fingerprint(model.fingerprint)
         return model
 
@@ -242,7 +242,7 @@ class Worker:
                 f"not {self._job.fingerprint[:16]}. Use the same files on all machines."
             )
 
-    def _source(self, name: str, counted: InputFile | None = None) -> TextRows | VectorSource:
+    def _source(self, name: str, input_file: InputFile | None = None) -> TextRows | VectorSource:
         """Open a file, unless it is open."""
         if self._open is None or self._open[0] != name:
             self._leave()
@@ -251,21 +251,21 @@ class Worker:
             if self._job.kind == "vectors":
                 source = open_vectors(path, column=column)
             else:
-                facts = (counted.n_rows, counted.sha256) if counted else None
+                facts = (input_file.n_rows, input_file.sha256) if input_file else None
                 texts = files.enter_context(open_texts(path, column=column, counted=facts))
                 source = TextRows(texts, to_table=self._job.sharding.file_format == "parquet")
             self._open = (name, source, files)
         return self._open[1]
 
 
-class Here:
+class LocalEngine:
     """Runs a job in this process."""
 
     def __init__(self, model: SentenceEncoder | None = None) -> None:
         self._model = model
 
     @contextmanager
-    def workers(self, job: Job, progress: Progress | None) -> Iterator[Run]:
+    def workers(self, job: Job, progress: Progress | None) -> Iterator[RunTasks]:
         """Yield the one worker, which keeps the file open that it read last: a pipe cannot be opened twice."""
         worker = Worker(job, self._model, progress)
         try:
@@ -276,7 +276,7 @@ class Here:
 
 def _with_model(engine: Engine | None, model: SentenceEncoder) -> Engine:
     """Workers of this process use the model that is loaded."""
-    return Here(model) if engine is None or isinstance(engine, Here) else engine
+    return LocalEngine(model) if engine is None or isinstance(engine, LocalEngine) else engine
 
 
 def encode_folder(
@@ -384,7 +384,7 @@ def transform_folder(
         job,
         inputs,
         folder,
-        engine or Here(),
+        engine or LocalEngine(),
         space=record.space,
         dim=record.dim,
         resumed=resumed,
@@ -460,10 +460,10 @@ def sample_rows(index: ShardIndex, n_texts: int) -> NDArray[np.intp]:
     return np.concatenate([np.arange(start, start + min(n_each, n_rows)) for start, n_rows in starts])
 
 
-def sum_of_pairs(parts: Iterable[FileMoments]) -> FileMoments:
+def sum_of_pairs(summands: Iterable[FileMoments]) -> FileMoments:
     """Sum of the parts by a binary tree, with memory for one part of each level."""
     sums: list[tuple[int, FileMoments]] = []  # levels decrease
-    for part in parts:
+    for part in summands:
         level, total = 0, part
         while sums and sums[-1][0] == level:
             level, total = level + 1, sums.pop()[1] + total
@@ -494,7 +494,7 @@ def make_shards(
     if twice := {name for name, count in Counter(inputs).items() if count > 1}:
         raise InputError(f"the input {min(twice)} is named twice. Name it once.")
     pipes = [name for name in inputs if remote.is_pipe(name)]
-    if pipes and (len(inputs) > 1 or not isinstance(engine, Here)):
+    if pipes and (len(inputs) > 1 or not isinstance(engine, LocalEngine)):
         raise InputError(f"{pipes[0]} can be read only once. Name it as the only input, without workers.")
     n_rows = done = 0  # in all, and in shards that are complete or failed
 
@@ -504,7 +504,7 @@ def make_shards(
 
     with locked_shards(folder), engine.workers(job, show) as run:
         older = read_index(folder)
-        described = _described(inputs, older if older and older.column == job.column else None, run)
+        described = _describe_inputs(inputs, older if older and older.column == job.column else None, run)
         holds: Literal["vectors", "moments"] = "moments" if job.makes == "moments" else "vectors"
         new = ShardIndex(space, dim, described, job.sharding, (), job.role, computed_in, holds, job.column)
         new = msgspec.structs.replace(new, shards=(None,) * len(new.plan))
@@ -518,7 +518,7 @@ def make_shards(
             Task("make", (shard, index.inputs[shard.input], folder, index.shard_name(shard.number)))
             for shard in map(index.plan.__getitem__, index.missing)
         ]
-        saved, failed = _Saved(folder, index), []
+        saved, failed = _IndexWriter(folder, index), []
         try:
             for task, outcome in run(tasks):
                 shard = task.arguments[0]
@@ -530,13 +530,13 @@ def make_shards(
             saved.write()
     if failed:
         raise _failure(saved.index, failed)
-    if gone := _gone(folder, saved.index):
-        name = saved.index.shard_name(gone[0])
+    if missing := _missing_shards(folder, saved.index):
+        name = saved.index.shard_name(missing[0])
         raise OutputError(f"{folder} lacks {name}, which a worker wrote. Choose a folder that all machines share.")
     return saved.index
 
 
-def _gone(folder: str, index: ShardIndex) -> list[int]:
+def _missing_shards(folder: str, index: ShardIndex) -> list[int]:
     """Numbers of the shards that are complete, but not there, or without the note that an array must have."""
     sizes = remote.sizes(folder)
 
@@ -550,7 +550,7 @@ def _gone(folder: str, index: ShardIndex) -> list[int]:
     ]
 
 
-class _Saved:
+class _IndexWriter:
     """The index, written after each shard, but in a twentieth of the time at most."""
 
     def __init__(self, folder: str, index: ShardIndex) -> None:
@@ -584,17 +584,17 @@ class _Saved:
         self._next_s = ended_s + (ended_s - started_s) / _SHARE_OF_TIME
 
 
-def _described(inputs: Sequence[str], older: ShardIndex | None, run: Run) -> tuple[InputFile, ...]:
-    known = {file.name: file for file in older.inputs} if older else {}
-    tasks = [Task("describe", (name, known.get(name))) for name in inputs]
-    found = {}
+def _describe_inputs(inputs: Sequence[str], older: ShardIndex | None, run: RunTasks) -> tuple[InputFile, ...]:
+    earlier_files = {file.name: file for file in older.inputs} if older else {}
+    tasks = [Task("describe", (name, earlier_files.get(name))) for name in inputs]
+    described_files = {}
     for task, outcome in run(tasks):
         if isinstance(outcome, WorkerError):
             raise WorkerError(f"{task.arguments[0]}: {outcome}")
         if isinstance(outcome, Exception):
             raise outcome
-        found[task.arguments[0]] = outcome
-    return tuple(found[name] for name in inputs)
+        described_files[task.arguments[0]] = outcome
+    return tuple(described_files[name] for name in inputs)
 
 
 def _failure(index: ShardIndex, failed: Sequence[tuple[Shard, Exception]]) -> IsosentError:
@@ -635,5 +635,5 @@ def _resumed_index(job: Job, folder: str, index: ShardIndex, new: ShardIndex) ->
         raise InputError(
             f"{folder} was begun with other settings: {before}, not {after}. Name another folder, or remove this one."
         )
-    gone = dict.fromkeys(_gone(folder, index))
-    return msgspec.structs.replace(index.with_shards(gone), inputs=new.inputs)  # they may have been moved
+    missing = dict.fromkeys(_missing_shards(folder, index))
+    return msgspec.structs.replace(index.with_shards(missing), inputs=new.inputs)  # they may have been moved

@@ -31,7 +31,7 @@ from isosent.errors import FileFormatError, InputError, MemoryWarning, OutputErr
 from isosent.io.atomic import check_destination, replacing
 from isosent.io.bounds import shown_bytes
 from isosent.io.json import parse_json
-from isosent.io.parquet import ColumnsBeside
+from isosent.io.parquet import OtherColumns
 from isosent.io.schemas import Count
 from isosent.io.source import MOMENTS_ENDING, MOMENTS_FORMAT, MomentsSource
 from isosent.io.tensors import read_tensors, safetensors_header, tensors_bytes
@@ -49,7 +49,7 @@ from isosent.role import Role
 from isosent.space import SPACE_METADATA, Space, refuse_codes, same_space
 from isosent.storage import CODES, Storage
 from isosent.transforms.base import make_linear
-from isosent.transforms.labels import Attribute, LabelledMoments
+from isosent.transforms.labels import Attribute, LabeledMoments
 from isosent.transforms.maps import GroupMaps
 
 _N_UNUSUAL = 20
@@ -94,10 +94,10 @@ class FileMoments:
         )
 
 
-Measured = VectorSource | MomentsSource | FileMoments  # what needs no encoding
+EncodedSource = VectorSource | MomentsSource | FileMoments  # what needs no encoding
 
 
-def vectors_and_moments(inputs: Sequence[Measured]) -> tuple[list[VectorSource], list[FileMoments]]:
+def vectors_and_moments(inputs: Sequence[EncodedSource]) -> tuple[list[VectorSource], list[FileMoments]]:
     """Those that hold vectors, and what the others hold. Refuses different dimensions or spaces."""
     sources = [source for source in inputs if source.kind == "vectors"]
     merged = [moments_in(source) for source in inputs if source.kind == "moments"]
@@ -211,7 +211,7 @@ def moments_of(
     return state.measured
 
 
-def labelled_moments_of(source: VectorSource, attribute: Attribute) -> tuple[LabelledMoments, int]:
+def labeled_moments_of(source: VectorSource, attribute: Attribute) -> tuple[LabeledMoments, int]:
     """Moments of the vectors of a source and the labels of its rows, block by block; and the number of zero rows."""
     total = attribute.rows(slice(0)).moments(np.empty((0, source.dim)))
     row = n_zero_rows = 0
@@ -243,7 +243,7 @@ def model_statistics(folder: str) -> FileMoments | None:
     return FileMoments(moments, 0, record.encoder_space, (folder,))
 
 
-def drift_of(old: Measured, new: Measured, *, progress: Progress | None = None) -> Drift:
+def drift_of(old: EncodedSource, new: EncodedSource, *, progress: Progress | None = None) -> Drift:
     """What has changed between two sets; vectors are read twice, the second time for kurtosis and single rows."""
     sides = [vectors_and_moments([side]) for side in (old, new)]
     no_rows([source for sources, _ in sides for source in sources], [part for _, parts in sides for part in parts])
@@ -467,9 +467,9 @@ def transform_file(
         dim, space = codes.width(dim), space.of_codes(codes)
     are_tables = source.path.suffix.lower() == Path(output).suffix.lower() == ".parquet"
     row, n_zero_rows = 0, 0
-    beside = None
+    other_columns = None
     if are_tables:
-        beside = ColumnsBeside.of_file(
+        other_columns = OtherColumns.of_file(
             source.path,
             str(source.column),
             start_row=source.first_row,
@@ -477,8 +477,8 @@ def transform_file(
             state=source.state,
         )
     groups = groups_of_rows(record.postprocessing.groups, source, 0, source.n_rows)
-    settings: dict[str, Any] = {"dtype": stored, "space": space, "beside": beside, "are_codes": codes is not None}
-    with writing_vectors(output, (source.n_rows, dim), **settings) as write:
+    settings: dict[str, Any] = {"dtype": stored, "space": space, "are_codes": codes is not None}
+    with writing_vectors(output, (source.n_rows, dim), other_columns=other_columns, **settings) as write:
         for block in counted(source.blocks(), progress, source.n_rows):
             try:
                 group = None if groups is None else groups[row : row + len(block)]

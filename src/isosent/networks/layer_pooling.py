@@ -195,13 +195,13 @@ def _layer_weights(cosines: Tensor, present: Tensor) -> Tensor:
     """Weight of each layer in each token, (n_layers, n)."""
     windows, n_layers = _windows(cosines), cosines.shape[0]
     counts = [min(layer, WINDOW) + min(n_layers - 1 - layer, WINDOW) for layer in range(n_layers)]
-    n_neighbours = cosines.new_tensor(counts)[:, None]
-    mean = windows[:-1, -1].sum(dim=0) / n_neighbours
+    n_neighbors = cosines.new_tensor(counts)[:, None]
+    mean = windows[:-1, -1].sum(dim=0) / n_neighbors
     novelty = _residuals(windows).where(present, 0.0)
     projected = (1 - novelty**2).sqrt()
     alignment = (mean / projected.where(projected > 0, 1.0)).where(projected > 0, 0.0)
     alignment = alignment.where(alignment > LEAST_ALIGNMENT, LEAST_ALIGNMENT)
-    inverse = (1 / (alignment * (n_neighbours + 1))).where(present, 0.0)
+    inverse = (1 / (alignment * (n_neighbors + 1))).where(present, 0.0)
     return _shares(_shares(inverse) + _shares(novelty))
 
 

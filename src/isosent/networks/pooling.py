@@ -115,9 +115,9 @@ def _first(attention_mask: Tensor) -> Tensor:
     return where(attention_mask > 0, _range(seq_len, attention_mask), seq_len - 1).amin(dim=1)
 
 
-def _range(n: int, beside: Tensor) -> Tensor:
+def _range(n: int, tensor: Tensor) -> Tensor:
     """The numbers 0 ... n - 1 on the device of a tensor."""
-    return _extras.require("torch").arange(n, device=beside.device)
+    return _extras.require("torch").arange(n, device=tensor.device)
 
 
 def _prepared(token_embeddings: Tensor, attention_mask: Tensor) -> Tensor:

@@ -2,9 +2,9 @@
 
 `layer_parts` finds the modules of each layer in a network that it knows. `UnpaddedLayers` computes them over the tokens
 of a batch alone: every product takes the tokens of all texts (`_Layer`), and neighboring texts of one length share an
-attention (`_Group`). When it is made, it compares its hidden states with those of the network on a small batch, and
-refuses if they differ. `packed_product` is the product of both ways to use oneDNN; `packed` puts it into a network of
-any other family, whose layers stay modules with hooks.
+attention (`_LengthBatch`). When it is made, it compares its hidden states with those of the network on a small batch,
+and refuses if they differ. `packed_product` is the product of both ways to use oneDNN; `packed` puts it into a network
+of any other family, whose layers stay modules with hooks.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class UnpaddedLayers:
         padded[token_places] = rows
         return padded.view(*shape, -1)
 
-    def _groups(self, attention_mask: Any) -> list[_Group]:
+    def _groups(self, attention_mask: Any) -> list[_LengthBatch]:
         """Neighboring texts of one length."""
         mask = attention_mask.numpy() != 0
         lengths = mask.sum(axis=1)
@@ -101,11 +101,11 @@ class UnpaddedLayers:
             columns = np.flatnonzero(mask[start])
             if length:
                 group_bias = None if bias is None else bias[:, :, columns[:, None], columns].to(self._dtype)
-                groups.append(_Group(slice(begin, begin + n_texts * length), n_texts, length, group_bias))
+                groups.append(_LengthBatch(slice(begin, begin + n_texts * length), n_texts, length, group_bias))
             begin += n_texts * length
         return groups
 
-    def _attention(self, rows: Any, *, groups: list[_Group]) -> Any:
+    def _attention(self, rows: Any, *, groups: list[_LengthBatch]) -> Any:
         """From queries, keys and values side by side, shape (n_tokens, 3 dim), to (n_tokens, dim)."""
         torch, dim = self._torch, rows.shape[1] // 3
         result = rows.new_empty((len(rows), dim))
@@ -140,7 +140,7 @@ class UnpaddedLayers:
         )
 
 
-class _Group(NamedTuple):
+class _LengthBatch(NamedTuple):
     """Neighboring texts of one length."""
 
     tokens: slice  # their rows
@@ -152,16 +152,18 @@ class _Group(NamedTuple):
 class _Layer:
     """A layer applied to rows of tokens: attention and feed-forward, each with a residual sum and a normalization."""
 
-    def __init__(self, parts: LayerParts, dtype: str) -> None:
+    def __init__(self, modules: LayerParts, dtype: str) -> None:
         torch = _extras.require("torch")
-        self.query_key_value = _product(torch, [parts.query, parts.key, parts.value], dtype)
-        self.mix, self.up, self.down = (_product(torch, [each], dtype) for each in (parts.mix, parts.up, parts.down))
+        self.query_key_value = _product(torch, [modules.query, modules.key, modules.value], dtype)
+        self.mix, self.up, self.down = (
+            _product(torch, [each], dtype) for each in (modules.mix, modules.up, modules.down)
+        )
         self.first_norm, self.second_norm = (
-            _norm(torch, each, dtype) for each in (parts.first_norm, parts.second_norm)
+            _norm(torch, each, dtype) for each in (modules.first_norm, modules.second_norm)
         )
         # torch's gelu in place; other activations as they are
-        is_gelu = getattr(parts.activation, "act", parts.activation) is torch.nn.functional.gelu
-        self.activation: Product = torch.ops.aten.gelu_.default if is_gelu else parts.activation
+        is_gelu = getattr(modules.activation, "act", modules.activation) is torch.nn.functional.gelu
+        self.activation: Product = torch.ops.aten.gelu_.default if is_gelu else modules.activation
 
     def output(self, rows: Any, attention: Callable[[Any], Any]) -> Any:
         rows = self.first_norm(self.mix(attention(self.query_key_value(rows))).add_(rows))
@@ -238,12 +240,12 @@ def layer_parts(model: Any, n_layers: int) -> list[LayerParts] | None:
     return parts if len(parts) == n_layers and all(_is_standard(torch, each) for each in parts) else None
 
 
-def _is_standard(torch: Any, parts: LayerParts) -> bool:
-    linears = (parts.query, parts.key, parts.value, parts.mix, parts.up, parts.down)
+def _is_standard(torch: Any, modules: LayerParts) -> bool:
+    linears = (modules.query, modules.key, modules.value, modules.mix, modules.up, modules.down)
     return (
         all(type(each) is torch.nn.Linear and each.bias is not None for each in linears)
-        and parts.query.weight.shape == parts.key.weight.shape == parts.value.weight.shape
-        and all(type(each) is torch.nn.LayerNorm for each in (parts.first_norm, parts.second_norm))
+        and modules.query.weight.shape == modules.key.weight.shape == modules.value.weight.shape
+        and all(type(each) is torch.nn.LayerNorm for each in (modules.first_norm, modules.second_norm))
     )
 
 

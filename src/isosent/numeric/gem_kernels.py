@@ -264,7 +264,7 @@ def _turn(reflectors: Double, scales: Double, n: int, x: Double, forward: bool) 
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
-def _diagonalize(values: Double, beside: Double, vectors: Double, n: int) -> None:
+def _diagonalize(values: Double, off_diagonal: Double, vectors: Double, n: int) -> None:
     """Eigenvalues of a tridiagonal matrix, in place of its diagonal, and eigenvectors as rows: QL, implicit shifts."""
     for i in range(n):
         for k in range(n):
@@ -272,23 +272,23 @@ def _diagonalize(values: Double, beside: Double, vectors: Double, n: int) -> Non
         vectors[i, i] = 1.0
     floor = 0.0
     for i in range(n):
-        floor = max(floor, abs(values[i]) + abs(beside[i]))
+        floor = max(floor, abs(values[i]) + abs(off_diagonal[i]))
     floor *= _EPS
     for start in range(n):
         for _ in range(60):
             stop = start
-            while stop < n - 1 and abs(beside[stop]) > floor:
+            while stop < n - 1 and abs(off_diagonal[stop]) > floor:
                 stop += 1
             if stop == start:
                 break
-            half = (values[start + 1] - values[start]) / (2 * beside[start])
+            half = (values[start + 1] - values[start]) / (2 * off_diagonal[start])
             root = np.sqrt(half * half + 1)
-            bulge = values[stop] - values[start] + beside[start] / (half + (root if half >= 0 else -root))
+            bulge = values[stop] - values[start] + off_diagonal[start] / (half + (root if half >= 0 else -root))
             sine, cosine, moved = 1.0, 1.0, 0.0
             for i in range(stop - 1, start - 1, -1):
-                chased, kept = sine * beside[i], cosine * beside[i]
+                chased, kept = sine * off_diagonal[i], cosine * off_diagonal[i]
                 root = np.sqrt(chased * chased + bulge * bulge)
-                beside[i + 1] = root
+                off_diagonal[i + 1] = root
                 if root == 0.0:
                     values[i + 1] -= moved
                     break
@@ -305,8 +305,8 @@ def _diagonalize(values: Double, beside: Double, vectors: Double, n: int) -> Non
                     vectors[i, k] = cosine * vectors[i, k] - sine * x
             else:
                 values[start] -= moved
-                beside[start] = bulge
-            beside[stop] = 0.0
+                off_diagonal[start] = bulge
+            off_diagonal[stop] = 0.0
 
 
 _TOLERANCE_SQUARED = RANK_TOLERANCE**2

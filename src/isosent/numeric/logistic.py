@@ -85,10 +85,10 @@ def _minimum(
         total = _log_total(outputs)
         loss = np.vdot(weights, total[:, 0] - np.einsum("ijk,ij->ik", outputs, targets))
         excess = (np.exp(outputs - total) - targets[:, :, None]) * weights[:, None]
-        penalised = penalty[:, None, None] * weight
-        slope = _centered(np.tensordot(design.T, excess, 1) + penalised, axis=1)
+        penalized = penalty[:, None, None] * weight
+        slope = _centered(np.tensordot(design.T, excess, 1) + penalized, axis=1)
         along = bases.transpose(0, 2, 1) @ np.moveaxis(slope, 1, 0)
-        return float(loss + np.vdot(penalised, weight) / 2), along.ravel()
+        return float(loss + np.vdot(penalized, weight) / 2), along.ravel()
 
     result = minimize(
         loss_and_slope,

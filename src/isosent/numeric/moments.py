@@ -298,15 +298,15 @@ class Moments:
 
 
 class JointMoments:
-    r"""Moments of two vectors of one item side by side, x of `cut` dimensions and y: of the rows [x y]."""
+    r"""Moments of two vectors of one item side by side, x of `x_dim` dimensions and y: of the rows [x y]."""
 
-    def __init__(self, moments: Moments, cut: int) -> None:
-        if not 0 < cut < moments.dim:
-            raise wrong_value("JointMoments", "cut", f"be in 1 ... {moments.dim - 1}", cut)
-        self.moments, self.cut = moments, cut
+    def __init__(self, moments: Moments, x_dim: int) -> None:
+        if not 0 < x_dim < moments.dim:
+            raise wrong_value("JointMoments", "x_dim", f"be in 1 ... {moments.dim - 1}", x_dim)
+        self.moments, self.x_dim = moments, x_dim
 
     def __repr__(self) -> str:
-        return f"<JointMoments of weight {self.weight:g}, {self.cut} and {self.moments.dim - self.cut} dimensions>"
+        return f"<JointMoments of weight {self.weight:g}, {self.x_dim} and {self.moments.dim - self.x_dim} dimensions>"
 
     @classmethod
     def from_rows(
@@ -326,17 +326,17 @@ class JointMoments:
     @property
     def x(self) -> Moments:
         """Moments of x alone."""
-        return self.columns(range(self.cut))
+        return self.columns(range(self.x_dim))
 
     @property
     def y(self) -> Moments:
         """Moments of y alone."""
-        return self.columns(range(self.cut, self.moments.dim))
+        return self.columns(range(self.x_dim, self.moments.dim))
 
     @property
     def cross(self) -> Double:
         """Covariance of x with y, shape (dim, n_outputs)."""
-        return self.moments.covariance[: self.cut, self.cut :]
+        return self.moments.covariance[: self.x_dim, self.x_dim :]
 
     def columns(self, places: Sequence[int]) -> Moments:
         """Moments of some columns of [x y], in this order; -1 is a column of zeros."""
@@ -350,8 +350,8 @@ class JointMoments:
         """Return the moments of the items of both."""
         if not isinstance(other, JointMoments):
             return NotImplemented
-        _check.same_dim("JointMoments", "x of other", other.cut, self.cut)
-        return JointMoments(self.moments + other.moments, self.cut)
+        _check.same_dim("JointMoments", "x of other", other.x_dim, self.x_dim)
+        return JointMoments(self.moments + other.moments, self.x_dim)
 
     def __radd__(self, other: object) -> JointMoments:
         """Let the built-in `sum` start from 0."""
@@ -359,20 +359,20 @@ class JointMoments:
 
     def mapped(self, x_map: LinearMap | None = None, y_map: LinearMap | None = None) -> JointMoments:
         """Moments of the mapped vectors, without mapping them; None leaves a side alone."""
-        n_outputs = self.moments.dim - self.cut
+        n_outputs = self.moments.dim - self.x_dim
         maps = [
             LinearMap(np.eye(dim), np.zeros(dim)) if side is None else side
-            for side, dim in ((x_map, self.cut), (y_map, n_outputs))
+            for side, dim in ((x_map, self.x_dim), (y_map, n_outputs))
         ]
-        cut = maps[0].n_components
-        weight = np.zeros((self.moments.dim, cut + maps[1].n_components))
-        weight[: self.cut, :cut], weight[self.cut :, cut:] = maps[0].weight, maps[1].weight
-        return JointMoments(self.moments.mapped(LinearMap(weight, np.concatenate([m.bias for m in maps]))), cut)
+        x_dim = maps[0].n_components
+        weight = np.zeros((self.moments.dim, x_dim + maps[1].n_components))
+        weight[: self.x_dim, :x_dim], weight[self.x_dim :, x_dim:] = maps[0].weight, maps[1].weight
+        return JointMoments(self.moments.mapped(LinearMap(weight, np.concatenate([m.bias for m in maps]))), x_dim)
 
     def swapped(self) -> JointMoments:
         """Moments of y and x side by side."""
         n_columns = self.moments.dim
-        return JointMoments(self.columns([*range(self.cut, n_columns), *range(self.cut)]), n_columns - self.cut)
+        return JointMoments(self.columns([*range(self.x_dim, n_columns), *range(self.x_dim)]), n_columns - self.x_dim)
 
     def ridge(self, penalty: float, *, towards: Double | None = None) -> LinearMap:
         r"""The map :math:`(S_{xx} + l I)^{-1} (S_{xy} + l T)` from x to y, with l relative to the mean variance of x.
@@ -382,14 +382,14 @@ class JointMoments:
         x, y = self.x, self.y
         if not np.trace(x.covariance) > 0:
             raise InputError("all vectors are equal, so no map can be fitted to them. Use vectors that differ.")
-        amount = penalty * float(np.trace(x.covariance)) / self.cut
+        amount = penalty * float(np.trace(x.covariance)) / self.x_dim
         right = self.cross if towards is None else self.cross + amount * towards
-        weight: Double = np.linalg.solve(x.covariance + amount * np.eye(self.cut), right).astype(np.float64)
+        weight: Double = np.linalg.solve(x.covariance + amount * np.eye(self.x_dim), right).astype(np.float64)
         return LinearMap(weight, y.mean - x.mean @ weight)
 
     def about_zero(self) -> JointMoments:
         """Those whose covariance is the uncentred second moment: maps fitted on them have no bias, for any lengths."""
-        return JointMoments(self.moments.about_zero(), self.cut)
+        return JointMoments(self.moments.about_zero(), self.x_dim)
 
     def procrustes(self) -> LinearMap:
         """The map between orthonormal axes of x and y, U V', that is nearest; a rotation if both have equal widths."""

@@ -152,12 +152,12 @@ def nearest_of_blocks(
     blocks: Iterable[tuple[NDArray[np.float32], NDArray[np.intp]]],
     k: int,
     *,
-    own: NDArray[np.intp] | None = None,
+    self_rows: NDArray[np.intp] | None = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Scores and positions of the k nearest of the rows in blocks, each with the positions of its rows, ascending.
 
     Best first, equally near ones in the order of their positions, (n_queries, k); -inf and -1 where there are fewer.
-    `own`, (n_queries,), is a position that a query does not find.
+    `self_rows`, (n_queries,), is a position that a query does not find.
     """
     scores, found = no_neighbors(len(queries), k)
     n_block = _BLOCK_QUERIES if len(queries) > 4 * _BLOCK_QUERIES else _BLOCK_QUERIES // 2  # few, for several threads
@@ -166,9 +166,9 @@ def nearest_of_blocks(
         def compare(first: int, number: int = number, rows: Any = rows, positions: Any = positions) -> None:
             part = slice(first, first + n_block)
             products = queries[part] @ rows.T
-            if own is not None:
-                places = np.searchsorted(positions, own[part]).clip(max=len(rows) - 1)
-                is_here = np.flatnonzero(positions[places] == own[part])
+            if self_rows is not None:
+                places = np.searchsorted(positions, self_rows[part]).clip(max=len(rows) - 1)
+                is_here = np.flatnonzero(positions[places] == self_rows[part])
                 products[is_here, places[is_here]] = -np.inf
             new, columns = nearest_columns(products, queries[part], rows, k)
             if number:
@@ -189,7 +189,7 @@ def nearest_others(
     places = np.arange(len(units))
     blocks = ((units[start : start + _BLOCK_ROWS], places[start : start + _BLOCK_ROWS]) for start in starts)
     asking = places if rows is None else rows
-    return nearest_of_blocks(units if rows is None else units[rows], blocks, k, own=asking)
+    return nearest_of_blocks(units if rows is None else units[rows], blocks, k, self_rows=asking)
 
 
 def nearest_cosines(units: NDArray[np.floating], rows: NDArray[np.intp]) -> NDArray[np.floating]:
@@ -259,7 +259,7 @@ def nearest_in_lists(
         part = probes[start : start + _ROWS_LISTED]
         order = np.argsort(part.ravel(), kind="stable")
         numbers, queries = part.ravel()[order], order // part.shape[1]
-        found = _Candidates(len(part), k + 1)  # and the row itself
+        found = _NearestRows(len(part), k + 1)  # and the row itself
         for number in np.unique(numbers):
             asking = queries[np.searchsorted(numbers, number) : np.searchsorted(numbers, number, "right")]
             rows = units[start + asking]
@@ -305,7 +305,7 @@ def _nearest_lists(rows: NDArray[np.float32], centers: NDArray[np.float32], n: i
     return lists
 
 
-class _Candidates:
+class _NearestRows:
     """The k nearest of the rows that each query has been compared with, and room for candidates."""
 
     def __init__(self, n_queries: int, k: int) -> None:

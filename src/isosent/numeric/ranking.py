@@ -112,22 +112,22 @@ def _within(ranks: NDArray[np.integer], k: int | None) -> NDArray[np.integer]:
 def reciprocal_ranks(
     queries: NDArray[Any],
     documents: NDArray[Any],
-    own: NDArray[np.intp] | None = None,
+    own_rows: NDArray[np.intp] | None = None,
     also_right: Sequence[NDArray[np.intp]] | None = None,
 ) -> NDArray[np.float64]:
     """One over the rank of each query's own document among all, by cosine; ties count half.
 
-    `own`, (n_queries,), is the row of each query's document; by default, that of the query. Other rows that are right
-    for a query, `also_right`, do not count.
+    `own_rows`, (n_queries,), is the row of each query's document; by default, that of the query. Other rows that are
+    right for a query, `also_right`, do not count.
     """
     queries, documents = (unit_rows(rows.astype(np.float64)) for rows in (queries, documents))
-    own = np.arange(len(queries)) if own is None else own
+    own_rows = np.arange(len(queries)) if own_rows is None else own_rows
     ranks = np.empty(len(queries))
     for start in range(0, len(queries), _BLOCK_QUERIES):
         cosines = queries[start : start + _BLOCK_QUERIES] @ documents.T
-        reached = cosines[np.arange(len(cosines)), own[start : start + len(cosines)]][:, None]
+        reached = cosines[np.arange(len(cosines)), own_rows[start : start + len(cosines)]][:, None]
         for place, right in enumerate(also_right[start : start + len(cosines)] if also_right is not None else ()):
-            cosines[place, right[right != own[start + place]]] = -np.inf
+            cosines[place, right[right != own_rows[start + place]]] = -np.inf
         n_ties = (cosines == reached).sum(axis=1)
         ranks[start : start + len(cosines)] = 0.5 + (cosines > reached).sum(axis=1) + 0.5 * n_ties
     return 1 / ranks

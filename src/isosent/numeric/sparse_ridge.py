@@ -35,7 +35,7 @@ class TokenShares:
         """First text of each part, and the one after its last."""
         return ((start, min(start + PART_TEXTS, len(self))) for start in range(0, len(self), PART_TEXTS))
 
-    def parts(self) -> Iterator[tuple[slice, csr_array, NDArray[np.float64]]]:
+    def counts_by_part(self) -> Iterator[tuple[slice, csr_array, NDArray[np.float64]]]:
         """Yield which texts a part has, the counts of its tokens, and the inverse length of each text, (n_texts, 1)."""
         for start, stop in self.bounds():
             offsets = self.offsets[start : stop + 1]
@@ -55,12 +55,13 @@ class TokenShares:
 
     def vectors(self, rows: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
         """Yield the vectors of the texts of each part, A E."""
-        return ((counts @ rows) * inverse for _, counts, inverse in self.parts())
+        return ((counts @ rows) * inverse for _, counts, inverse in self.counts_by_part())
 
     def transposed(self, vectors: Iterable[NDArray[np.floating]]) -> NDArray[np.float64]:
         """The product A'Y; `vectors` yields the rows of Y of each part."""
         products = (
-            counts.T @ (part * inverse) for (_, counts, inverse), part in zip(self.parts(), vectors, strict=True)
+            counts.T @ (part * inverse)
+            for (_, counts, inverse), part in zip(self.counts_by_part(), vectors, strict=True)
         )
         product: NDArray[np.float64] = next(products)
         for part in products:
@@ -70,7 +71,7 @@ class TokenShares:
     def squares(self) -> NDArray[np.float64]:
         """The diagonal of A'A."""
         total = np.zeros(self.vocab_size)
-        for _, counts, inverse in self.parts():
+        for _, counts, inverse in self.counts_by_part():
             shares = csr_array(counts, copy=True)
             shares.sum_duplicates()  # a token that a text has twice
             total += (shares.multiply(inverse) ** 2).sum(axis=0)

@@ -132,12 +132,12 @@ def _ranks_in_draws(values: Double) -> Weighted:
 
 
 def _pearson_of_sums(n: Double, x: Double, y: Double, xx: Double, yy: Double, xy: Double) -> Double:
-    def centred(total: Double, squares: Double) -> Double:
-        centred_squares = squares - total * total / n
+    def centered(total: Double, squares: Double) -> Double:
+        centered_squares = squares - total * total / n
         # all drawn values are the same if only rounding is left
-        return np.where(centred_squares > _ROUNDING * squares, centred_squares, 0)
+        return np.where(centered_squares > _ROUNDING * squares, centered_squares, 0)
 
-    return _correlation(centred(x, xx), centred(y, yy), xy - x * y / n)
+    return _correlation(centered(x, xx), centered(y, yy), xy - x * y / n)
 
 
 def _correlation(xx: Double, yy: Double, xy: Double) -> Double:

@@ -46,20 +46,20 @@ PALETTE: Mapping[str, tuple[str, str]] = {
     "faint": ("#e4e2dc", "#31373f"),
     "mark": ("#8a929c", "#7d8793"),
 }
-N_COLOURS = 7
+N_COLORS = 7
 _LIGHTEST_CELL, _DARKEST_CELL = (0xEF, 0xF4, 0xFA), (0x08, 0x3F, 0x73)
 _WHITE_INK_FROM = 0.68  # black numbers below, white ones above: a contrast of at least 4.5 on either side
 _CELL_HEIGHT, _NARROWEST_CELL = 22, 38
 _POLYGONS = ("-3.7 -3.7 3.7 -3.7 3.7 3.7 -3.7 3.7", "0 -5.2 5.2 0 0 5.2 -5.2 0", "0 -4.8 5 3.8 -5 3.8")
 
 
-def colour_of(number: int) -> str:
+def color_of(number: int) -> str:
     """Color of the line or dot with that number. Colors repeat after seven; the dash or shape then differs."""
-    return f"c{number % N_COLOURS}"
+    return f"c{number % N_COLORS}"
 
 
 def dash_of(number: int) -> str:
-    return "6 3" if number >= N_COLOURS else ""
+    return "6 3" if number >= N_COLORS else ""
 
 
 def plain(value: float) -> str:
@@ -145,7 +145,7 @@ class Text(NamedTuple):
     x: float
     y: float
     words: str
-    colour: str = "soft"
+    color: str = "soft"
     anchor: str = "start"  # or "middle" or "end"
     size: float = _FONT_SIZE
     bold: bool = False
@@ -159,21 +159,21 @@ class Key(NamedTuple):
     """One entry of a legend: a piece of a line, or a dot of a shape."""
 
     label: str
-    colour: str
+    color: str
     width: float = 2.0
     dash: str = ""
     shape: int | None = None
 
     def shapes(self, x: float, y: float) -> list[Shape]:
         if self.shape is not None:
-            return [dot_shape(x + 11, y, self.colour, shape=self.shape)]
-        return [Path([(x, y), (x + 22, y)], self.colour, width=self.width, dash=self.dash)]
+            return [dot_shape(x + 11, y, self.color, shape=self.shape)]
+        return [Path([(x, y), (x + 22, y)], self.color, width=self.width, dash=self.dash)]
 
 
 def dot_shape(
     x: float,
     y: float,
-    colour: str,
+    color: str,
     *,
     shape: int = 0,
     is_open: bool = False,
@@ -182,7 +182,7 @@ def dot_shape(
     tip: str = "",
 ) -> Shape:
     """A dot at a pixel: circle, square, diamond or triangle, so that it does not depend on its color alone."""
-    stroke, fill, width = (colour, "card", 2.0) if is_open else ("card", colour, 1.0)
+    stroke, fill, width = (color, "card", 2.0) if is_open else ("card", color, 1.0)
     if shape % 4 == 0:
         return Circle(x, y, radius, stroke, fill, width, opacity, tip)
     numbers = [float(number) for number in _POLYGONS[shape % 4 - 1].split()]
@@ -233,7 +233,7 @@ class Panel:
     def line(
         self,
         points: Iterable[tuple[float, float]],
-        colour: str,
+        color: str,
         *,
         width: float = 2.0,
         dash: str = "",
@@ -245,18 +245,18 @@ class Panel:
         down = self._bottom - self._top
         pixels = [(self.at(x, self.y.low)[0], self._top + down * (1 - scale.share(y))) for x, y in points]
         if pixels:
-            self.shapes.append(Path(pixels, colour, width=width, dash=dash, opacity=opacity))
+            self.shapes.append(Path(pixels, color, width=width, dash=dash, opacity=opacity))
 
-    def area(self, points: Sequence[tuple[float, float]], colour: str) -> None:
+    def area(self, points: Sequence[tuple[float, float]], color: str) -> None:
         """Fill the area below a line."""
         corners = [(points[0][0], self.y.low), *points, (points[-1][0], self.y.low)]
-        self.shapes.append(Path([self.at(*corner) for corner in corners], fill=colour, opacity=0.2, closed=True))
+        self.shapes.append(Path([self.at(*corner) for corner in corners], fill=color, opacity=0.2, closed=True))
 
     def dot(
         self,
         x: float,
         y: float,
-        colour: str,
+        color: str,
         *,
         interval: tuple[float, float] | None = None,
         shape: int = 0,
@@ -268,9 +268,9 @@ class Panel:
         """Draw a dot, with a horizontal interval, and a tip that shows where the pointer rests."""
         if interval is not None:
             ends = [self.at(end, y) for end in interval]
-            self.shapes.append(Path(ends, colour, width=2, opacity=0.55))
+            self.shapes.append(Path(ends, color, width=2, opacity=0.55))
         px, py = self.at(x, y)
-        mark = dot_shape(px, py, colour, shape=shape, is_open=is_open, radius=radius, opacity=opacity, tip=tip)
+        mark = dot_shape(px, py, color, shape=shape, is_open=is_open, radius=radius, opacity=opacity, tip=tip)
         self.shapes.append(mark)
 
     def text(
@@ -280,24 +280,24 @@ class Panel:
         words: str,
         *,
         shift: tuple[float, float] = (0, 0),
-        colour: str = "ink",
+        color: str = "ink",
         bold: bool = False,
     ) -> None:
         """Write next to a point: to its right, or to its left where there is more room."""
         px, py = self.at(x, y)
         is_left = px > 0.6 * self._right
         px += -shift[0] if is_left else shift[0]
-        self.shapes.append(Text(px, py + shift[1], words, colour, "end" if is_left else "start", bold=bold, halo=True))
+        self.shapes.append(Text(px, py + shift[1], words, color, "end" if is_left else "start", bold=bold, halo=True))
 
     def level(self, y: float) -> None:
         """Mark a height with a dashed line."""
         self.shapes.append(Path([self.at(self.x.low, y), self.at(self.x.high, y)], "mark", width=1.25, dash="4 3"))
 
-    def upright(self, x: float, words: str, *, colour: str = "mark", row: int = 0, dash: str = "4 3") -> None:
+    def upright(self, x: float, words: str, *, color: str = "mark", row: int = 0, dash: str = "4 3") -> None:
         """Mark a place on the x axis with a line, and a word in that row from the top."""
-        self.shapes.append(Path([self.at(x, self.y.high), self.at(x, self.y.low)], colour, width=1.25, dash=dash))
+        self.shapes.append(Path([self.at(x, self.y.high), self.at(x, self.y.low)], color, width=1.25, dash=dash))
         if words:
-            self.text(x, self.y.high, words, shift=(6, 12 + _LINE * row), colour="ink" if colour == "mark" else colour)
+            self.text(x, self.y.high, words, shift=(6, 12 + _LINE * row), color="ink" if color == "mark" else color)
 
     def line_ends(self, x: float, words: Iterable[tuple[float, str]]) -> None:
         """Write words from a place on the x axis on, each near its height, none over another."""
@@ -481,7 +481,7 @@ def render(figure: Figure, ending: str) -> bytes:
     return svg_file(figure) if ending == ".svg" else _matplotlib_file(figure, ending)
 
 
-def _colour(name: str, is_dark: bool = False) -> str:
+def _color(name: str, is_dark: bool = False) -> str:
     return PALETTE[name][is_dark] if name in PALETTE else name
 
 
@@ -494,24 +494,24 @@ def svg_file(figure: Figure, theme: str = "") -> bytes:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" role="img" '
         f'width="{width:g}" height="{height:g}" font-family="system-ui, \'DejaVu Sans\', sans-serif" font-size="13">'
         f"<title>{escape(figure.title)}</title><desc>{escape(figure.description)}</desc>"
-        f"{ground}{''.join(_svg_shape(shape, lambda name: _colour(name, is_dark)) for shape in shapes)}</svg>\n"
+        f"{ground}{''.join(_svg_shape(shape, lambda name: _color(name, is_dark)) for shape in shapes)}</svg>\n"
     )
     return text.encode()
 
 
-def _svg_shape(shape: Shape, colour: Callable[[str], str]) -> str:
+def _svg_shape(shape: Shape, color: Callable[[str], str]) -> str:
     if isinstance(shape, Text):
         optional = {
             "text-anchor": shape.anchor if shape.anchor != "start" else "",
             "font-size": f"{shape.size:g}" if shape.size != _FONT_SIZE else "",
             "font-weight": "700" if shape.bold else "",
         }
-        halo = {"paint-order": "stroke", "stroke": colour("card"), "stroke-width": "4", "stroke-linejoin": "round"}
-        values = {"x": f"{shape.x:.1f}", "y": f"{shape.y:.1f}", "fill": colour(shape.colour), **optional}
+        halo = {"paint-order": "stroke", "stroke": color("card"), "stroke-width": "4", "stroke-linejoin": "round"}
+        values = {"x": f"{shape.x:.1f}", "y": f"{shape.y:.1f}", "fill": color(shape.color), **optional}
         return f"<text{_attributes(values | (halo if shape.halo else {}))}>{escape(shape.words)}</text>"
     values = {
-        "fill": colour(shape.fill),
-        "stroke": colour(shape.stroke),
+        "fill": color(shape.fill),
+        "stroke": color(shape.stroke),
         "stroke-width": f"{shape.width:g}" if shape.stroke != "none" else "",
         "opacity": f"{shape.opacity:g}" if shape.opacity != 1 else "",
     }
@@ -547,10 +547,10 @@ def _matplotlib_file(figure: Figure, ending: str) -> bytes:
         style: dict[str, Any] = {"linewidth": shape.width * _POINTS_PER_PIXEL, "alpha": shape.opacity, "zorder": order}
         if isinstance(shape, Path) and not shape.closed:
             dash = [float(part) for part in shape.dash.split()]
-            style |= {"color": _colour(shape.stroke), "linestyle": (0, dash) if dash else "-"}
+            style |= {"color": _color(shape.stroke), "linestyle": (0, dash) if dash else "-"}
             axes.add_line(lines.Line2D(*zip(*shape.points, strict=True), **style))
             continue
-        style |= {"facecolor": _colour(shape.fill), "edgecolor": _colour(shape.stroke)}
+        style |= {"facecolor": _color(shape.fill), "edgecolor": _color(shape.stroke)}
         if isinstance(shape, Circle):
             axes.add_patch(patches.Circle((shape.x, shape.y), shape.radius, **style))
         else:
@@ -569,7 +569,7 @@ def _draw_text(axes: Any, shape: Text, order: int) -> None:
         shape.x,
         shape.y,
         shape.words,
-        color=_colour(shape.colour),
+        color=_color(shape.color),
         ha={"start": "left", "middle": "center", "end": "right"}[shape.anchor],
         va="baseline",
         fontsize=shape.size * _POINTS_PER_PIXEL * 0.93,  # DejaVu Sans is wider than most system fonts

@@ -44,8 +44,8 @@ def breakable(text: str) -> str:
     return re.sub("([=/])(?=\\S)", r"\1<wbr>", escape(text))
 
 
-def section(name: str, title: str, *parts: str) -> str:
-    return f'<section id="{name}"><h2>{escape(title)}</h2>{"".join(parts)}</section>'
+def section(name: str, title: str, *contents: str) -> str:
+    return f'<section id="{name}"><h2>{escape(title)}</h2>{"".join(contents)}</section>'
 
 
 def lead(*sentences: str) -> str:

@@ -17,7 +17,7 @@ import numpy as np
 from isosent.errors import OutputError
 from isosent.evaluation.sizes import MARK
 from isosent.io.atomic import check_destination, check_parent, replacing
-from isosent.pages.figures import FORMATS, LETTER, Axis, Figure, Key, Panel, check_format, colour_of, render
+from isosent.pages.figures import FORMATS, LETTER, Axis, Figure, Key, Panel, check_format, color_of, render
 from isosent.report.leaderboard import Column, Leaderboard, ReportData, kind_title
 
 _BAND, _DOT_LINE, _LONGEST_NAME = 32, 12, 18
@@ -73,7 +73,7 @@ def scores_figure(kind: str, columns: Sequence[Column], labels: Sequence[str]) -
     low, high = min(ends, default=0.0), max(ends, default=100.0)
     room = max(0.03 * (high - low), 0.5)
     metrics = " or ".join(dict.fromkeys(column.metric.replace("_", " ") for column in columns))
-    names = ["\n".join(_cut(line) for line in (column.title, column.subtitle) if line) for column in columns]
+    names = ["\n".join(_short_name(line) for line in (column.title, column.subtitle) if line) for column in columns]
     heights = [max(_DOT_LINE * len(column.cells) + 10, _BAND) for column in columns]
     bottoms = np.cumsum(heights).tolist()
     middles = [bottom - height / 2 for bottom, height in zip(bottoms, heights, strict=True)]
@@ -95,11 +95,11 @@ def scores_figure(kind: str, columns: Sequence[Column], labels: Sequence[str]) -
             cell, number = column.cells[label], labels.index(label)
             y = middle + _DOT_LINE * (line - (len(shown) - 1) / 2)
             if math.isnan(cell.score):
-                panel.text(x_axis.low, y, "undefined", shift=(4, 4), colour=colour_of(number))
+                panel.text(x_axis.low, y, "undefined", shift=(4, 4), color=color_of(number))
                 continue
             interval = (100 * cell.whisker[0], 100 * cell.whisker[1])
             tip = f"{label}, {column.title}: {cell.text}"
-            panel.dot(100 * cell.score, y, colour_of(number), interval=interval, shape=number, tip=tip)
+            panel.dot(100 * cell.score, y, color_of(number), interval=interval, shape=number, tip=tip)
     title = f"{kind_title(kind)}: scores by task"
     marked = f" {MARK}: not comparable with published scores." if any(column.mark for column in columns) else ""
     description = f"The numbers are those of the leaderboard.{marked}"
@@ -107,8 +107,8 @@ def scores_figure(kind: str, columns: Sequence[Column], labels: Sequence[str]) -
 
 
 def model_legend(labels: Sequence[str]) -> list[Key]:
-    return [Key(label, colour_of(number), shape=number) for number, label in enumerate(labels)]
+    return [Key(label, color_of(number), shape=number) for number, label in enumerate(labels)]
 
 
-def _cut(name: str) -> str:
+def _short_name(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"

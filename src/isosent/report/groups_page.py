@@ -17,57 +17,58 @@ _LONGEST_TEXT = 600  # characters
 _CSS = "mark { background: var(--tint); color: var(--accent); font-weight: 600; } td.text { width: 100%; }"
 
 
-def duplicates_page(found: Duplicates, *, source: str, vectors: str) -> str:
+def duplicates_page(duplicates: Duplicates, *, source: str, vectors: str) -> str:
     """The page of near-duplicates: a table per group; words that the first text of a group lacks are marked."""
-    n_groups, rate = len(found.groups), found.false_positives
+    n_groups, rate = len(duplicates.groups), duplicates.false_positives
     meaning = (
         "There are too few texts to estimate how high unrelated texts score: only small changes are grouped."
         if rate is None
         else f"About {100 * rate:g}% of the texts without a duplicate may be in a group by chance."
     )
     shown = "" if n_groups <= _MOST_GROUPS else f"The largest {_MOST_GROUPS:,} groups are shown."
-    unit = "texts" if found.texts is not None else "vectors"
-    parts = []
-    for number, group in enumerate(found.groups[:_MOST_GROUPS], 1):
-        words = ["" if found.texts is None else _shortened(found.texts[row]) for row in group[:_MOST_TEXTS]]
+    unit = "texts" if duplicates.texts is not None else "vectors"
+    sections = []
+    for number, group in enumerate(duplicates.groups[:_MOST_GROUPS], 1):
+        words = ["" if duplicates.texts is None else _shortened(duplicates.texts[row]) for row in group[:_MOST_TEXTS]]
         rows = (
-            (f"{row}", _marked(words[0].split(), text.split()), f"{found.scores[row]:.3f}")
+            (f"{row}", _marked_text(words[0].split(), text.split()), f"{duplicates.scores[row]:.3f}")
             for row, text in zip(group[:_MOST_TEXTS], words, strict=True)
         )
         rest = lead(f"{len(group) - _MOST_TEXTS:,} more {unit}.") if len(group) > _MOST_TEXTS else ""
         title = f"Group {number}: {len(group):,} {unit}"
-        parts.append(section(f"group-{number}", title, _text_table(title, rows), rest))
+        sections.append(section(f"group-{number}", title, _text_table(title, rows), rest))
     title = f"{n_groups:,} group{'s' * (n_groups != 1)} of duplicates"
-    head = lead(f"{found.n_duplicates:,} of {found.n_texts:,} {unit} are in a group.", meaning, shown)
-    return _page(title, source, vectors, head, parts)
+    head = lead(f"{duplicates.n_duplicates:,} of {duplicates.n_texts:,} {unit} are in a group.", meaning, shown)
+    return _page(title, source, vectors, head, sections)
 
 
-def clusters_page(found: Clusters, *, source: str, vectors: str) -> str:
+def clusters_page(clusters: Clusters, *, source: str, vectors: str) -> str:
     """The page of clusters: an overview, then the most central texts of each cluster."""
-    names = [f"{each.number}" if each.number != NO_VECTOR else "no vector" for each in found.clusters]
+    names = [f"{each.number}" if each.number != NO_VECTOR else "no vector" for each in clusters.clusters]
     overview = table(
         "Clusters",
         ("cluster", "texts", "words"),
-        [(name, f"{each.size:,}", ", ".join(each.words)) for name, each in zip(names, found.clusters, strict=True)],
+        [(name, f"{each.size:,}", ", ".join(each.words)) for name, each in zip(names, clusters.clusters, strict=True)],
         numbers=[1],
     )
-    parts = [section("overview", "Overview", overview)]
-    for name, each in zip(names, found.clusters, strict=True):
-        rows = ((f"{row}", escape(_shortened(found.texts[row])), _score(found.scores[row])) for row in each.examples)
+    sections = [section("overview", "Overview", overview)]
+    for name, each in zip(names, clusters.clusters, strict=True):
+        texts = ((row, escape(_shortened(clusters.texts[row]))) for row in each.examples)
+        rows = ((f"{row}", text, _score(clusters.scores[row])) for row, text in texts)
         title = f"Cluster {name}" if each.number != NO_VECTOR else "Texts without a vector"
         words = lead(", ".join(each.words)) if each.words else ""
-        parts.append(
+        sections.append(
             section(f"cluster-{each.number}", f"{title}: {each.size:,} texts", words, _text_table(title, rows))
         )
-    head = lead(f"{len(found.texts):,} texts.", "The most central texts of each cluster are shown.")
-    return _page(f"{len(found.clusters):,} clusters", source, vectors, head, parts)
+    head = lead(f"{len(clusters.texts):,} texts.", "The most central texts of each cluster are shown.")
+    return _page(f"{len(clusters.clusters):,} clusters", source, vectors, head, sections)
 
 
-def _page(title: str, source: str, vectors: str, head: str, parts: Iterable[str]) -> str:
+def _page(title: str, source: str, vectors: str, head: str, sections: Iterable[str]) -> str:
     css = (files("isosent.report") / "results_page.css").read_text("utf-8") + _CSS
     header = f'<header><p class="made">{escape(source)}; {escape(vectors)}</p><h1>{escape(title)}</h1></header>'
     footer = f"<footer>isosent {escape(version('isosent'))}. Rows are counted from 0; scores are cosines.</footer>"
-    return html_document(f"isosent: {title}", "".join([header, head, *parts, footer]), css=css)
+    return html_document(f"isosent: {title}", "".join([header, head, *sections, footer]), css=css)
 
 
 def _text_table(name: str, rows: Iterable[tuple[str, str, str]]) -> str:
@@ -82,7 +83,7 @@ def _text_table(name: str, rows: Iterable[tuple[str, str, str]]) -> str:
     )
 
 
-def _marked(first: Sequence[str], words: Sequence[str]) -> str:
+def _marked_text(first: Sequence[str], words: Sequence[str]) -> str:
     """A text in HTML; words that are not in the first text, or elsewhere in it, are marked."""
     parts = []
     for kind, _, _, start, stop in SequenceMatcher(None, first, words, autojunk=False).get_opcodes():

@@ -81,18 +81,18 @@ def inspection_tables(inspection: Inspection, *, details: bool = False) -> list[
     return tables
 
 
-def sizes_table(sizes: Sizes, *, chosen: Size | None = None, details: bool = False) -> ReportTable:
+def sizes_table(sizes: Sizes, *, selected: Size | None = None, details: bool = False) -> ReportTable:
     """What smaller vectors keep: the front, the size that was chosen, and dropped dimensions; with details, all."""
-    listed = _listed_sizes(sizes, chosen, details=details)
+    listed = _listed_sizes(sizes, selected, details=details)
     n_columns = 7 if any(each.agreement is not None for each in listed) else 6
     table = ReportTable(*_SIZE_COLUMNS[:n_columns], "", title="smaller", caption=_sizes_caption(sizes))
     for each in listed:
-        mark = CHOSEN if each == chosen else "front" if each in sizes.front else ""
+        mark = CHOSEN if each == selected else "front" if each in sizes.front else ""
         table.add_row(*_size_cells(each)[:n_columns], mark)
     return table
 
 
-def _listed_sizes(sizes: Sizes, chosen: Size | None, *, details: bool) -> list[Size]:
+def _listed_sizes(sizes: Sizes, selected: Size | None, *, details: bool) -> list[Size]:
     """The front, and next to it what is often tried: half the dimensions, and codes alone."""
     front = sizes.front
     half = max((each.n_components for each in sizes.rows if each.n_components <= sizes.dim // 2), default=0)
@@ -101,7 +101,7 @@ def _listed_sizes(sizes: Sizes, chosen: Size | None, *, details: bool) -> list[S
         for each in sorted(sizes.rows, key=lambda each: (-each.n_bytes, -each.recall))
         if details
         or each in front
-        or each == chosen
+        or each == selected
         or (each.dtype == Storage.float32 and each.n_components in (half, sizes.dim))
         or (each.transform == NO_TRANSFORM and not (each.is_stored and each.oversampling == 10))
     ]
@@ -239,7 +239,7 @@ def _sizes_figure(sizes: Sizes) -> Figure:
         tip = f"{each}: {each.n_bytes:,.0f} bytes, recall {each.recall:.4f}, {each.queries_per_s:,.0f} queries/s"
         panel.dot(each.n_bytes, each.recall, "after" if each in front else "before", tip=tip)
     best = sizes.smallest(0.01)
-    return _one("Bytes against neighbors kept", sizes.sentence(best), panel)
+    return _single_panel("Bytes against neighbors kept", sizes.sentence(best), panel)
 
 
 def _meaning(inspection: Inspection) -> str:
@@ -351,7 +351,7 @@ def _figures(inspection: Inspection) -> str:
     return f'<div class="figures">{"".join(boxes)}</div>'
 
 
-def _one(title: str, description: str, panel: Panel, legend: Sequence[Key] = ()) -> Figure:
+def _single_panel(title: str, description: str, panel: Panel, legend: Sequence[Key] = ()) -> Figure:
     return Figure(title, description, [("", [panel])], legend)
 
 
@@ -365,47 +365,47 @@ def _cosine_figure(inspection: Inspection, legend: Sequence[Key]) -> Figure:
     highest = max(max(stage.cosine_shares) for _, stage in stages)
     y_axis = Axis(f"share of the pairs, bins of {edges[1] - edges[0]:.3f}", 0, highest * 1.12, write=percent)
     panel = Panel(Axis("cosine of a random pair", edges[0], edges[-1]), y_axis)
-    for colour, stage in stages:
+    for color, stage in stages:
         bins = zip(pairwise(edges), stage.cosine_shares, strict=True)
         outline = [(x, y) for ends, y in bins for x in ends]
-        panel.area(outline, colour)
-        panel.line(outline, colour)
-    for row, (colour, stage) in enumerate(stages):
+        panel.area(outline, color)
+        panel.line(outline, color)
+    for row, (color, stage) in enumerate(stages):
         mean = stage.figures.mean_cosine
-        panel.upright(mean, f"mean {mean:z.2f}", colour=colour, row=row)
+        panel.upright(mean, f"mean {mean:z.2f}", color=color, row=row)
     description = "; ".join(
         f"{stage.label}: mean {stage.figures.mean_cosine:.3f}, standard deviation {stage.figures.cosine_sd:.3f}"
         for _, stage in stages
     )
-    return _one("Cosines of random pairs", description, panel, legend)
+    return _single_panel("Cosines of random pairs", description, panel, legend)
 
 
 def _percentile_figure(inspection: Inspection, legend: Sequence[Key]) -> Figure:
     edges = inspection.cosine_edges
     panel = Panel(Axis("cosine", edges[0], edges[-1]), Axis("random pairs that score less", 0, 1, write=percent))
-    for colour, stage in _stages(inspection):
+    for color, stage in _stages(inspection):
         below = np.minimum(np.concatenate([[0.0], np.cumsum(stage.cosine_shares)]), 1.0)
-        panel.line(zip(edges, below.tolist(), strict=True), colour)
+        panel.line(zip(edges, below.tolist(), strict=True), color)
     description = "; ".join(
         f"{stage.label}: {percent(share)} of the random pairs score below {mark:g}"
         for _, stage in _stages(inspection)
         for mark, share in zip(inspection.marks, stage.percentiles, strict=True)
         if mark == _DESCRIBED_COSINE
     )
-    return _one("What a cosine means", description, panel, legend)
+    return _single_panel("What a cosine means", description, panel, legend)
 
 
 def _spectrum(inspection: Inspection) -> Figure:
     values = [value for value in inspection.eigenvalues if value > 0]
     y_axis = Axis("variance along the axis (log scale)", values[-1] * 0.6, values[0] * 1.7, log=True)
     panel = Panel(_principal_axes(inspection), y_axis)
-    panel.line([(index + 1, values[index]) for index in _some(len(values))], "before")
+    panel.line([(index + 1, values[index]) for index in _spread_indices(len(values))], "before")
     _mark_chosen(panel, inspection)
     description = (
         f"The first axis has a variance of {values[0]:.3g}, number {len(values)} has {values[-1]:.3g}; "
         f"{len(values)} of {len(inspection.eigenvalues)} axes are more than rounding noise."
     )
-    return _one("Spectrum of the original vectors", description, panel)
+    return _single_panel("Spectrum of the original vectors", description, panel)
 
 
 def _cumulative(inspection: Inspection) -> Figure:
@@ -413,7 +413,7 @@ def _cumulative(inspection: Inspection) -> Figure:
     shares = values.cumsum() / values.sum()
     enough = int(np.searchsorted(shares, _SHARE)) + 1
     panel = Panel(_principal_axes(inspection), Axis("variance kept by the axes up to here", 0, 1, write=percent))
-    points = [(0.0, 0.0), *((index + 1.0, float(shares[index])) for index in _some(len(shares)))]
+    points = [(0.0, 0.0), *((index + 1.0, float(shares[index])) for index in _spread_indices(len(shares)))]
     words = f"{enough} axes: {percent(_SHARE)}"
     panel.area(points, "before")
     panel.line(points, "before")
@@ -421,7 +421,7 @@ def _cumulative(inspection: Inspection) -> Figure:
     panel.text(enough, shares[enough - 1], words, shift=(9, -9) if enough > 0.57 * len(values) else (9, 18))
     _mark_chosen(panel, inspection, row=13)
     description = f"{enough} of {len(values)} axes have {percent(_SHARE)} of the variance."
-    return _one("Cumulative variance", description, panel)
+    return _single_panel("Cumulative variance", description, panel)
 
 
 def _principal_axes(inspection: Inspection) -> Axis:
@@ -433,7 +433,7 @@ def _mark_chosen(panel: Panel, inspection: Inspection, row: int = 0) -> None:
         panel.upright(k, f"chosen: k = {k}", row=row)
 
 
-def _some(n: int) -> list[int]:
+def _spread_indices(n: int) -> list[int]:
     """Indices below n: all, or evenly spread ones that include the first and the last."""
     return [int(index) for index in np.unique(np.linspace(0, n - 1, min(n, _MOST_POINTS)).round())]
 
@@ -460,4 +460,4 @@ def _agreement_figure(choice: AutoChoice) -> Figure:
         if each.candidate == choice.chosen:
             panel.dot(strength, each.agreement, "ink", is_open=True, radius=6, tip=tip)
             panel.text(strength, each.agreement, "chosen", shift=(0, -11), bold=True)
-    return _one("Agreement with word overlap", f"Chosen: {choice.chosen}", panel)
+    return _single_panel("Agreement with word overlap", f"Chosen: {choice.chosen}", panel)

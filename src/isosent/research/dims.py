@@ -30,7 +30,7 @@ from isosent.evaluation.tables import x100
 from isosent.model import SentenceEncoder
 from isosent.numeric.neighbors import best_columns
 from isosent.numeric.statistics import bootstrap_interval, central_interval
-from isosent.pages.figures import Axis, Figure, Key, Panel, colour_of, dash_of
+from isosent.pages.figures import Axis, Figure, Key, Panel, color_of, dash_of
 from isosent.pages.progress import Progress
 from isosent.pages.report import ReportTable
 from isosent.research.study import (
@@ -282,7 +282,7 @@ def _tables(studies: Sequence[DimsStudy], how: str) -> Iterator[ReportTable]:
             columns = [shown] if has_intervals else []
             return [*columns, f"{bytes_of_a_million(k) / 1e6:,.0f}", *([times.get(k, "")] if times else [])]
 
-        whole = [x100(result.whole(column, how)) + " " for column in columns]
+        whole = [x100(result.untransformed_score(column, how)) + " " for column in columns]
         table.add_row(f"{result.dim}, original", *whole, *cost(result.dim))
         table.add_section()
         for k in result.widths:
@@ -353,7 +353,7 @@ def _task_keys(studies: Sequence[DimsStudy]) -> dict[str | None, Key]:
     tasks = list(titles)
     keys: dict[str | None, Key] = {}
     for number, task in enumerate(tasks):
-        keys[task] = Key(titles[task], colour_of(number), dash=dash_of(number))
+        keys[task] = Key(titles[task], color_of(number), dash=dash_of(number))
     if len(tasks) > 1:
         keys[None] = Key(_AVERAGE, "ink", width=3)
     return keys
@@ -366,7 +366,8 @@ def dims_title(study: DimsStudy) -> str:
 def _panel(study: DimsStudy, keys: Mapping[str | None, Key], how: str) -> Panel:
     shown = {task: key for task, key in keys.items() if task is None or task in study.tasks}
     curves = {task: [(k, 100 * s) for k, s in study.curve(task, how).items() if not math.isnan(s)] for task in shown}
-    whole = {task: 100 * study.whole(task, how) for task in shown if not math.isnan(study.whole(task, how))}
+    by_task = {task: study.untransformed_score(task, how) for task in shown}
+    whole = {task: 100 * score for task, score in by_task.items() if not math.isnan(score)}
     scores = [*whole.values(), *(score for points in curves.values() for _, score in points)] or [0.0]
     widths = sorted({*study.widths, study.dim})
     low, high = widths[0], max(widths[-1], widths[0] + 1)
@@ -387,15 +388,15 @@ def _panel(study: DimsStudy, keys: Mapping[str | None, Key], how: str) -> Panel:
     if times:
         panel.line(milliseconds, "mark", dash=_SEARCH_DASH, y_axis=times)
     for task, points in curves.items():
-        panel.line(points, shown[task].colour, width=shown[task].width, dash=shown[task].dash)
+        panel.line(points, shown[task].color, width=shown[task].width, dash=shown[task].dash)
     for task, points in curves.items():
         best = study.best(task, how)
         for k, score in points:
             if k == best:
-                panel.dot(k, score, shown[task].colour, tip=f"{shown[task].label}: {score:.2f} at {k}")
+                panel.dot(k, score, shown[task].color, tip=f"{shown[task].label}: {score:.2f} at {k}")
     for task, score in whole.items():
         tip = f"{shown[task].label}, without the transform: {score:.2f}"
-        panel.dot(study.dim, score, shown[task].colour, is_open=True, tip=tip)
+        panel.dot(study.dim, score, shown[task].color, is_open=True, tip=tip)
     return panel
 
 

@@ -20,7 +20,7 @@ from isosent.evaluation.tables import x100
 from isosent.model import SentenceEncoder
 from isosent.numeric.gem import SCORES
 from isosent.numeric.moments import Moments
-from isosent.pages.figures import Axis, Figure, Key, Panel, colour_of, dash_of
+from isosent.pages.figures import Axis, Figure, Key, Panel, color_of, dash_of
 from isosent.pages.progress import Progress, counted, part_of
 from isosent.pages.report import ReportTable
 from isosent.research.study import GemCell, StudyKind, deviations_of, read_sets, study_notes, task_titles
@@ -190,9 +190,9 @@ def gem_figure(cells: Sequence[GemCell]) -> Figure:
             panel = Panel(x_axis, y_axis)
             panel.level(0)
             for number, points in enumerate(lines.values()):
-                panel.line(points, colour_of(number), dash=dash_of(number))
+                panel.line(points, color_of(number), dash=dash_of(number))
             panels[study].append(panel)
-    legend = [Key(name, colour_of(number), dash=dash_of(number)) for number, name in enumerate(names)]
+    legend = [Key(name, color_of(number), dash=dash_of(number)) for number, name in enumerate(names)]
     title = "Scores of GEM when one of its settings varies"
     return Figure(title, f"Of {', '.join(names)}.", [("", row) for row in panels.values()], legend)
 

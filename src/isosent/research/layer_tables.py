@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent.evaluation.tables import x100
-from isosent.pages.figures import Axis, Figure, Key, Panel, colour_of, heat_map
+from isosent.pages.figures import Axis, Figure, Key, Panel, color_of, heat_map
 from isosent.pages.report import ReportTable
 from isosent.report.leaderboard import short_reference
 from isosent.research.study import ALL, LayerCell, layers_label, pivot, study_notes, task_titles
@@ -191,7 +191,7 @@ _ABOUT_PAIRS = "Single layers are on the diagonal, means of two layers below it;
 
 
 def transform_legend() -> list[Key]:
-    return [Key(transform_title(transform), colour_of(number)) for number, transform in enumerate(TRANSFORMS)]
+    return [Key(transform_title(transform), color_of(number)) for number, transform in enumerate(TRANSFORMS)]
 
 
 def transform_title(transform: str) -> str:
@@ -254,9 +254,9 @@ def best_panel(cells: Sequence[LayerCell], how: str = ALL) -> Panel:
         Axis("Spearman x100", low - 0.5, high + 0.5),
     )
     for number, line in enumerate(lines.values()):
-        panel.line([(size, score) for size, score, _ in line], colour_of(number))
+        panel.line([(size, score) for size, score, _ in line], color_of(number))
         for size, score, layers in line:
-            panel.dot(size, score, colour_of(number), tip=f"{layers_label(layers)}: {score:.2f}")
+            panel.dot(size, score, color_of(number), tip=f"{layers_label(layers)}: {score:.2f}")
     return panel
 
 

@@ -52,7 +52,7 @@ from isosent.research.layer_tables import (
     pooling_tables,
 )
 from isosent.research.study import ALL, LayerCell, PublishedScore, StudyKind, deviations_of, read_sets
-from isosent.transforms.agreement import Pairs, sample_pairs
+from isosent.transforms.agreement import OverlapPairs, sample_pairs
 from isosent.transforms.auto import Candidate, choose, under
 from isosent.transforms.base import Auto
 
@@ -233,7 +233,7 @@ class PlacedTask(NamedTuple):
     n_scored: int  # how many of them are in scored pairs
     pairs: tuple[tuple[NDArray[np.intp], NDArray[np.intp]], ...]  # per subset: first and second texts, places in `rows`
     counts: NDArray[np.float64]  # how often each text is among those to fit on
-    overlap_pairs: tuple[Pairs, ...]  # pairs that auto compares, places in `rows`
+    overlap_pairs: tuple[OverlapPairs, ...]  # pairs that auto compares, places in `rows`
 
 
 def place_tasks(tasks: Sequence[STSSet]) -> tuple[list[str], list[PlacedTask]]:

@@ -19,7 +19,7 @@ from isosent.numeric.neighbors import fast_nearest
 from isosent.pages.progress import Progress
 from isosent.pages.report import ReportTable
 from isosent.research.study import RetrievalCell, StudyKind, read_sets
-from isosent.search.engine import KINDS, behind_map, stores_of
+from isosent.search.engine import KINDS, prepend_map, stores_of
 from isosent.search.index import Index
 from isosent.search.units import unit_vectors
 
@@ -63,7 +63,7 @@ def study_retrieval(
     for fitted, label in _variants(model, raw):
         units = unit_vectors(fitted.transform(raw))
         nearest = fast_nearest(units[pairs[:, 0]], [units], K + 1)[1]
-        exact = _others(nearest, pairs[:, 0])
+        exact = _other_neighbors(nearest, pairs[:, 0])
         for kind in KINDS:
             for store in stores_of(kind):
                 start = perf_counter()
@@ -93,7 +93,7 @@ def _measure(
     build_s: float,
 ) -> RetrievalCell:
     queries, wanted = pairs[:, 0], pairs[:, 1]
-    found = _others(index.search(raw[queries], k=K + 1).positions, queries)
+    found = _other_neighbors(index.search(raw[queries], k=K + 1).positions, queries)
     settings, stats = index.stats().settings, index.stats()
     batch = np.ascontiguousarray(raw[queries[:_BATCH]], np.float32)
     plain = plain_search(index)
@@ -115,9 +115,9 @@ def _measure(
     )
 
 
-def _others(found: NDArray[np.intp], own: NDArray[np.intp]) -> NDArray[np.intp]:
+def _other_neighbors(neighbors: NDArray[np.intp], rows: NDArray[np.intp]) -> NDArray[np.intp]:
     """The first ten of each row without the query itself."""
-    return np.stack([ids[ids != row][:K] for ids, row in zip(found, own, strict=True)])
+    return np.stack([ids[ids != row][:K] for ids, row in zip(neighbors, rows, strict=True)])
 
 
 def plain_search(index: Index) -> Callable[[NDArray[np.float32], int], Any]:
@@ -125,7 +125,7 @@ def plain_search(index: Index) -> Callable[[NDArray[np.float32], int], Any]:
     faiss = _extras.require("faiss")
     segment = index.first_segment
     codes, parameters = segment.searched(index.stats().settings)
-    with_map = behind_map(codes, index.model.linear_map)
+    with_map = prepend_map(codes, index.model.linear_map)
     nested = None if parameters is None else faiss.SearchParametersPreTransform(index_params=parameters)
 
     def search(queries: NDArray[np.float32], k: int) -> Any:

@@ -342,7 +342,7 @@ class DimsStudy(Record, frozen=True):
         above = [high - cell.spearman[ALL] for cell, (_, high) in zip(cells, known, strict=True)]
         return mean - math.hypot(*below) / len(cells), mean + math.hypot(*above) / len(cells)
 
-    def whole(self, task: str | None = None, how: str = ALL) -> float:
+    def untransformed_score(self, task: str | None = None, how: str = ALL) -> float:
         """Spearman without the transform; parameters as for `curve`."""
         return float(np.mean([cell.spearman[how] for cell in self.untransformed if task in (None, cell.task)]))
 

@@ -41,28 +41,7 @@ from isosent.persistence import ModelRecord, StoredSize, write_model
 from isosent.role import DOCUMENTS, Role
 from isosent.search.chance import FEWEST_ROWS, Chance
 from isosent.search.codes_file import write_codes
-from isosent.search.engine import (
-    K_MEASURED,
-    KINDS,
-    Kind,
-    OriginalNeighbors,
-    SearchSettings,
-    Segment,
-    behind_map,
-    bytes_per_vector,
-    choose_settings,
-    empty_codes,
-    finer_settings,
-    held_out,
-    stores_of,
-    tail_settings,
-    train_codes,
-    without_front,
-)
-from isosent.search.keywords import Keywords
-from isosent.search.rows import ID, TEXT, IdKind, id_kind_of, write_rows
-from isosent.search.snapshot import Snapshot
-from isosent.search.storage import (
+from isosent.search.commits import (
     MODEL_FOLDER,
     FileEntry,
     QueryRecall,
@@ -74,6 +53,27 @@ from isosent.search.storage import (
     write_file,
     write_state,
 )
+from isosent.search.engine import (
+    K_MEASURED,
+    KINDS,
+    Kind,
+    OriginalNeighbors,
+    SearchSettings,
+    Segment,
+    bytes_per_vector,
+    choose_settings,
+    empty_codes,
+    finer_settings,
+    held_out,
+    prepend_map,
+    stores_of,
+    tail_settings,
+    train_codes,
+    without_front,
+)
+from isosent.search.keywords import Keywords
+from isosent.search.rows import ID, TEXT, IdKind, id_kind_of, write_rows
+from isosent.search.snapshot import Snapshot
 from isosent.search.units import (
     BATCH_ROWS,
     checked_blocks,
@@ -83,7 +83,7 @@ from isosent.search.units import (
     unit_vectors,
     warn_of_unknown_space,
 )
-from isosent.storage import INDEXED, Storage, Store
+from isosent.storage import INDEXED, IndexStorage, Storage
 from isosent.transforms.quantization import Quantization
 
 FLAT_LIMIT: Final = 200_000  # rows; above, kind auto clusters them
@@ -258,7 +258,7 @@ def build(
     entry = SegmentEntry(
         n_rows,
         write_file(folder, f"rows-{name}.parquet", partial(write_rows, table, has_vector)),
-        write_file(folder, f"codes-{name}.faiss", partial(write_codes, behind_map(codes, linear_map))),
+        write_file(folder, f"codes-{name}.faiss", partial(write_codes, prepend_map(codes, linear_map))),
         _write_finer(folder, name, finer),
         write_keywords(folder, name, table),
     )
@@ -288,7 +288,7 @@ def build_tail(
     return SegmentEntry(
         len(units),
         write_file(folder, f"rows-{name}.parquet", partial(write_rows, table, nonzero_rows(units))),
-        write_file(folder, f"codes-{name}.faiss", partial(write_codes, behind_map(codes, linear_map))),
+        write_file(folder, f"codes-{name}.faiss", partial(write_codes, prepend_map(codes, linear_map))),
         _write_finer(folder, name, finer),
         write_keywords(folder, name, table),
     )
@@ -422,13 +422,13 @@ def encoded_units(
     texts: list[str] | None,
     vectors: NDArray[np.floating] | VectorSource | None,
     progress: Progress | None = None,
-    see: Callable[[NDArray[np.floating]], None] | None = None,
+    observer: Callable[[NDArray[np.floating]], None] | None = None,
     *,
     groups: Sequence[Any] | None = None,
 ) -> Iterator[NDArray[np.float32]]:
     """Unit vectors of texts, or of raw vectors; those of a file that already belong to the model are not mapped.
 
-    Raw vectors are shown to `see`. `groups` are those of the rows, for a model with a map of each.
+    Raw vectors are shown to `observer`. `groups` are those of the rows, for a model with a map of each.
     """
     record = model.record if isinstance(model, SentenceEncoder) else model
     if vectors is None:
@@ -439,8 +439,8 @@ def encoded_units(
             batch = texts[start : start + BATCH_ROWS]
             with encoding_bar(progress) as bar:
                 rows = encoder.encode(batch, progress=part_of(bar, start, len(texts)))
-            if see:
-                see(rows)
+            if observer:
+                observer(rows)
             group = None if groups is None else groups[start : start + len(batch)]
             yield unit_vectors(record.postprocessing.apply(rows, Role(group=group)))
         return
@@ -448,8 +448,8 @@ def encoded_units(
     is_mapped, start = is_of_model(record, vectors), 0
     n_rows = len(vectors) if isinstance(vectors, np.ndarray) else vectors.n_rows
     for block in counted(raw_blocks(record, vectors), progress, n_rows):
-        if see:
-            see(block)
+        if observer:
+            observer(block)
         group = None if groups is None else groups[start : start + len(block)]
         start += len(block)
         yield unit_vectors(block if is_mapped else record.postprocessing.apply(block, Role(group=group)))
@@ -503,7 +503,7 @@ def recall_of_originals(snapshot: Snapshot, vectors: Any, ids: Any = None, *, se
     if len(rows) >= K_MEASURED:
         originals = OriginalNeighbors(rows, picked_rows(checked_blocks(vectors), rows))
         for block in checked_blocks(vectors):
-            originals.see(block)
+            originals.add(block)
         originals = originals.distinct(has_vector)
         rows = originals.rows
     if len(rows) < K_MEASURED:
@@ -525,7 +525,7 @@ def write_index(
     *,
     id_kind: IdKind | None = None,
     kind: Kind | None = None,
-    store: Store | None = None,
+    store: IndexStorage | None = None,
     budget_mb: float | None = None,
     min_recall: float | None = None,
     seed: int = 0,

@@ -29,7 +29,7 @@ _ISOLATED = 0.05  # share of the texts whose nearest neighbour is counted as cha
 _MOST_EXPONENT = 11.0  # two unrelated texts may share words, so the tail is heavier than that of random directions
 _EXPONENT_A_DIMENSION = 0.4
 _N_PAIRS = 200_000
-_N_NEIGHBOURS = 2_000
+_N_NEIGHBORS = 2_000
 _NO_HIT = -1.0
 _LEAST_SQUARE = 1e-9
 _ROUNDING = 1e-5
@@ -161,14 +161,14 @@ class Chance:
         if len(rows) < FEWEST_ROWS:
             return None
         mean = rows.mean(axis=0, dtype=np.float64).astype(np.float32)
-        centred = unit_rows(rows - mean)
+        centered = unit_rows(rows - mean)
         # The mean contains both rows of a pair, but not a query: that lowers their cosines by 1 / (n - 1)
         raised = 1 / (len(rows) - 1)
-        pairs = np.clip(random_cosines(centred, n_pairs=_N_PAIRS, seed=seed) + raised, -1, 1)
+        pairs = np.clip(random_cosines(centered, n_pairs=_N_PAIRS, seed=seed) + raised, -1, 1)
         if np.ptp(pairs) <= _ROUNDING:
             return None
-        asking = np.sort(rng.choice(len(rows), min(len(rows), _N_NEIGHBOURS), replace=False))
-        isolated = float(np.quantile(nearest_cosines(centred, asking), _ISOLATED)) + raised
+        asking = np.sort(rng.choice(len(rows), min(len(rows), _N_NEIGHBORS), replace=False))
+        isolated = float(np.quantile(nearest_cosines(centered, asking), _ISOLATED)) + raised
         effective_dim = 1 / float(np.mean(pairs**2))
         exponent = min(_MOST_EXPONENT, _EXPONENT_A_DIMENSION * max(effective_dim - 1, 1))
         return cls(mean, Calibration.from_null(pairs), min(isolated, 1.0), exponent, n_rows, len(rows) - 1)
@@ -205,9 +205,9 @@ class Chance:
         square = float(self.mean.astype(np.float64) @ self.mean.astype(np.float64))
         lengths = (1 - 2 * of_queries + square) * (1 - 2 * of_hits + square)
         with np.errstate(invalid="ignore"):
-            centred = (s - of_queries - of_hits + square) / np.sqrt(np.maximum(lengths, _LEAST_SQUARE))
+            centered = (s - of_queries - of_hits + square) / np.sqrt(np.maximum(lengths, _LEAST_SQUARE))
         is_hit = np.isfinite(s) & u.any(axis=1, keepdims=True) & x.any(axis=2)
-        return np.where(is_hit, np.clip(centred, -1, 1), _NO_HIT)
+        return np.where(is_hit, np.clip(centered, -1, 1), _NO_HIT)
 
     def share(self, queries: ArrayLike, hits: ArrayLike, scores: ArrayLike) -> Double:
         """Share of random pairs of the index with a lower corrected score.

@@ -54,7 +54,7 @@ _MOST_ABOVE: Final = 0.3  # share of the texts without a duplicate that may be l
 # of the closeness at a rate of 0.1: a corpus of duplicates only says nothing about chance, nor does one of texts that
 # are all alike. The second is 1.2 at a rate of 0.01
 _RANGE: Final = (0.1, 0.38)
-_N_NEIGHBOURS: Final = 32
+_N_NEIGHBORS: Final = 32
 _ADDED: Final = 0.7  # of the closeness that is needed, if one text has more words and no others
 _FEW_LETTERS: Final = 4  # that a misspelling changes, in bytes
 _N_NEXT: Final = 8  # neighbors whose letters are compared
@@ -313,7 +313,7 @@ def _stars(
     units: NDArray[np.float32], wordings: Wordings | None, false_positives: float, seed: int
 ) -> tuple[list[NDArray[np.intp]], float | None]:
     """Groups of rows, each with its representative first, and the recall of the pairs; None if all were compared."""
-    k = min(_N_NEIGHBOURS, len(units) - 1)
+    k = min(_N_NEIGHBORS, len(units) - 1)
     is_exact = len(units) <= MOST_EXACT
     if is_exact:
         cosines, places = nearest_others(units, k)

@@ -1,7 +1,7 @@
 """FAISS: a kind of index and a number type after the map of a model, and the exact recall of what it finds.
 
 `SearchSettings` names a kind, a `Storage`, and how widely to search. `empty_codes` makes the FAISS index of unit
-vectors that they describe, with the number types of the model's quantization; `behind_map` puts the map of the model
+vectors that they describe, with the number types of the model's quantization; `prepend_map` puts the map of the model
 in front, for the file. A `Segment` is such codes, finer vectors by which candidates are scored again, and the rows that
 are hidden: `search` widens for a filter, compares one by one where few rows are left, and goes on where a query found
 too few. `best` is the one order of hits. `held_out` draws rows as queries with their exact nearest others,
@@ -139,7 +139,7 @@ def _linear_transform(weight: NDArray[np.floating], bias: NDArray[np.floating] |
     return transform
 
 
-def behind_map(inner: Any, linear_map: LinearMap | None) -> Any:
+def prepend_map(inner: Any, linear_map: LinearMap | None) -> Any:
     """Put a map and the scaling to length 1 before an index, so that raw vectors of the encoder go in."""
     faiss = _extras.require("faiss")
     index = faiss.IndexPreTransform(faiss.NormalizationTransform(inner.d), inner)
@@ -492,7 +492,7 @@ class OriginalNeighbors:
         self._scores, self._positions = no_neighbors(len(rows), _KEPT_NEIGHBORS)
         self._n_seen = 0
 
-    def see(self, vectors: NDArray[np.floating]) -> None:
+    def add(self, vectors: NDArray[np.floating]) -> None:
         """Compare the queries with the next vectors."""
         if self._queries is None:
             self._queries = vectors[self.rows]

@@ -51,12 +51,7 @@ from isosent.search.build import (
     with_rows,
     write_index,
 )
-from isosent.search.engine import K_MEASURED, Kind, Segment
-from isosent.search.keywords import FUSED
-from isosent.search.result import IndexStats, SearchResult
-from isosent.search.rows import HAS_VECTOR, ID, MAPPED, TEXT, VECTOR, id_kind_of, like, other_ids, rows_table
-from isosent.search.snapshot import Snapshot, check_moved_query_model, check_query_model, copy_last_commit
-from isosent.search.storage import (
+from isosent.search.commits import (
     MODEL_FOLDER,
     QUERY_FOLDER,
     Recall,
@@ -70,6 +65,11 @@ from isosent.search.storage import (
     write_state,
     writing,
 )
+from isosent.search.engine import K_MEASURED, Kind, Segment
+from isosent.search.keywords import FUSED
+from isosent.search.result import IndexStats, SearchResult
+from isosent.search.rows import HAS_VECTOR, ID, MAPPED, TEXT, VECTOR, id_kind_of, like, other_ids, rows_table
+from isosent.search.snapshot import Snapshot, check_moved_query_model, check_query_model, copy_last_commit
 from isosent.search.units import (
     BATCH_ROWS,
     opened_vectors,
@@ -80,7 +80,7 @@ from isosent.search.units import (
     units_of_lists,
 )
 from isosent.space import Space, same_space
-from isosent.storage import Store
+from isosent.storage import IndexStorage
 from isosent.transforms.maps import GroupMaps
 
 _LARGEST_TAIL: Final = 1000
@@ -141,7 +141,7 @@ class Index:
         metadata: Any = None,
         folder: str | os.PathLike[str] | None = None,
         kind: Kind | None = None,
-        store: Store | None = None,
+        store: IndexStorage | None = None,
         budget_mb: float | None = None,
         min_recall: float | None = None,
         query_model: SentenceEncoder | None = None,
@@ -219,8 +219,8 @@ class Index:
             check_query_model(query_model, model.space)
             if (n_texts := len(listed or ())) < 2:
                 raise InputError(f"index: a query model is measured on two texts or more; this index has {n_texts}.")
-        see = None if originals is None else originals.see
-        units = encoded_units(model, listed, source, progress, see=see, groups=groups)
+        observer = None if originals is None else originals.add
+        units = encoded_units(model, listed, source, progress, observer=observer, groups=groups)
         index = cls._build(
             folder,
             model,
@@ -251,7 +251,7 @@ class Index:
         model: SentenceEncoder | None = None,
         folder: str | os.PathLike[str] | None = None,
         kind: Kind | None = None,
-        store: Store | None = None,
+        store: IndexStorage | None = None,
     ) -> Index:
         """Make an index of pyarrow record batches as `batches` yields them: vectors of the model, already mapped.
 
@@ -386,7 +386,7 @@ class Index:
         """What encodes queries; loaded when it is first needed."""
         with self._loading:  # a model may be large, and threads may ask for it at once
             if self._model is None:
-                self._model = self._loaded(MODEL_FOLDER, self._record)
+                self._model = self._load_model(MODEL_FOLDER, self._record)
         return self._model
 
     @property
@@ -405,10 +405,10 @@ class Index:
             return self._text_model
         with self._loading:
             if self._static is None:
-                self._static = self._loaded(QUERY_FOLDER, read_model(self.folder / QUERY_FOLDER))
+                self._static = self._load_model(QUERY_FOLDER, read_model(self.folder / QUERY_FOLDER))
         return self._static
 
-    def _loaded(self, name: str, record: ModelRecord) -> SentenceEncoder:
+    def _load_model(self, name: str, record: ModelRecord) -> SentenceEncoder:
         """Load a model of this folder, whose encoder may lie elsewhere."""
         try:
             return load_saved(record, self.folder / name)

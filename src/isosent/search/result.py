@@ -13,10 +13,10 @@ from msgspec import to_builtins
 from numpy.typing import NDArray
 
 from isosent import _extras
+from isosent.search.commits import QueryRecall, Recall
 from isosent.search.engine import SearchSettings, bytes_per_vector
 from isosent.search.rows import names_beside_hits
 from isosent.search.snapshot import Snapshot
-from isosent.search.storage import QueryRecall, Recall
 from isosent.space import Space
 from isosent.storage import Storage
 

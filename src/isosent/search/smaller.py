@@ -375,7 +375,7 @@ def sizes(
         raise InputError(
             f"sizes: too few different vectors, {len(rows)}. Give {FEWEST_ROWS} or more: their neighbors are measured."
         )
-    trial = _Trial(
+    experiment = _Experiment(
         (rows / np.abs(rows).max()).astype(np.float32),  # squares of huge numbers would overflow
         None if texts is None else [texts[row] for row in picked.tolist()],
         None if before is None else before[picked],
@@ -384,19 +384,19 @@ def sizes(
     )
     dim = rows.shape[1]
     maps = _maps(dim, widths, n_bytes)
-    measured = [trial.stored(Storage.float32, 0) for each in maps if trial.map(*each)]
+    measured = [experiment.measure(Storage.float32, 0) for each in maps if experiment.map(*each)]
     for width in sorted({each.n_components for each in measured}, reverse=True):
         # codes of the best map of this width; a map that keeps no more than a smaller size cannot be on the front
         best = max((each for each in measured if each.n_components == width), key=lambda each: each.recall)
         is_original = best.transform == NO_TRANSFORM
-        trial.map(width, best.transform, best.center)
+        experiment.map(width, best.transform, best.center)
         for store, oversampling in (*_STORED, *(_ALONE if is_original else ())):
             n = bytes_per_vector(width, "flat", store)
             if is_original or not any(e.n_bytes <= n and e.recall >= best.recall for e in measured if e.is_stored):
-                measured.append(trial.stored(store, oversampling))
-    trial.map(dim, NO_TRANSFORM, False)
-    measured += trial.codecs(product=codecs)
-    return Sizes(dim, trial.n_docs, trial.n_queries, tuple(sorted(measured, key=lambda each: each.n_bytes)))
+                measured.append(experiment.measure(store, oversampling))
+    experiment.map(dim, NO_TRANSFORM, False)
+    measured += experiment.codecs(product=codecs)
+    return Sizes(dim, experiment.n_docs, experiment.n_queries, tuple(sorted(measured, key=lambda each: each.n_bytes)))
 
 
 def _maps(dim: int, widths: Sequence[int] | None, n_bytes: float | None) -> Iterator[tuple[int, str, bool]]:
@@ -416,7 +416,7 @@ def _maps(dim: int, widths: Sequence[int] | None, n_bytes: float | None) -> Iter
             yield width, _TRUNCATE, False
 
 
-class _Trial:
+class _Experiment:
     """Held-out queries, the vectors that they search, and these under one map at a time."""
 
     def __init__(
@@ -473,7 +473,7 @@ class _Trial:
             self._quantization = Quantization.fit(self._mapped_docs, seed=self._seed)
         return self._quantization
 
-    def stored(self, store: Storage, oversampling: int) -> Size:
+    def measure(self, store: Storage, oversampling: int) -> Size:
         """Store the vectors as an index does, and search them."""
         dim, docs = self._map[0], self._mapped_docs
         quantization = self._fitted_quantization()
@@ -546,22 +546,22 @@ class _Trial:
         self,
         dtype: str,
         n_bytes: float,
-        found: NDArray[np.int64],
+        positions: NDArray[np.int64],
         seconds: float,
         *,
         on_disk: float = 0.0,
         agreement: float | None = None,
         oversampling: int = 0,
     ) -> Size:
-        by_query, original_recall = self._kept(found, self._cosines, self._least), None
+        by_query, original_recall = self._recalls(positions, self._cosines, self._least), None
         if self._originals is not None:
-            original_recall = float(self._kept(found, *self._originals).mean())
+            original_recall = float(self._recalls(positions, *self._originals).mean())
         recall, (low, high) = float(by_query.mean()), bootstrap_interval("mean", by_query)
         is_reference = (dtype, self._map[1]) == (Storage.float32, NO_TRANSFORM)
         if recall == 1 and not is_reference:  # resamples of no loss have none; the rule of three bounds it
             low = 1 - 3 / (K_MEASURED * len(by_query))
         width, name, center = self._map
-        speed = len(found) / max(seconds, 1e-9)
+        speed = len(positions) / max(seconds, 1e-9)
         return Size(
             n_components=width,
             transform=name,
@@ -580,9 +580,9 @@ class _Trial:
         )
 
     @staticmethod
-    def _kept(
-        found: NDArray[np.int64], cosines: NDArray[np.float32], least: NDArray[np.float32]
+    def _recalls(
+        positions: NDArray[np.int64], cosines: NDArray[np.float32], least: NDArray[np.float32]
     ) -> NDArray[np.float64]:
         """Share of the ten nearest of each query that were found."""
-        nearest = np.take_along_axis(cosines, np.maximum(found, 0), axis=1)
-        return ((nearest >= least - _TIE) & (found >= 0)).mean(axis=1)
+        nearest = np.take_along_axis(cosines, np.maximum(positions, 0), axis=1)
+        return ((nearest >= least - _TIE) & (positions >= 0)).mean(axis=1)

@@ -1,8 +1,8 @@
 """What an index holds after one commit, with all its files open: later commits do not change it.
 
-`Snapshot.open` opens the last commit, and begins again if a writer committed meanwhile (`opened`). A `Snapshot` opens
-the files of each segment (`_Part`), or takes those that the snapshot before has open. Positions
-count over all segments; `starts` says where each begins. `nearest` searches each `Segment` of `engine` and keeps the
+`Snapshot.open` opens the last commit, and begins again if a writer committed meanwhile (`open_consistently`). A
+`Snapshot` opens the files of each segment (`_Part`), or takes those that the snapshot before has open. Positions count
+over all segments; `starts` says where each begins. `nearest` searches each `Segment` of `engine` and keeps the
 best of all; `fused` adds the ranking by words, `matches` drops what chance would find, and `shares` compares a score
 with those of random pairs. Ids, rows and vectors are read by position: `ids_at`, `take`, `vectors`, and all in batches.
 `check_query_model` and `check_moved_query_model` refuse a static model of queries that does not belong to the rest.
@@ -31,10 +31,7 @@ from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import read_model
 from isosent.search.chance import Chance
 from isosent.search.codes_file import check_codes, read_codes
-from isosent.search.engine import SearchSettings, Segment, finer_settings, inner_codes, tail_settings
-from isosent.search.keywords import FUSED, Keywords, fuse
-from isosent.search.rows import HAS_VECTOR, ID, MAPPED, TEXT, VECTOR, RowFile, id_array
-from isosent.search.storage import (
+from isosent.search.commits import (
     MANIFEST,
     MODEL_FOLDER,
     QUERY_FOLDER,
@@ -48,6 +45,9 @@ from isosent.search.storage import (
     verify,
     write_state,
 )
+from isosent.search.engine import SearchSettings, Segment, finer_settings, inner_codes, tail_settings
+from isosent.search.keywords import FUSED, Keywords, fuse
+from isosent.search.rows import HAS_VECTOR, ID, MAPPED, TEXT, VECTOR, RowFile, id_array
 from isosent.search.where import matching_rows, parse_where
 from isosent.space import Space, same_space
 from isosent.transforms.quantization import Quantization
@@ -94,7 +94,7 @@ def _positions(path: Path, n_rows: int) -> NDArray[np.int64]:
     return positions
 
 
-def opened(folder: Path, open_all: Callable[[State], Opened]) -> Opened:
+def open_consistently(folder: Path, open_all: Callable[[State], Opened]) -> Opened:
     """Open all files of the last commit; again if a writer committed, or replaced the folder, meanwhile."""
     recover(folder)
     while True:
@@ -123,7 +123,7 @@ def copy_last_commit(source: Path, target: Path) -> None:
         write_state(target, state)
         remove_unnamed(target, state)  # of a commit that went away while it was copied
 
-    opened(source, copy)
+    open_consistently(source, copy)
 
 
 class Snapshot:
@@ -140,7 +140,7 @@ class Snapshot:
             same_space("its model", snapshot.record.space, f"the index {folder}", state.space)
             return snapshot
 
-        return opened(folder, of_state)
+        return open_consistently(folder, of_state)
 
     def __init__(self, folder: Path, state: State, before: Snapshot | None = None) -> None:
         self._folder, self.state, self.record = folder, state, read_model(folder / MODEL_FOLDER)

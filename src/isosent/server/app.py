@@ -15,9 +15,9 @@ from starlette.routing import Route
 
 from isosent.model import SentenceEncoder
 from isosent.search.index import Index
-from isosent.server import dialects, http, own, page
+from isosent.server import dialects, http, isosent_api, page
 from isosent.server.embeddings import EmbeddingsBody, is_ordered
-from isosent.server.registry import ModelService, Pair, Source
+from isosent.server.registry import ModelLoader, ModelPair, ModelService
 from isosent.server.service import Limits
 
 
@@ -80,33 +80,39 @@ ENDPOINTS = (
     Endpoint("/tokenize", dialects.tokenize, "Split texts into tokens.", dialects.TokenizeBody, _listed(_listed(_ANY))),
     Endpoint("/info", dialects.info, "Describe the first model, and the limits.", answer=_object(model_id=_STRING)),
     Endpoint("/health", http.health, "Whether the process lives.", needs_key=False),
-    Endpoint("/search", own.search, "Find the nearest rows of an index.", own.SearchBody, _object(hits=_listed(_ANY))),
+    Endpoint(
+        "/search",
+        isosent_api.search,
+        "Find the nearest rows of an index.",
+        isosent_api.SearchBody,
+        _object(hits=_listed(_ANY)),
+    ),
     Endpoint(
         "/explain",
-        own.explain,
+        isosent_api.explain,
         "Which words make two texts similar.",
-        own.ExplainBody,
+        isosent_api.ExplainBody,
         _object(cosine=_NUMBER, pairs=_listed(_ANY)),
     ),
     Endpoint(
         "/compare",
-        own.compare,
+        isosent_api.compare,
         "Which of two models ranks related texts higher, without labels.",
-        own.CompareBody,
+        isosent_api.CompareBody,
         _object(verdict=_STRING, difference=_NUMBER, low=_NUMBER, high=_NUMBER, n_texts=_INTEGER),
     ),
     Endpoint("/try", page.try_texts, "Take texts to try whitening on.", page.TryBody, _object(id=_STRING)),
     Endpoint("/try/draw", page.draw, "What a strength and a width change.", page.DrawBody, _ANY),
     Endpoint("/try/model", page.download, "The model of a strength and a width, as a zip.", page.DrawBody),
-    Endpoint("/status", own.status, "Models, queues and limits.", answer=_object(models=_listed(_ANY))),
+    Endpoint("/status", isosent_api.status, "Models, queues and limits.", answer=_object(models=_listed(_ANY))),
     Endpoint("/ready", http.ready, "Whether requests should be sent here.", answer=_ANY, needs_key=False),
     Endpoint("/metrics", http.metrics, "Metrics for Prometheus."),
-    Endpoint("/admin/reload", own.reload, "Load all models again.", answer=_ANY),
+    Endpoint("/admin/reload", isosent_api.reload, "Load all models again.", answer=_ANY),
 )
 
 
 def create_app(
-    models: Mapping[str, SentenceEncoder | Index | Pair | Source],
+    models: Mapping[str, SentenceEncoder | Index | ModelPair | ModelLoader],
     *,
     limits: Limits = Limits(),  # noqa: B008
     keys: Sequence[str] = (),
@@ -142,7 +148,7 @@ def create_app(
     >>> from isosent.server import create_app
     >>> app = create_app({"wordllama": isosent.load("wordllama")})
     """
-    sources: dict[str, Source] = {
+    sources: dict[str, ModelLoader] = {
         name: partial(_same, model) if isinstance(model, (SentenceEncoder, Index, tuple)) else model
         for name, model in models.items()
     }
@@ -163,7 +169,7 @@ def create_app(
     return app
 
 
-def _same(model: SentenceEncoder | Index | Pair) -> SentenceEncoder | Index | Pair:
+def _same(model: SentenceEncoder | Index | ModelPair) -> SentenceEncoder | Index | ModelPair:
     return model
 
 

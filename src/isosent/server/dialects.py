@@ -218,7 +218,7 @@ async def embed_all(request: Request, body: EmbedAllBody, served: Served) -> Res
         if (n_tokens := len(tokens.ids)) > most:
             raise RequestError(413, f"inputs have {n_tokens} tokens; at most {most} (--max-batch-tokens).")
         if body.truncate is False:
-            refuse_truncated(served, len(tokens.cut))
+            refuse_truncated(served, len(tokens.truncated_rows))
         return [encoder.token_embeddings(text) for text in texts]
 
     call = served.worker.call(token_vectors, n_characters=sum(map(len, texts)))

@@ -77,7 +77,7 @@ async def embed_texts(
     vectors = embedded.vectors
     if group is not None:
         vectors = await asyncio.to_thread(served.model.transform, embedded.raw, queries=role == "query", group=group)
-    vectors = cut(vectors, dimensions, normalize=normalize)
+    vectors = truncate_dims(vectors, dimensions, normalize=normalize)
     return vectors, embedded.n_tokens, space_headers(space, embedded.n_truncated)
 
 
@@ -199,7 +199,7 @@ def is_ordered(model: SentenceEncoder) -> bool:
     )
 
 
-def cut(vectors: NDArray[np.float32], dimensions: int | None, *, normalize: bool) -> NDArray[np.float32]:
+def truncate_dims(vectors: NDArray[np.float32], dimensions: int | None, *, normalize: bool) -> NDArray[np.float32]:
     """The first dimensions of vectors, scaled to length 1 if that is wanted."""
     vectors = vectors if dimensions is None else vectors[:, :dimensions]
     return unit_rows(vectors).astype(np.float32, copy=False) if normalize else vectors

@@ -93,7 +93,7 @@ def refuse_if_ignored(name: str, value: Any, *, status: int) -> None:
     for inner, more in _members(name, about, value):
         refuse_if_ignored(inner, more, status=status)
     if about is not None and not _is_as_it_is(name, about, value):
-        message = f"{_shown(name, value)} would have no effect here. Leave it out{_INSTEAD.get(about, '')}."
+        message = f"{_field_text(name, value)} would have no effect here. Leave it out{_INSTEAD.get(about, '')}."
         raise RequestError(status, message, param=name)
 
 
@@ -118,7 +118,7 @@ def _members(name: str, about: str | None, value: Any) -> Iterator[tuple[str, An
         yield from ((f"{name}.{inner}", more) for inner, more in value.items())
 
 
-def _shown(name: str, value: Any) -> str:
+def _field_text(name: str, value: Any) -> str:
     text = str(msgspec.json.encode(value), "utf-8")
     return f"{name}: {text if len(text) <= _SHOWN else text[:_SHOWN] + '...'}"
 
@@ -156,7 +156,7 @@ def upstream_fields(fields: Mapping[str, Any], *, takes: Collection[str] | None,
         if reason is None:
             sent[name] = value
         elif not _is_as_it_is(name, about, value):
-            raise RequestError(400, f"{_shown(name, value)}: {reason}.", param=name)
+            raise RequestError(400, f"{_field_text(name, value)}: {reason}.", param=name)
         if reason is None:
             _refuse_members(name, about, value, has_map=has_map)
     if len(msgspec.json.encode(sent)) > _MOST_BYTES:
@@ -170,7 +170,7 @@ def _refuse_members(name: str, about: str | None, value: Any, *, has_map: bool) 
         kind = _about(inner)
         reason = _why_not(inner.rpartition(".")[2], kind, has_map=has_map)
         if reason is not None and not _is_as_it_is(inner, kind, more):
-            raise RequestError(400, f"{_shown(inner, more)}: {reason}.", param=inner)
+            raise RequestError(400, f"{_field_text(inner, more)}: {reason}.", param=inner)
         _refuse_members(inner, kind, more, has_map=has_map)
 
 

@@ -44,7 +44,7 @@ from isosent.server.registry import ModelService, Served
 from isosent.server.service import RequestError
 from isosent.transforms.auto import AutoChoice, choose_from_texts
 from isosent.transforms.base import Auto, make_linear
-from isosent.transforms.labels import LabelledMoments
+from isosent.transforms.labels import LabeledMoments
 
 MOST_TEXTS: Final = 20_000
 _AT_ONCE: Final = 1000
@@ -60,7 +60,7 @@ _MOST_BYTES: Final = 256 << 20  # of the vectors of all sets; 20,000 texts with 
 _MATRIX_TEXTS: Final = 24
 _PAIRS: Final = 5_000
 _BINS: Final = 50
-_NEIGHBOURS: Final = 8
+_NEIGHBORS: Final = 8
 _LONGEST_TEXT: Final = 300
 _SOURCE: Final = "texts tried on the web page"
 
@@ -234,8 +234,8 @@ class TextSet:
         groups = None
         if sample is not None and sample.erase_language:
             groups = np.array(sample.languages)
-            labelled = LabelledMoments.from_rows(vectors[has_vector], groups[has_vector].astype(object))
-            vectors = labelled.erasure().fit_moments(labelled).transform(vectors).astype(np.float32)
+            labeled = LabeledMoments.from_rows(vectors[has_vector], groups[has_vector].astype(object))
+            vectors = labeled.erasure().fit_moments(labeled).transform(vectors).astype(np.float32)
         moments = Moments.from_rows(vectors[has_vector])
         eigen = spectrum(moments.covariance, noise=moments.rounding_variance)
         if has_vector.sum() < 2 or not eigen.rank:
@@ -265,7 +265,7 @@ class TextSet:
             "strength": chosen.strength if chosen.name == "whitening" else 0.0,
             "dimensions": chosen.n_components or self.rotated.shape[1],
             "changes": chosen.name != "none",
-            "before": self._drawn(self.units),
+            "before": self._cosine_facts(self.units),
             "languages": None if self.sample is None else self.sample.languages,
             "query": 0 if self.sample is None else self.texts.index(EXAMPLE),
         }
@@ -274,9 +274,9 @@ class TextSet:
         """What a position of the sliders changes."""
         scale = (self.variances[:dimensions] ** (-strength / 2)).astype(np.float32)
         after = unit_rows(self.rotated[:, :dimensions] * scale)
-        return {**self._drawn(after), "neighbours": self._neighbours(after, query)}
+        return {**self._cosine_facts(after), "neighbours": self._neighbors(after, query)}
 
-    def _drawn(self, units: NDArray[np.float32]) -> dict[str, Any]:
+    def _cosine_facts(self, units: NDArray[np.float32]) -> dict[str, Any]:
         """Cosines of the first texts, how those of random pairs are distributed, and translations that are found."""
         few = units[:_MATRIX_TEXTS]
         first, second = self.pairs
@@ -287,14 +287,14 @@ class TextSet:
         facts = {"matrix": matrix, "histogram": counts / len(cosines), "mean": float(cosines.mean())}
         return {**facts, "translated": translated}
 
-    def _neighbours(self, after: NDArray[np.float32], query: int) -> list[dict[str, Any]]:
+    def _neighbors(self, after: NDArray[np.float32], query: int) -> list[dict[str, Any]]:
         """The nearest texts after, with their ranks before."""
         scores = np.stack([exact_products(units[query], units) for units in (self.units, after)])
         scores[:, query] = -2
         order = np.argsort(-scores, axis=1, kind="stable")
         ranks = np.empty_like(order)
         np.put_along_axis(ranks, order, np.arange(1, order.shape[1] + 1)[None, :].repeat(2, axis=0), axis=1)
-        n = min(_NEIGHBOURS, len(self.texts) - 1)
+        n = min(_NEIGHBORS, len(self.texts) - 1)
         rows = list(dict.fromkeys([*order[1, :n].tolist(), *order[0, :n].tolist()]))
         return [
             {

@@ -29,9 +29,9 @@ from isosent.server.embeddings import (
     EmbeddingsFields,
     checked_raw_space,
     checked_space,
-    cut,
     embeddings_response,
     space_headers,
+    truncate_dims,
 )
 from isosent.server.fetching import Fetches, VectorCache
 from isosent.server.fields import SIDES, role_of, sides_of, upstream_fields
@@ -218,10 +218,10 @@ async def _embeddings(request: Request, body: EmbeddingsFields) -> Response:
             await asyncio.to_thread(model.transform, raw, queries=role == "query", group=body.group) if others else ()
         )
         transformed = np.array([known[row] if row in known else next(rows) for row in range(len(items))])
-        vectors = cut(transformed, body.dimensions, normalize=True)
+        vectors = truncate_dims(transformed, body.dimensions, normalize=True)
     else:
         space = checked_raw_space(request, proxy.upstream.model, body.dimensions, raw.shape[1], fields)
-        vectors = raw if body.dimensions is None else cut(raw, body.dimensions, normalize=True)
+        vectors = raw if body.dimensions is None else truncate_dims(raw, body.dimensions, normalize=True)
     request.scope["isosent"] |= {"model": name, "texts": len(items), "tokens": n_tokens}
     headers = headers | space_headers(space, n_truncated=None)
     return await embeddings_response(

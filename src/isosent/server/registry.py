@@ -296,8 +296,8 @@ class Worker:
         if encoder.has_tokens:
             tokens = encoder.tokenize(texts)
             tokenized, lengths = time.perf_counter(), tokens.lengths
-            was_cut[tokens.cut] = True
-            vectors = np.concatenate([encoder.embed(part) for part in _parts(tokens, self._limits.max_batch_tokens)])
+            was_cut[tokens.truncated_rows] = True
+            vectors = np.concatenate([encoder.embed(part) for part in _batches(tokens, self._limits.max_batch_tokens)])
         else:
             tokenized, lengths = started, np.array([n for piece in pieces for n in piece.n_estimated], dtype=np.int64)
             vectors = encoder.encode(texts)
@@ -338,7 +338,7 @@ class Worker:
             request.future.set_exception(error)
 
 
-def _parts(tokens: TokenIds, most: int) -> list[TokenIds]:
+def _batches(tokens: TokenIds, most: int) -> list[TokenIds]:
     """Texts in parts of at most so many tokens; a longer text is a part by itself."""
     if len(tokens.ids) <= most:
         return [tokens]
@@ -403,15 +403,15 @@ class HeavyWork:
 
 # -- models by name ----------------------------------------------------------------------------------------------------
 
-Pair = tuple[SentenceEncoder, SentenceEncoder]  # a model, and the static model that answers its queries
-Source = Callable[[], SentenceEncoder | Index | Pair]
+ModelPair = tuple[SentenceEncoder, SentenceEncoder]  # a model, and the static model that answers its queries
+ModelLoader = Callable[[], SentenceEncoder | Index | ModelPair]
 _log = logging.getLogger("isosent.server")
 
 
 class ModelService(Service):
     """A running server of models: them by name, and the threads for long work."""
 
-    def __init__(self, sources: Mapping[str, Source], limits: Limits, *, has_keys: bool = False) -> None:
+    def __init__(self, sources: Mapping[str, ModelLoader], limits: Limits, *, has_keys: bool = False) -> None:
         super().__init__(limits, has_keys=has_keys)
         self.registry = Registry(sources, limits=limits, metrics=self.metrics)
         self.heavy = HeavyWork()
@@ -526,7 +526,7 @@ class Registry:
     The event loop and the thread of a reload share it: an entry is exchanged in one step, by one reload at a time.
     """
 
-    def __init__(self, sources: Mapping[str, Source], *, limits: Limits, metrics: Metrics) -> None:
+    def __init__(self, sources: Mapping[str, ModelLoader], *, limits: Limits, metrics: Metrics) -> None:
         self._sources, self._limits, self._metrics = dict(sources), limits, metrics
         self._reloading = threading.Lock()
         self._served = {name: self._load(name) for name in self._sources}

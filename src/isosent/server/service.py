@@ -230,7 +230,7 @@ class Metrics:
         )
         self.truncated = Counter("isosent_truncated_texts", "Texts that were cut.", model, registry=registry)
         # `labels` checks its arguments and takes a lock whenever it is called
-        self._labelled = lru_cache(64)(lambda metric, label: metric.labels(label))
+        self._labeled = lru_cache(64)(lambda metric, label: metric.labels(label))
 
     def batch(
         self, model: str, n_texts: int, n_tokens: int, n_truncated: int, tokenize_s: float, compute_s: float
@@ -246,10 +246,10 @@ class Metrics:
 
     def request(self, method: str, status: int, duration_s: float) -> None:
         """Count a request."""
-        self._labelled(self.request_count, method).inc()
+        self._labeled(self.request_count, method).inc()
         if status < 400:
-            self._labelled(self.request_success, method).inc()
-            self._labelled(self.request_duration, method).observe(duration_s)
+            self._labeled(self.request_success, method).inc()
+            self._labeled(self.request_duration, method).observe(duration_s)
         else:
             self.request_failure.labels(str(status)).inc()
 

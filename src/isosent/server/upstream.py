@@ -304,7 +304,7 @@ class Upstream:
         except* RequestError as errors:
             first = errors.exceptions[0]
             raise first from first.__cause__  # not from the group
-        answer = _joined([task.result() for task in tasks])
+        answer = _merged_answer([task.result() for task in tasks])
         dim = answer.vectors.shape[1]
         self.dim = self.dim or dim
         if dim != self.dim:
@@ -324,7 +324,7 @@ class Upstream:
                 raise
             size = min(size, self._most_items)  # which another request may have learned meanwhile
             parts = [items[start : start + size] for start in range(0, len(items), size)]
-            answer = _joined([await self._embed_block(part, role, caller, fields) for part in parts])
+            answer = _merged_answer([await self._embed_block(part, role, caller, fields) for part in parts])
             if refusal.is_about_number:  # and not one text that is refused alone, too: that has ended this
                 self._most_items = min(self._most_items, size)
             return answer
@@ -476,7 +476,7 @@ class RefusalError(RequestError):
         return next((number for number in numbers if 1 <= number < n_items), (n_items + 1) // 2)
 
 
-def _joined(answers: Sequence[Answer]) -> Answer:
+def _merged_answer(answers: Sequence[Answer]) -> Answer:
     """Answers to parts of a request, as one."""
     if len({answer.vectors.shape[1] for answer in answers}) > 1:
         raise RequestError(502, "the upstream answered with vectors of different widths.")

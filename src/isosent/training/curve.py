@@ -15,12 +15,12 @@ import numpy as np
 
 from isosent.errors import InputError
 from isosent.io.atomic import check_destination, replacing
-from isosent.pages.figures import FORMATS, Axis, Figure, Panel, check_format, colour_of, render
+from isosent.pages.figures import FORMATS, Axis, Figure, Panel, check_format, color_of, render
 from isosent.pages.html import NONE, figure_box, html_document, lead, section, table
 from isosent.training.metrics import Metrics
 
 ENDINGS = (".html", *FORMATS)
-_COLOURS = {name: colour_of(number) for number, name in enumerate(("loss", "dev", "learning_rate", "gradient_norm"))}
+_COLORS = {name: color_of(number) for number, name in enumerate(("loss", "dev", "learning_rate", "gradient_norm"))}
 _MOST_POINTS = 400
 _SMOOTHED_SHARE, _SMOOTHED_FROM = 0.05, 40  # a running mean over a twentieth of the points, from so many points on
 _LOG_FROM = 30.0  # the axis of the loss is logarithmic where the largest is this many times the smallest
@@ -130,37 +130,37 @@ def _course(metrics: Metrics, field: str, title: str = "") -> Panel | None:
     if len(series) > _MOST_POINTS:  # means of neighbours: more points could not be seen
         x, y = (np.array_split(column, _MOST_POINTS) for column in np.array(series).T)
         drawn = [(float(a.mean()), float(b.mean())) for a, b in zip(x, y, strict=True)]
-    values, label, colour = [y for _, y in drawn], field.replace("_", " "), _COLOURS[field]
+    values, label, color = [y for _, y in drawn], field.replace("_", " "), _COLORS[field]
     y_axis = _value_axis(label, values)
     if field == "loss" and min(values) > 0 and max(values) > _LOG_FROM * min(values):
         y_axis = Axis(f"{label} (log scale)", 0.9 * min(values), 1.1 * max(values), log=True, write=_short)
     panel = Panel(_step_axis(metrics), y_axis, title=title)
     _mark_resumed(panel, metrics, "resumed" if field == "loss" else "")
     if len(series) >= _SMOOTHED_FROM and field != "learning_rate":
-        panel.line(drawn, colour, width=1, opacity=0.45)
-        panel.line(_running_mean(drawn), colour)
+        panel.line(drawn, color, width=1, opacity=0.45)
+        panel.line(_running_mean(drawn), color)
     else:
-        panel.line(drawn, colour)
+        panel.line(drawn, color)
     if len(series) == 1:
-        panel.dot(*series[0], colour, tip=f"step {series[0][0]}: {series[0][1]:.4g}")
+        panel.dot(*series[0], color, tip=f"step {series[0][0]}: {series[0][1]:.4g}")
     return panel
 
 
 def _dev(metrics: Metrics, title: str = "") -> Panel | None:
-    devs, colour = _dev_scores(metrics), _COLOURS["dev"]
+    devs, color = _dev_scores(metrics), _COLORS["dev"]
     if not devs:
         return None
     best = max(devs, key=lambda point: point[1])
     y_axis = _value_axis("Spearman x100", [y for _, y in devs], below=0.2)
     panel = Panel(_step_axis(metrics), y_axis, title=title)
     _mark_resumed(panel, metrics)
-    panel.line(devs, colour)
+    panel.line(devs, color)
     for step, score in devs:
-        panel.dot(step, score, colour, tip=f"step {step}: {score:.2f}")
+        panel.dot(step, score, color, tip=f"step {step}: {score:.2f}")
     for step, score in devs if len(devs) <= _MOST_LABELS else [devs[0], devs[-1]]:
         if (step, score) != best:
             panel.text(step, score, f"{score:.2f}", shift=(0, 20))
-    panel.dot(*best, colour, is_open=True, radius=6, tip=f"best, step {best[0]}: {best[1]:.2f}")
+    panel.dot(*best, color, is_open=True, radius=6, tip=f"best, step {best[0]}: {best[1]:.2f}")
     panel.text(*best, f"best {best[1]:.2f}", shift=(0, -11), bold=True)
     return panel
 
@@ -203,9 +203,9 @@ def _short(value: float) -> str:
 def _mark_resumed(panel: Panel, metrics: Metrics, word: str = "") -> None:
     """Faint lines, the first of them with a word."""
     for number, step in enumerate(_resumed(metrics)):
-        panel.upright(step, "", colour="faint", dash="")
+        panel.upright(step, "", color="faint", dash="")
         if word and number == 0:
-            panel.text(step, panel.y.high, word, shift=(6, 12), colour="mark")
+            panel.text(step, panel.y.high, word, shift=(6, 12), color="mark")
 
 
 def _dev_table(metrics: Metrics) -> str:

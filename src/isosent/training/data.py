@@ -2,7 +2,7 @@
 
 `read_examples` reads files one by one and merges them into `Examples`. A file gives a `_Part`: its columns, its dropped
 rows by reason, and where they come from. Which reader it needs is decided by its columns (`_read_part`): pairs with a
-class (`_read_labelled`, where names of classes are recognized), pairs with a score (`_read_scored`), or triplets and
+class (`_read_labeled`, where names of classes are recognized), pairs with a score (`_read_scored`), or triplets and
 pairs (`_read_triplets`). Triplets can also be made from pairs with a class (`_derive_triplets`). Classes and scores are
 checked over all files at the end. `read_dev_set` reads pairs with a score, unchanged.
 """
@@ -37,7 +37,7 @@ from isosent.io.pairs import (
 )
 from isosent.io.tables import (
     TEXT_COLUMNS,
-    Group,
+    ColumnSet,
     Table,
     columns_missing,
     ending_of,
@@ -69,13 +69,13 @@ NO_COUNTERPART = "without a counterpart of the same premise"
 _CLASS_SETS = ((CONTRADICTION, ENTAILMENT, NEUTRAL), (ENTAILMENT, "not_entailment"))  # detected by their names
 _INITIALS = {name[0]: name for name in _CLASS_SETS[0]}  # in ANLI
 _NO_CLASS = ("", "-", "-1", "nan")
-_LABELLED_GROUPS = (
-    Group(PAIR, (("premise", "hypothesis"), *TEXT_COLUMNS, ("context", "hypothesis"))),
-    Group(("label",), (("label",), ("gold_label",), ("entailment_judgment",), ("entailment_label",))),
+_LABELED_GROUPS = (
+    ColumnSet(PAIR, (("premise", "hypothesis"), *TEXT_COLUMNS, ("context", "hypothesis"))),
+    ColumnSet(("label",), (("label",), ("gold_label",), ("entailment_judgment",), ("entailment_label",))),
 )
-_GROUPS = {"classification": _LABELLED_GROUPS, "regression": SCORED_GROUPS}
-_TRIPLET_GROUPS = (Group(TRIPLET, (TRIPLET,)),)
-_PAIR_GROUPS = (Group(TRIPLET[:2], (TRIPLET[:2],)),)
+_GROUPS = {"classification": _LABELED_GROUPS, "regression": SCORED_GROUPS}
+_TRIPLET_GROUPS = (ColumnSet(TRIPLET, (TRIPLET,)),)
+_PAIR_GROUPS = (ColumnSet(TRIPLET[:2], (TRIPLET[:2],)),)
 _MOST_VALUES_LISTED, _MOST_IDS_LISTED = 50, 20
 
 
@@ -398,7 +398,7 @@ def read_dev_set(
             examples = _read_files(objective, [path], columns=named, part=part)
             return _as_scored(_set_name(path, examples.sources[0].part), examples)
         if chosen is None:
-            raise _missing(table, "a set of scored pairs", SCORED_GROUPS, named)
+            raise _columns_error(table, "a set of scored pairs", SCORED_GROUPS, named)
         take_part(table, part, chosen.values())
         pairs = read_pairs(
             table,
@@ -498,9 +498,9 @@ def _read_part(
     if objective in _GROUPS:
         columns = find_columns(table, _GROUPS[objective], named)
         if columns is None:
-            raise _missing(table, objective, _GROUPS[objective], named)
+            raise _columns_error(table, objective, _GROUPS[objective], named)
         if objective == "classification":
-            return _read_labelled(table, columns, classes)
+            return _read_labeled(table, columns, classes)
         return _read_scored(table, columns, score_range)
     # Triplets or pairs: from their own columns, else from pairs with a class.
     by_name = (_TRIPLET_GROUPS,) if objective == "triplet" else (_TRIPLET_GROUPS, _PAIR_GROUPS)
@@ -510,15 +510,15 @@ def _read_part(
             if columns := find_columns(table, groups, named):
                 return _read_triplets(table, columns)
         if named:
-            raise _missing(table, objective, by_name[-1], named)
-    columns = find_columns(table, _LABELLED_GROUPS, named)
+            raise _columns_error(table, objective, by_name[-1], named)
+    columns = find_columns(table, _LABELED_GROUPS, named)
     if columns is None:
         what = f"{objective}, unless its pairs have a class (premise, hypothesis and label),"
-        raise _missing(table, what, _LABELLED_GROUPS if wants_classes else by_name[-1], named)
-    return _derive_triplets(_read_labelled(table, columns, classes), may_be_pairs=objective == "ranking")
+        raise _columns_error(table, what, _LABELED_GROUPS if wants_classes else by_name[-1], named)
+    return _derive_triplets(_read_labeled(table, columns, classes), may_be_pairs=objective == "ranking")
 
 
-def _missing(table: Table, what: str, groups: Sequence[Group], named: Mapping[str, str]) -> InputError:
+def _columns_error(table: Table, what: str, groups: Sequence[ColumnSet], named: Mapping[str, str]) -> InputError:
     """The error of `columns_missing`, with the objective that the table could be used for."""
     fitting = [name for name, others in _GROUPS.items() if others is not groups and has_columns(table, others)]
     hint = f" It has the columns of {' and '.join(fitting)}." if fitting and not named else ""
@@ -545,7 +545,7 @@ def _read_scored(table: Table, columns: Mapping[str, str], score_range: Range | 
     )
 
 
-def _read_labelled(table: Table, columns: Mapping[str, str], classes: Sequence[str] | None) -> _Part:
+def _read_labeled(table: Table, columns: Mapping[str, str], classes: Sequence[str] | None) -> _Part:
     """Pairs with the name of a class, in lower case."""
     # What numbers mean is known if a parquet file stores the names of its classes, as the package datasets does.
     # Otherwise the user must say it: 0, 1, 2 are entailment, neutral, contradiction in the files of SNLI and MultiNLI

@@ -1,10 +1,10 @@
 """Distil a transformer into a static model, in closed form: rows of tokens whose means are near the model's vectors.
 
 `distill` takes texts, `distill_files` files, which are encoded in shards that an interrupted run resumes. `_distilled`
-does the rest: `Corpus` holds the tokens of all texts, and which of them are held out; `prior_rows` are the tokens
-alone, `contextual_rows` in texts; `Fit` solves the regression of `numeric.sparse_ridge` with the prior and the penalty
-that are best on held-out texts; `_measure` says what is lost, against the model and against wordllama; `_save` writes a
-folder that Model2Vec and sentence-transformers open, after a comparison of their vectors.
+does the rest: `TokenizedTexts` holds the tokens of all texts, and which of them are held out; `prior_rows` are the
+tokens alone, `contextual_rows` in texts; `Fit` solves the regression of `numeric.sparse_ridge` with the prior and the
+penalty that are best on held-out texts; `_measure` says what is lost, against the model and against wordllama; `_save`
+writes a folder that Model2Vec and sentence-transformers open, after a comparison of their vectors.
 """
 
 from __future__ import annotations
@@ -288,7 +288,7 @@ def _check_same_vectors(model: SentenceEncoder, texts: Sequence[str], vectors: N
         )
 
 
-class Corpus:
+class TokenizedTexts:
     """The tokens of all texts: which texts are fitted on, which are held out, and which tokens they have."""
 
     def __init__(self, windows: Iterable[Sequence[str]], tokenizer: SubwordTokenizer) -> None:
@@ -334,28 +334,28 @@ class Corpus:
         """What is wrong with the texts, in a sentence each."""
         characters = self.n_characters / max(1, self.n_tokens)
         is_spaced = self.n_characters < 12 * self.n_words
-        found = []
+        warnings = []
         if len(self.fitted) < 1000:
-            found.append(f"{len(self.fitted)} texts are few: with 20,000, more of the model is kept.")
+            warnings.append(f"{len(self.fitted)} texts are few: with 20,000, more of the model is kept.")
         if characters < (1.25 if is_spaced else 0.6) or self.n_unknown > 0.3 * self.n_tokens:
-            found.append(
+            warnings.append(
                 f"The tokenizer of the model cuts these texts into {characters:.1f} characters a token, and "
                 f"{self.n_unknown:,} tokens are unknown to it: the texts are of another language than the model."
             )
-        return found
+        return warnings
 
 
 def rows_in_parts(blocks: Iterator[NDArray[Any]], rows: NDArray[np.intp]) -> Iterator[NDArray[Any]]:
     """Unit vectors of some rows, whose numbers rise, in the parts that `TokenShares` has."""
 
-    def chosen() -> Iterator[NDArray[Any]]:
+    def unit_blocks() -> Iterator[NDArray[Any]]:
         start = 0
         for block in blocks:
             first, last = np.searchsorted(rows, [start, start + len(block)])
             yield unit_rows(block[rows[first:last] - start].astype(np.float32, copy=False))
             start += len(block)
 
-    return in_blocks(chosen(), PART_TEXTS)
+    return in_blocks(unit_blocks(), PART_TEXTS)
 
 
 def prior_rows(model: SentenceEncoder, tokenizer: SubwordTokenizer, progress: Progress | None) -> Array:
@@ -389,7 +389,7 @@ def contextual_rows(model: SentenceEncoder, texts: Sequence[str], alone: Array, 
 class Fit:
     """The regression: the better of some priors, and rows of all tokens for a penalty; vectors are about `mean`."""
 
-    def __init__(self, corpus: Corpus, blocks: Blocks, priors: Sequence[Array]) -> None:
+    def __init__(self, corpus: TokenizedTexts, blocks: Blocks, priors: Sequence[Array]) -> None:
         self._corpus, self._blocks = corpus, blocks
         self.shares, self.held_shares = corpus.shares.take(corpus.fitted), corpus.shares.take(corpus.held_out)
         total = np.zeros(priors[0].shape[1])
@@ -415,8 +415,8 @@ class Fit:
         vocab, weights = self._corpus.vocab, np.ones((len(alone), 1))
         weights[vocab] = sif_weights(self._corpus.probabilities)[:, None]
         prior = alone * weights
-        centre = (self._sums * prior[vocab]).sum(axis=0) / len(self.shares)
-        prior[alone.any(axis=1)] -= centre
+        center = (self._sums * prior[vocab]).sum(axis=0) / len(self.shares)
+        prior[alone.any(axis=1)] -= center
         own = sum(float((part**2).sum()) for part in self.shares.vectors(prior[vocab]))
         scale = float((self._cross * prior[vocab]).sum()) / own if own > 0 else 0.0
         return prior * max(scale, 0.0)
@@ -434,7 +434,7 @@ class Fit:
         """Vectors of the held-out texts."""
         return np.concatenate(list(self.held_shares.vectors(rows)))
 
-    def trial(self, penalty: float, shares: TokenShares | None = None, cross: Array | None = None) -> float:
+    def held_out_r2(self, penalty: float, shares: TokenShares | None = None, cross: Array | None = None) -> float:
         """R2 on held-out texts of some columns, fitted on all texts or on some with their own A'Y."""
         columns = self.trial_columns
         image = self._image if shares is None else self._normal_image(shares)
@@ -448,14 +448,14 @@ class Fit:
         """Columns on which penalties are compared."""
         return slice(None, None, max(1, self.prior.shape[1] // _TRIAL_COLUMNS))
 
-    def half(self, penalty: float) -> float:
-        """R2 as of `trial`, fitted on half of the texts."""
+    def half_data_r2(self, penalty: float) -> float:
+        """R2 as of `held_out_r2`, fitted on half of the texts."""
         texts, columns = self._corpus.fitted[::2], self.trial_columns
         shares = self._corpus.shares.take(texts)
         parts = (part[:, columns] - self.mean[columns] for part in rows_in_parts(self._blocks(), texts))
-        return self.trial(penalty, shares, shares.transposed(parts))
+        return self.held_out_r2(penalty, shares, shares.transposed(parts))
 
-    def directions(self, rows: Array, penalty: float) -> Array:
+    def rows_with_directions(self, rows: Array, penalty: float) -> Array:
         """One more solve: targets with the direction of the vectors and the length that is predicted of them."""
 
         def targets() -> Iterator[Array]:
@@ -476,17 +476,18 @@ class Fit:
     def best(self, progress: Progress) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """Rows of all tokens in the space of the model, and how well they predict its vectors of held-out texts."""
         n_systems = len(PENALTIES) + 3
-        trials = {penalty: self.trial(penalty) for penalty in counted(PENALTIES, progress, n_systems, lambda _: 1)}
+        penalties = counted(PENALTIES, progress, n_systems, lambda _: 1)
+        trials = {penalty: self.held_out_r2(penalty) for penalty in penalties}
         penalty = max(trials, key=trials.__getitem__)
-        halves = {"half": self.half(penalty), "all": trials[penalty]}
+        halves = {"half": self.half_data_r2(penalty), "all": trials[penalty]}
         progress(len(PENALTIES) + 1, n_systems)
         solved = self.rows(penalty)
         progress(len(PENALTIES) + 2, n_systems)
         # targets without lengths bear a smaller penalty than R2 asks for
         smaller = PENALTIES[max(0, PENALTIES.index(penalty) - 1)]
-        candidates = [(penalty, solved), (penalty, self.directions(solved, penalty))]
+        candidates = [(penalty, solved), (penalty, self.rows_with_directions(solved, penalty))]
         if smaller < penalty:
-            candidates.append((smaller, self.directions(self.rows(smaller), smaller)))
+            candidates.append((smaller, self.rows_with_directions(self.rows(smaller), smaller)))
         progress(n_systems, n_systems)
         scored = [(*self.best_scale(rows), each, rows) for each, rows in candidates]
         cosine, scale, chosen, found = max(scored, key=lambda each: each[0])
@@ -527,7 +528,7 @@ def _distilled(
         tokenizer = _static_tokenizer(model, Path(temporary, "tokenizer.json"))
         with stage("reading tokens", "texts") as show:
             windows = counted(text_blocks(texts(), WINDOW), show, sum(1 for _ in texts()))
-            corpus = Corpus(windows, tokenizer)
+            corpus = TokenizedTexts(windows, tokenizer)
         corpus.split(np.concatenate([nonzero_rows(block) for block in blocks()]))
         sample = corpus.fitted[:: -(-len(corpus.fitted) // _MOST_READ)]
         n_alone, n_in_context = tokenizer.largest_id + 1, int(np.diff(corpus.shares.offsets)[sample].sum())
@@ -629,7 +630,7 @@ def _measure(
 def _nearest(queries: NDArray[np.float32], units: NDArray[np.float32]) -> NDArray[np.intp]:
     """The ten nearest texts of each text but itself."""
     rows = np.arange(len(units))
-    return nearest_of_blocks(queries, [(units, rows)], min(_NEAREST, len(units) - 1), own=rows)[1]
+    return nearest_of_blocks(queries, [(units, rows)], min(_NEAREST, len(units) - 1), self_rows=rows)[1]
 
 
 def _speed(encode: Callable[[Sequence[str]], Any], texts: Sequence[str]) -> float:

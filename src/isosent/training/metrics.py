@@ -176,7 +176,7 @@ class StepPoint(NamedTuple):
     remaining_s: float
 
 
-Listener = Callable[[StepPoint | DevPoint | str], object]  # called with each step, each score and each message
+TrainingCallback = Callable[[StepPoint | DevPoint | str], object]  # called with each step, each score and each message
 
 
 class _Step(NamedTuple):
@@ -195,13 +195,13 @@ class StepRecorder:
         self,
         log: MetricsLog | None = None,
         progress: Progress | None = None,
-        report: Listener | None = None,
+        report: TrainingCallback | None = None,
         *,
         n_processes: int = 1,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._log, self._progress, self._n_processes, self._clock = log, progress, n_processes, clock
-        self._report: Listener = report or (lambda _: None)
+        self._report: TrainingCallback = report or (lambda _: None)
         self._elapsed_s = 0.0 if log is None else log.earlier.elapsed_s
         self._batches: list[tuple[float, int]] = []  # losses and sizes of the step
         self._last: deque[_Step] = deque(maxlen=WINDOW)
@@ -276,7 +276,7 @@ class StepRecorder:
         if self._log is not None:
             self._log.write(Milestone(event, step, **facts, elapsed_s=self._elapsed_s))
 
-    def ended(self, step: int) -> None:
+    def mark_end(self, step: int) -> None:
         """End the run."""
         self.mark("end", step)
 

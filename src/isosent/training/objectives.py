@@ -181,8 +181,8 @@ def sphericity(embeddings: Tensor) -> Tensor:
     # largest value d - 1. It sees neither the mean nor the scale of the vectors, which objectives of cosines leave
     # free. Computed from the inner products of the centred vectors: their squares add up to those of the covariance.
     rows = _at_least_float32(embeddings)
-    centred = rows - rows.mean(dim=0)
-    products = centred @ centred.T
+    centered = rows - rows.mean(dim=0)
+    products = centered @ centered.T
     total, dim = products.diagonal().sum(), rows.shape[1]
     gap: Tensor = (dim * products.square().sum() - total.square()) / total.clamp_min(_SMALLEST).square()
     return gap / max(dim - 1, 1)

@@ -47,7 +47,7 @@ from isosent.training.base_models import is_scratch, open_base
 from isosent.training.curve import curve_page
 from isosent.training.data import Columns, Examples, read_dev_set, read_examples
 from isosent.training.development import DevScore, check_dev_set, score_pairs, score_trained
-from isosent.training.metrics import Listener, MetricsLog, StepRecorder, read_metrics
+from isosent.training.metrics import MetricsLog, StepRecorder, TrainingCallback, read_metrics
 from isosent.training.objectives import make_loss
 from isosent.training.record import (
     TRAINING_TEXTS,
@@ -93,7 +93,7 @@ def train(
     settings: TrainingSettings | None = None,
     resume: bool = False,
     progress: Progress | None = None,
-    report: Listener | None = None,
+    report: TrainingCallback | None = None,
     **changes: Any,
 ) -> TrainingResult:
     """Train a sentence encoder on pairs or triplets, and save it.
@@ -209,7 +209,7 @@ def train(
 
 
 def train_job(
-    job: TrainingJob, *, resume: bool = False, progress: Progress | None = None, report: Listener | None = None
+    job: TrainingJob, *, resume: bool = False, progress: Progress | None = None, report: TrainingCallback | None = None
 ) -> TrainingResult:
     """Train a job, see `train`."""
     trainer_class()
@@ -337,7 +337,7 @@ def train_all(
     *,
     resume: bool = False,
     progress: Progress | None = None,
-    report: Listener | None = None,
+    report: TrainingCallback | None = None,
 ) -> list[TrainingResult]:
     """Train one job after another; with `resume`, those that are finished are loaded instead."""
     is_done = {job.output: not RunFolder(job.output).is_begun and (job.output / RECORD_FILE).exists() for job in jobs}

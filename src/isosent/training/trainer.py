@@ -289,7 +289,7 @@ def _callback_class() -> Any:
                 self._write_checkpoint(args, state, **kwargs)
 
         def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            self._recorder.ended(state.global_step)
+            self._recorder.mark_end(state.global_step)
 
         def _write_checkpoint(self, args: Any, state: Any, *, optimizer: Any, lr_scheduler: Any, **kwargs: Any) -> None:
             weights = self._trainer.weights()
@@ -382,9 +382,9 @@ def batch_sampler(
         def make(rng: np.random.Generator) -> list[Rows]:
             order = rng.permutation(n_examples)
             if tokens is not None:
-                buckets = _cut(order, _BUCKET * batch_size)
+                buckets = _chunks(order, _BUCKET * batch_size)
                 order = np.concatenate([order[:0], *(_longest_first(bucket, tokens) for bucket in buckets)])
-            batches = _cut(order, batch_size) if texts_of is None else _without_shared(order, batch_size, texts_of)
+            batches = _chunks(order, batch_size) if texts_of is None else _without_shared(order, batch_size, texts_of)
             batches = _split_to_multiple(batches, n_processes)
             # shuffled in groups, because the processes take the batches of a group in one step
             groups = rng.permutation(len(batches) // n_processes)
@@ -395,7 +395,7 @@ def batch_sampler(
     return sampler
 
 
-def _cut(order: Rows, size: int) -> list[Rows]:
+def _chunks(order: Rows, size: int) -> list[Rows]:
     return [order[start : start + size] for start in range(0, len(order), size)]
 
 

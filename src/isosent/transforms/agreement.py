@@ -30,17 +30,17 @@ _DUPLICATE = 0.8  # tf-idf cosine. Near duplicates differ in one word, which tf-
 _BLOCK = 256
 
 
-class Pairs(NamedTuple):
+class OverlapPairs(NamedTuple):
     """Pairs of texts of one half, grouped by their first text, the topics of that half, and the other half."""
 
     first: NDArray[np.intp]  # rows, (n_pairs,)
     second: NDArray[np.intp]
     overlap: NDArray[np.float64]  # tf-idf cosine of each pair
     rows: NDArray[np.intp]  # rows of this half
-    others: NDArray[np.intp]  # rows of the other half, to fit on
+    other_rows: NDArray[np.intp]  # rows of the other half, to fit on
     topics: NDArray[np.float32] | None = None  # of `rows`, (n_rows, n_topics), of length 1; zero where nothing is known
 
-    def chosen(self, is_chosen: NDArray[np.bool_]) -> Pairs:
+    def subset(self, is_chosen: NDArray[np.bool_]) -> OverlapPairs:
         """Some of the pairs."""
         return self._replace(
             first=self.first[is_chosen], second=self.second[is_chosen], overlap=self.overlap[is_chosen]
@@ -55,7 +55,7 @@ def distinct_rows(texts: Sequence[str]) -> list[int]:
     return list(row_of.values())
 
 
-def sample_pairs(texts: Sequence[str], *, topics: bool = False, seed: int = 0) -> tuple[Pairs, ...]:
+def sample_pairs(texts: Sequence[str], *, topics: bool = False, seed: int = 0) -> tuple[OverlapPairs, ...]:
     """Pairs of distinct texts: each of a sample with the nearest by tf-idf and with random ones of the same half."""
     rng = np.random.default_rng(seed)
     # sorted, so that the order of the texts does not matter
@@ -94,7 +94,7 @@ def sample_pairs(texts: Sequence[str], *, topics: bool = False, seed: int = 0) -
             second.append(columns[is_used])
             overlap.append(cosines[places, columns][is_used])
         rows = half[np.concatenate(first)], half[np.concatenate(second)]
-        pairs.append(Pairs(*rows, np.concatenate(overlap), half, others, topics_here))
+        pairs.append(OverlapPairs(*rows, np.concatenate(overlap), half, others, topics_here))
     return tuple(pairs)
 
 

@@ -28,7 +28,7 @@ from isosent.numeric.spectrum import Spectrum, effective_rank, resolve_width, sp
 from isosent.numeric.statistics import central_interval, mean_draws, resampled_counts, weighted_pearson
 from isosent.transforms.agreement import (
     MOST_QUERIES,
-    Pairs,
+    OverlapPairs,
     distinct_rows,
     sample_pairs,
     topics_of_neighbors,
@@ -168,7 +168,7 @@ def choose_from_texts(
 
 def choose(
     vectors: NDArray[np.floating],
-    pairs: Sequence[Pairs],
+    pairs: Sequence[OverlapPairs],
     wanted: Auto,
     *,
     groups: NDArray[np.intp] | None = None,
@@ -234,7 +234,7 @@ def _verdict(
     dropped = [each for listed in excluded.values() for each in listed]
     usable = [each for each in scored[base + 1 :] if each not in dropped]
     why_not = "".join(
-        f" {_listed([each.candidate for each in listed])} {what}." for what, listed in excluded.items() if listed
+        f" {_subject_of([each.candidate for each in listed])} {what}." for what, listed in excluded.items() if listed
     )
     chosen = pick(usable, wanted.purpose, evenness=evenness)
     if chosen is not None:
@@ -318,23 +318,23 @@ def _nearly_best(
     return [each for each in candidates if gain(each) >= share * greatest]
 
 
-def _within_groups(pairs: Pairs, groups: NDArray[np.intp]) -> Pairs:
+def _within_groups(pairs: OverlapPairs, groups: NDArray[np.intp]) -> OverlapPairs:
     """The pairs whose texts are of one group."""
-    return pairs.chosen((groups[pairs.first] == groups[pairs.second]) & (groups[pairs.first] >= 0))
+    return pairs.subset((groups[pairs.first] == groups[pairs.second]) & (groups[pairs.first] >= 0))
 
 
 def _mixing(
     vectors: NDArray[np.floating],
     has_vector: NDArray[np.bool_],
     groups: NDArray[np.intp],
-    pairs: Sequence[Pairs],
+    pairs: Sequence[OverlapPairs],
     candidates: Sequence[Candidate],
 ) -> list[Candidate]:
     """The candidates that bring groups of texts closer together, or hardly leave them apart."""
     # The distance is the mean cosine within a group less that between groups, over the deviation within a group.
     distances = np.zeros(len(candidates))
     for half, other in zip(pairs, pairs[::-1], strict=True):
-        fitted, rows = (part[has_vector[part]] for part in (half.others, other.others))
+        fitted, rows = (part[has_vector[part]] for part in (half.other_rows, other.other_rows))
         rows = rows[groups[rows] >= 0][: 2 * MOST_QUERIES]
         is_same = groups[rows][:, None] == groups[rows]
         is_other = ~is_same
@@ -429,7 +429,7 @@ def _action(chosen: Candidate) -> str:
     return f"Reduce to {chosen.n_components} dimension{'s' * (chosen.n_components != 1)} by PCA, {left_out}."
 
 
-def _listed(candidates: Sequence[Candidate]) -> str:
+def _subject_of(candidates: Sequence[Candidate]) -> str:
     """Candidates as the subject of a sentence."""
     strengths = [f"{each.strength:g}" for each in candidates if each.strength is not None]
     named = ["Centering"] if any(each.name == CENTERING for each in candidates) else []
@@ -499,7 +499,7 @@ def _rejected(usable: Sequence[ScoredCandidate], wanted: Auto, evenness: float) 
 def _score(
     vectors: NDArray[np.floating],
     has_vector: NDArray[np.bool_],
-    pairs: Sequence[Pairs],
+    pairs: Sequence[OverlapPairs],
     candidates: Sequence[Candidate],
     groups: NDArray[np.intp] | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -508,7 +508,7 @@ def _score(
     Shapes are (n_groups, n_candidates) and (n_groups, n_candidates, n_resamples). A group has 100 pairs in both halves;
     without one, all pairs are of one group.
     """
-    used = [half.chosen(has_vector[half.first] & has_vector[half.second]) for half in pairs]
+    used = [half.subset(has_vector[half.first] & has_vector[half.second]) for half in pairs]
     group_of = np.zeros(len(vectors), np.intp) if groups is None else groups
     sizes = np.min([np.bincount(group_of[half.first], minlength=group_of.max() + 1) for half in used], axis=0)
     names = np.flatnonzero(sizes >= FEWEST_TEXTS)
@@ -518,7 +518,7 @@ def _score(
     draws: Any = 0.0
     for half in used:
         rows, places = np.unique(np.concatenate([half.first, half.second]), return_inverse=True)
-        moments = Moments.from_rows(vectors[half.others[has_vector[half.others]]])
+        moments = Moments.from_rows(vectors[half.other_rows[has_vector[half.other_rows]]])
         cosines = []
         for mapped in under(vectors[rows], moments, candidates):
             units = unit_rows(mapped)[places]
@@ -543,7 +543,7 @@ def _score(
 def _topical_gains(
     vectors: NDArray[np.floating],
     has_vector: NDArray[np.bool_],
-    pairs: Sequence[Pairs],
+    pairs: Sequence[OverlapPairs],
     candidates: Sequence[Candidate],
     groups: NDArray[np.intp] | None,
     base: int,
@@ -553,12 +553,12 @@ def _topical_gains(
     for half in pairs:
         if half.topics is None:
             return None
-        moments = Moments.from_rows(vectors[half.others[has_vector[half.others]]])
+        moments = Moments.from_rows(vectors[half.other_rows[has_vector[half.other_rows]]])
         usable = has_vector[half.rows]
         rows, topics = half.rows[usable], half.topics[usable]
-        of_groups = None if groups is None else groups[rows]
+        row_groups = None if groups is None else groups[rows]
         mapped = under(vectors[rows], moments, candidates)
-        values.append(np.stack([topics_of_neighbors(each, topics, groups=of_groups) for each in mapped]))
+        values.append(np.stack([topics_of_neighbors(each, topics, groups=row_groups) for each in mapped]))
     found = np.concatenate(values, axis=1)
     found = found[:, ~np.isnan(found).any(axis=0)]  # a text that is alone in its group
     if found.shape[1] < FEWEST_TEXTS:

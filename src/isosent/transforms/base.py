@@ -61,7 +61,7 @@ class FitProgress:
     held_out_bits: float  # negative log-likelihood of the held-out rows, in bits per dimension; lower is better
 
 
-Report = Callable[[FitProgress], None]
+FitCallback = Callable[[FitProgress], None]
 
 
 class VectorTransform(Protocol):
@@ -75,7 +75,7 @@ class VectorTransform(Protocol):
         """The fitted step of a model."""
         ...
 
-    def fit(self, X: ArrayLike, y: object = None, *, report: Report | None = None) -> Self:
+    def fit(self, X: ArrayLike, y: object = None, *, report: FitCallback | None = None) -> Self:
         """Fit on vectors."""
         ...
 

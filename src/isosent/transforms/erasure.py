@@ -27,7 +27,7 @@ from isosent.transforms.agreement import distinct_rows, sample_pairs
 from isosent.transforms.estimator import MomentTransform, Solution
 from isosent.transforms.labels import (
     FEWEST_TEXTS,
-    LabelledMoments,
+    LabeledMoments,
     check_few,
     groups_of,
     has_label,
@@ -89,22 +89,22 @@ class Erasure(MomentTransform):
     @property
     def moments_(self) -> Moments:
         """Weight, mean and scatter of the rows that had a label."""
-        return self._labelled.joint.x
+        return self._labeled.joint.x
 
     @property
     def values_(self) -> tuple[str, ...] | None:
         """The values seen, in alphabetical order; None for numbers."""
-        return self._labelled.values
+        return self._labeled.values
 
     @property
     def n_missing_(self) -> int:
         """Rows left out because their label was missing."""
-        return self._labelled.n_missing
+        return self._labeled.n_missing
 
     @property
-    def _labelled(self) -> LabelledMoments:
-        labelled: LabelledMoments = self._fit.moments
-        return labelled
+    def _labeled(self) -> LabeledMoments:
+        labeled: LabeledMoments = self._fit.moments
+        return labeled
 
     def check_settings(self, dim: int) -> None:
         _check.fraction(self._name, "shrinkage", self.shrinkage)
@@ -115,7 +115,7 @@ class Erasure(MomentTransform):
         tags.target_tags.required = True
         return tags
 
-    def _moments_of(self, X: ArrayLike, y: Any, sample_weight: ArrayLike | None) -> LabelledMoments:
+    def _moments_of(self, X: ArrayLike, y: Any, sample_weight: ArrayLike | None) -> LabeledMoments:
         """Moments of the rows that have a label."""
         rows = self._rows(X, min_rows=1)
         self.check_settings(rows.shape[1])
@@ -136,9 +136,9 @@ class Erasure(MomentTransform):
             check_few(self._name, len(set(texts) - {None}))
         if not has_label(labels).any():
             raise InputError("no row has a label. Give labels of at least two values.", where=self._name)
-        return LabelledMoments.from_rows(rows, labels, weights=weights)
+        return LabeledMoments.from_rows(rows, labels, weights=weights)
 
-    def _solve(self, moments: Moments | LabelledMoments) -> Solution:
+    def _solve(self, moments: Moments | LabeledMoments) -> Solution:
         if isinstance(moments, Moments):
             raise InputError("moments of vectors alone have no labels. Use fit(X, labels).", where=self._name)
         joint, x, z = moments.joint, moments.joint.x, moments.joint.y
@@ -190,7 +190,7 @@ def measure(vectors: NDArray[np.floating], labels: NDArray[Any], texts: Sequence
     numeric = labels.dtype.kind == "f"
     rows = np.arange(len(vectors)) if texts is None else np.array(distinct_rows(texts))
     rows = rows[nonzero_rows(vectors[rows]) & has_label(labels[rows])]
-    parts = _parts(labels, np.random.default_rng(0).permutation(rows), numeric=numeric)
+    parts = _quarters(labels, np.random.default_rng(0).permutation(rows), numeric=numeric)
     fitted, held_out = np.concatenate(parts[:2]), np.concatenate(parts[2:])
     erasure = Erasure(numeric).fit(vectors[fitted], labels[fitted])
     before = vectors[held_out].astype(np.float64)
@@ -205,7 +205,7 @@ def measure(vectors: NDArray[np.floating], labels: NDArray[Any], texts: Sequence
         told = [max(_explained(stage, targets, part), 0.0) for stage in stages]
         guess, error = 0.0, _LEAST_R2 / _CERTAIN
     else:
-        told, guess = [_told(stage, groups, part) for stage in stages], 1 / len(counts)
+        told, guess = [_accuracy(stage, groups, part) for stage in stages], 1 / len(counts)
         error = math.sqrt(guess * (1 - guess) * (1 / counts).sum()) / len(counts)
     same = [float((groups[nearest_rows(stage)] == groups).mean()) for stage in stages]
     by_chance = float((counts / len(groups) * (counts - 1) / max(len(groups) - 1, 1)).sum())
@@ -214,7 +214,7 @@ def measure(vectors: NDArray[np.floating], labels: NDArray[Any], texts: Sequence
     return Effect(len(held_out), (told[0], told[1], guess), (same[0], same[1], by_chance), overlap, is_visible)
 
 
-def _parts(labels: NDArray[Any], rows: NDArray[np.intp], *, numeric: bool) -> list[NDArray[np.intp]]:
+def _quarters(labels: NDArray[Any], rows: NDArray[np.intp], *, numeric: bool) -> list[NDArray[np.intp]]:
     """Four parts of a sample, each with its share of every value."""
     if numeric:
         rows = rows[:_SAMPLE]
@@ -226,7 +226,7 @@ def _parts(labels: NDArray[Any], rows: NDArray[np.intp], *, numeric: bool) -> li
     return [np.concatenate([part[each::4] for part in by_value]) for each in range(4)]
 
 
-def _told(rows: Double, groups: NDArray[np.intp], part: NDArray[np.intp]) -> float:
+def _accuracy(rows: Double, groups: NDArray[np.intp], part: NDArray[np.intp]) -> float:
     """Share of right answers of a classifier fitted on the other part, each value counting the same."""
     scaled = (rows - rows.mean(axis=0)) / max(math.sqrt(rows.var(axis=0).mean()), 1e-300)
     targets, n_values = np.eye(groups.max() + 1)[groups], groups.max() + 1

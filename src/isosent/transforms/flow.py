@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from isosent import _check, _extras
 from isosent.errors import InputError, wrong_value
 from isosent.numeric.glow import Glow, GlowStep, first_half
-from isosent.transforms.base import FitProgress, Report
+from isosent.transforms.base import FitCallback, FitProgress
 from isosent.transforms.estimator import RowEstimator
 from isosent.transforms.flow_step import FlowStep
 
@@ -124,7 +124,7 @@ class GlowFlow(ClassNamePrefixFeaturesOutMixin, RowEstimator):
         self.held_out = held_out
         self.seed = seed
 
-    def fit(self, X: ArrayLike, y: object = None, *, report: Report | None = None) -> Self:
+    def fit(self, X: ArrayLike, y: object = None, *, report: FitCallback | None = None) -> Self:
         """Fit on vectors.
 
         Parameters
@@ -290,7 +290,7 @@ def train(
     batch_size: int,
     held_out: float,
     seed: int,
-    report: Report | None = None,
+    report: FitCallback | None = None,
 ) -> tuple[Glow, tuple[FitProgress, ...]]:
     """Fit a flow to finite rows of shape (n_rows, dim), and return it with all progress reports; see `GlowFlow`."""
     torch = _extras.require("torch")

@@ -60,7 +60,7 @@ def separate_groups(
     return None
 
 
-def _foreign_clusters(units: NDArray[np.float32], found: NDArray[np.intp], texts: list[str]) -> NDArray[np.intp]:
+def _foreign_clusters(units: NDArray[np.float32], labels: NDArray[np.intp], texts: list[str]) -> NDArray[np.intp]:
     """Group of each cluster of texts, (n_clusters,): those that share words are one group, a small group is -1."""
     from scipy.sparse.csgraph import connected_components
     from sklearn.feature_extraction.text import CountVectorizer
@@ -70,28 +70,28 @@ def _foreign_clusters(units: NDArray[np.float32], found: NDArray[np.intp], texts
         words = CountVectorizer(analyzer=words_of, binary=True, dtype=np.float32).fit_transform(texts)
     except ValueError:  # no text has a word
         return nothing
-    shares = np.stack([np.asarray(words[found == each].sum(axis=0)).ravel() for each in range(_CLUSTERS)])
+    shares = np.stack([np.asarray(words[labels == each].sum(axis=0)).ravel() for each in range(_CLUSTERS)])
     units_of_words = unit_rows(shares)
     shared = units_of_words @ units_of_words.T
     for limit, least in ((_LITTLE_SHARED, _APART), (_FOREIGN, 0.0)):
         group_of = connected_components(shared > limit)[1].astype(np.intp)
-        sizes = np.bincount(group_of[found], minlength=_CLUSTERS)
+        sizes = np.bincount(group_of[labels], minlength=_CLUSTERS)
         group_of[sizes[group_of] < max(_FEWEST_IN_GROUP, _SMALLEST_GROUP * len(texts))] = -1
-        if len(np.unique(group_of[group_of >= 0])) > 1 and _distance(units, group_of[found], len(units) // 2) >= least:
+        if len(np.unique(group_of[group_of >= 0])) > 1 and _distance(units, group_of[labels], len(units) // 2) >= least:
             return group_of
     return nothing
 
 
-def _distance(units: NDArray[np.float32], found: NDArray[np.intp], half: int) -> float:
+def _distance(units: NDArray[np.float32], groups: NDArray[np.intp], n_fitted: int) -> float:
     """Least distance of two groups, in standard deviations along the line between their means in the first half."""
-    groups, least = np.unique(found[found >= 0]), math.inf
-    for number, first in enumerate(groups):
-        for second in groups[number + 1 :]:
+    names, least = np.unique(groups[groups >= 0]), math.inf
+    for number, first in enumerate(names):
+        for second in names[number + 1 :]:
             fitted, held_out = (
                 [part[label == each] for each in (first, second)]
-                for part, label in ((units[:half], found[:half]), (units[half:], found[half:]))
+                for part, label in ((units[:n_fitted], groups[:n_fitted]), (units[n_fitted:], groups[n_fitted:]))
             )
-            if min(map(len, [*fitted, *held_out])) < min(_FEWEST_IN_GROUP, half):
+            if min(map(len, [*fitted, *held_out])) < min(_FEWEST_IN_GROUP, n_fitted):
                 return 0.0
             line = fitted[1].mean(axis=0) - fitted[0].mean(axis=0)
             places = [part @ line for part in held_out]

@@ -1,7 +1,7 @@
 """Labels of texts, such as their language, and the moments of vectors and labels side by side.
 
 `labels_of` decides whether labels are values or numbers, and refuses what cannot be erased. `Attribute` is a name with
-the labels of all texts. `LabelledMoments` add up in any order, also when a part has values that another lacks.
+the labels of all texts. `LabeledMoments` add up in any order, also when a part has values that another lacks.
 """
 
 from __future__ import annotations
@@ -124,28 +124,28 @@ class Attribute(NamedTuple):
         """Make the unfitted `Erasure` for these labels."""
         return _erasure(self.values)
 
-    def moments(self, rows: NDArray[np.floating]) -> LabelledMoments:
+    def moments(self, rows: NDArray[np.floating]) -> LabeledMoments:
         """Moments of the vectors of the texts and their labels; zero rows and those without a label are left out."""
         has_vector = nonzero_rows(rows)
-        return LabelledMoments.from_rows(rows[has_vector], self.labels[has_vector], self.values)
+        return LabeledMoments.from_rows(rows[has_vector], self.labels[has_vector], self.values)
 
-    def from_moments(self, moments: Moments, n_missing: int) -> LabelledMoments:
+    def from_moments(self, moments: Moments, n_missing: int) -> LabeledMoments:
         """The same from moments of vectors and labels side by side, as `moments(rows).joint.moments`."""
         joint = JointMoments(moments, moments.dim - len(self.values or ("number",)))
-        return LabelledMoments(joint, self.values, n_missing=n_missing)
+        return LabeledMoments(joint, self.values, n_missing=n_missing)
 
     def effect(self, vectors: NDArray[np.floating], texts: Sequence[str] | None = None) -> Any:
         """What erasing changes, on held-out rows of vectors of these texts: an `Effect`."""
         return import_module(_ERASURE).measure(vectors, self.labels, texts)
 
 
-class LabelledMoments:
+class LabeledMoments:
     """Moments of vectors and their labels side by side: a column for each value, or one of numbers (values None)."""
 
     def __init__(self, joint: JointMoments, values: tuple[str, ...] | None, *, n_missing: int = 0) -> None:
         self.joint, self.values = joint, values
         self.n_missing = n_missing  # rows left out because their label was missing
-        self.dim, self.weight = joint.cut, joint.weight
+        self.dim, self.weight = joint.x_dim, joint.weight
 
     @classmethod
     def from_rows(
@@ -155,7 +155,7 @@ class LabelledMoments:
         values: tuple[str, ...] | None = None,
         *,
         weights: Double | None = None,
-    ) -> LabelledMoments:
+    ) -> LabeledMoments:
         """Moments of rows and labels, as from `labels_of`; `values` may name more than occur here."""
         is_used = has_label(labels)
         rows, labels = rows[is_used], labels[is_used]
@@ -167,16 +167,16 @@ class LabelledMoments:
         joint = JointMoments.from_rows(rows, outputs, None if weights is None else weights[is_used])
         return cls(joint, names, n_missing=int((~is_used).sum()))
 
-    def __add__(self, other: LabelledMoments) -> LabelledMoments:
+    def __add__(self, other: LabeledMoments) -> LabeledMoments:
         """Return the moments of the rows of both."""
         n_missing = self.n_missing + other.n_missing
         if self.values is None or other.values is None:
             if self.values != other.values:
                 raise InputError("some labels are numbers, others are not. Make them all of one kind.", where="Erasure")
-            return LabelledMoments(self.joint + other.joint, None, n_missing=n_missing)
+            return LabeledMoments(self.joint + other.joint, None, n_missing=n_missing)
         values = tuple(sorted({*self.values, *other.values}))
         check_few("Erasure", len(values))
-        return LabelledMoments(self._with(values) + other._with(values), values, n_missing=n_missing)
+        return LabeledMoments(self._with(values) + other._with(values), values, n_missing=n_missing)
 
     def _with(self, values: tuple[str, ...]) -> JointMoments:
         """The moments with a column for each of more values; those without a row are zero."""
@@ -203,9 +203,9 @@ class LabelledMoments:
         values = "numbers" if self.values is None else ", ".join(self.values)
         return {"attribute": name, "values": values, "n_missing": self.n_missing}
 
-    def mapped(self, linear_map: LinearMap) -> LabelledMoments:
+    def mapped(self, linear_map: LinearMap) -> LabeledMoments:
         """Moments of the mapped vectors, next to the same labels."""
-        return LabelledMoments(self.joint.mapped(linear_map), self.values, n_missing=self.n_missing)
+        return LabeledMoments(self.joint.mapped(linear_map), self.values, n_missing=self.n_missing)
 
 
 def groups_of(labels: NDArray[Any]) -> NDArray[np.intp]:

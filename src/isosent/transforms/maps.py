@@ -62,7 +62,7 @@ class GroupMaps(NamedTuple):
         return [(self.maps[name], np.array(rows)) for name, rows in places.items() if rows and name in self.maps]
 
 
-class _Groups(Struct, forbid_unknown_fields=True):
+class _GroupNames(Struct, forbid_unknown_fields=True):
     """Names of the groups that have maps."""
 
     column: Label
@@ -115,7 +115,7 @@ class MapStep(Step):
         MAPS: (_maps, "weight (dim, n_components) and bias (n_components,)"),
         GROUP_MAPS: (_group_maps, "weight and bias of each map"),
     }
-    values: ClassVar[Mapping[str, Any]] = {"groups": _Groups | None}
+    values: ClassVar[Mapping[str, Any]] = {"groups": _GroupNames | None}
     always: ClassVar[Mapping[str, Any]] = {MAPS: None}
     noun = "maps of groups"  # only these refuse anything
 

@@ -58,7 +58,7 @@ Gain = tuple[float, float, float]  # and the ends of its interval
 Part = tuple[Mask, JointMoments, Mask]  # pairs to be ranked, moments of those to fit on, and which these are
 
 
-class Candidate(NamedTuple):
+class MapCandidate(NamedTuple):
     """A map that can be fitted from joint moments: its name and settings."""
 
     name: str = NO_TRANSFORM
@@ -82,10 +82,10 @@ class Candidate(NamedTuple):
         return self.name == "query_ridge"
 
     @property
-    def base(self) -> Candidate:
+    def base(self) -> MapCandidate:
         """What maps of groups follow: whitening, or nothing."""
         strength = dict(self.settings).get("whitening")
-        return Candidate() if strength is None else Candidate("whitening", (("strength", strength),))
+        return MapCandidate() if strength is None else MapCandidate("whitening", (("strength", strength),))
 
     def fit(self, joint: JointMoments) -> LinearMap | None:
         """The map of both sides, or of queries; None for no map."""
@@ -93,7 +93,7 @@ class Candidate(NamedTuple):
         if self.name == NO_TRANSFORM:
             return None
         if self.name == "query_ridge":
-            return joint.ridge(values["penalty"], towards=np.eye(joint.cut))
+            return joint.ridge(values["penalty"], towards=np.eye(joint.x_dim))
         if self.name == "pair_whitening":
             return pair_whitening(joint, **values)
         return make_linear(self.name, settings=values).fit_moments(joint.x + joint.y).linear_map_
@@ -116,28 +116,30 @@ def pair_whitening(joint: JointMoments, strength: float, shrinkage: float) -> Li
 def _axes_of_differences(joint: JointMoments) -> tuple[Double, Double]:
     """Variances of x - y, of mean 1, and their axes."""
     difference = joint.x.covariance + joint.y.covariance - joint.cross - joint.cross.T
-    level = float(np.trace(difference)) / joint.cut
-    if not level > _EQUAL * float(np.trace(joint.x.covariance)) / joint.cut:
+    level = float(np.trace(difference)) / joint.x_dim
+    if not level > _EQUAL * float(np.trace(joint.x.covariance)) / joint.x_dim:
         raise InputError("pairs: both vectors of each pair are equal, so there is nothing to learn. Use other pairs.")
     values, axes = np.linalg.eigh(difference / level)
     return np.maximum(values, 0), axes
 
 
-def _candidates(*, queries_only: bool, has_labels: bool) -> tuple[list[Candidate], list[Candidate]]:
+def _candidates(*, queries_only: bool, has_labels: bool) -> tuple[list[MapCandidate], list[MapCandidate]]:
     """Maps that pairs can choose, and plain whitening, next to which they are shown."""
-    whitened = [Candidate("whitening", (("strength", each),)) for each in STRENGTHS]
+    whitened = [MapCandidate("whitening", (("strength", each),)) for each in STRENGTHS]
     if queries_only:
-        return [Candidate("query_ridge", (("penalty", each),)) for each in PENALTIES], whitened
+        return [MapCandidate("query_ridge", (("penalty", each),)) for each in PENALTIES], whitened
     learned = [
-        Candidate("pair_whitening", (("strength", strength), ("shrinkage", shrinkage)))
+        MapCandidate("pair_whitening", (("strength", strength), ("shrinkage", shrinkage)))
         for strength in STRENGTHS
         for shrinkage in SHRINKAGES
     ]
     if not has_labels:
         return [*whitened, *learned], whitened
-    by_label = [Candidate(GROUP_MAPS, (("penalty", each),)) for each in GROUP_PENALTIES]
+    by_label = [MapCandidate(GROUP_MAPS, (("penalty", each),)) for each in GROUP_PENALTIES]
     after_whitening = [
-        Candidate(GROUP_MAPS, (*each.settings, ("whitening", strength))) for strength in (0.5, 1.0) for each in by_label
+        MapCandidate(GROUP_MAPS, (*each.settings, ("whitening", strength)))
+        for strength in (0.5, 1.0)
+        for each in by_label
     ]
     return [*whitened, *learned, *by_label, *after_whitening], whitened
 
@@ -221,7 +223,7 @@ class MatchingPairs:
                 f"least {FEWEST_GROUPS} that share no text are needed of each group. Add pairs, or leave these out."
             )
 
-    def joined(self, rows: Mask) -> Iterator[tuple[int, JointMoments]]:
+    def moments_by_label(self, rows: Mask) -> Iterator[tuple[int, JointMoments]]:
         """Each label but the reference, and the moments of its texts next to those of the reference in these pairs."""
         for label in range(len(self.names)):
             sides = np.array([label, self.reference])
@@ -243,7 +245,7 @@ class MatchingPairs:
             return None if (~is_small).sum() < 2 else np.where(is_small[number], count.argmax(), number)
         return None if is_small.all() else np.where(is_small[number], len(count), number)
 
-    def parts(self) -> tuple[Rows, Mask]:
+    def folds(self) -> tuple[Rows, Mask]:
         """The fold of each pair, and whether it is held out; groups are not divided, nor kinds over folds."""
         random = np.random.default_rng(0)
         sizes = np.bincount(self.group)
@@ -290,7 +292,8 @@ class _Search:
         labels = pairs.label[self.rows]
         self.x_label, self.y_label = labels[query_rows, 0], labels[:, ::-1].T.ravel()[document_rows]
         place = np.minimum(np.searchsorted(documents, queries), len(documents) - 1)
-        self.same = np.where(documents[place] == queries, place, -1)  # a document that is the query does not count
+        # a document that is the query does not count
+        self.own_document = np.where(documents[place] == queries, place, -1)
 
     def scores(self, part: Mask, fitted: Fitted, *, queries_only: bool) -> Double:
         """Reciprocal rank and nDCG@10 of the queries of some pairs, (n_queries, 2)."""
@@ -299,7 +302,7 @@ class _Search:
         y = self.y if queries_only else _mapped(self.y, self.y_label, fitted)
         relevant = np.stack([local, self.document[part]], axis=1)
         relevant = relevant[np.argsort(local, kind="stable")]
-        ranks = cosine_ranks(x.astype(np.float32), y.astype(np.float32), relevant, excluded=self.same[queries])
+        ranks = cosine_ranks(x.astype(np.float32), y.astype(np.float32), relevant, excluded=self.own_document[queries])
         by_query = np.split(ranks, np.searchsorted(relevant[:, 0], np.arange(1, len(queries))))
         return np.array([(reciprocal_rank(each), ndcg_at_k(each, np.ones(len(each)), 10)) for each in by_query])
 
@@ -330,7 +333,7 @@ class Tested(NamedTuple):
 class PairsChoice(NamedTuple):
     """What the folds chose from pairs, and what it gains on those that were held out."""
 
-    chosen: Candidate  # none unless its gain is beyond chance
+    chosen: MapCandidate  # none unless its gain is beyond chance
     linear_map: LinearMap | None  # fitted on all pairs; of the reference if there are maps of groups
     group_maps: Mapping[str, LinearMap]  # of each label but the reference
     reference: str | None
@@ -360,7 +363,7 @@ class PairsChoice(NamedTuple):
                 "Keep these vectors unchanged. No transform from these pairs ranks matching texts measurably better "
                 f"(best: {best.label}; {self.failed}, {held_out})."
             )
-        measured = f"{_shown('MRR', best.mrr_gain or (0.0, 0.0, 0.0))}, {held_out}"
+        measured = f"{_gain_text('MRR', best.mrr_gain or (0.0, 0.0, 0.0))}, {held_out}"
         sides = "queries" if self.chosen.is_of_queries else "vectors"
         if self.group_maps:
             sides = f"vectors of {_check.brief(', '.join(self.group_maps))} to those of {self.reference}"
@@ -386,14 +389,14 @@ class PairsChoice(NamedTuple):
         }
 
 
-def _shown(measure: str, gain: Gain) -> str:
+def _gain_text(measure: str, gain: Gain) -> str:
     return "{} {:+.3f}, 95% interval {:.3f} to {:.3f}".format(measure, *gain)
 
 
 @one_thread_products()  # threads that wait for each other take ten times as long on a busy machine
 def choose_from_pairs(pairs: MatchingPairs, *, queries_only: bool = False) -> PairsChoice:
     """Choose a map by folds, and test it on the groups that are held out."""
-    (fold, is_held_out), search = pairs.parts(), _Search(pairs)
+    (fold, is_held_out), search = pairs.folds(), _Search(pairs)
     moments = JointFolds.from_rows(pairs.x, pairs.y, np.where(is_held_out, _N_FOLDS, fold), n_folds=_N_FOLDS + 1)
     known = JointFolds(moments.folds[:_N_FOLDS])
 
@@ -405,7 +408,7 @@ def choose_from_pairs(pairs: MatchingPairs, *, queries_only: bool = False) -> Pa
     if pairs.kind is not None:  # a map is tested on kinds that it was not fitted on
         held_out = [part_of(is_held_out, int(each)) for each in np.unique(fold[search.rows][is_held_out[search.rows]])]
 
-    def scores(candidates: Sequence[Candidate], parts: Sequence[Part]) -> Double:
+    def scores(candidates: Sequence[MapCandidate], parts: Sequence[Part]) -> Double:
         by_part = [
             [
                 search.scores(part, fitted, queries_only=each.is_of_queries)
@@ -416,7 +419,7 @@ def choose_from_pairs(pairs: MatchingPairs, *, queries_only: bool = False) -> Pa
         return np.concatenate(by_part, axis=1)
 
     allowed, whitened = _candidates(queries_only=queries_only, has_labels=bool(pairs.names))
-    none = Candidate()
+    none = MapCandidate()
     candidates = list(dict.fromkeys([none, *allowed, *whitened]))
     mrr = dict(zip(candidates, scores(candidates, folds)[:, :, 0].mean(axis=1).tolist(), strict=True))
     best = max(allowed, key=mrr.__getitem__)
@@ -446,15 +449,15 @@ def choose_from_pairs(pairs: MatchingPairs, *, queries_only: bool = False) -> Pa
     )
 
 
-def _fitted(candidates: Sequence[Candidate], pairs: MatchingPairs, joint: JointMoments, rows: Mask) -> list[Fitted]:
+def _fitted(candidates: Sequence[MapCandidate], pairs: MatchingPairs, joint: JointMoments, rows: Mask) -> list[Fitted]:
     """Each candidate, fitted on some pairs, of which these are the moments."""
-    by_label: dict[Candidate, dict[int, LinearMap]] = {each: {} for each in candidates if each.name == GROUP_MAPS}
+    by_label: dict[MapCandidate, dict[int, LinearMap]] = {each: {} for each in candidates if each.name == GROUP_MAPS}
     bases = {each.base: each.base.fit(joint) for each in by_label}
-    for label, of_label in pairs.joined(rows) if by_label else ():
+    for label, of_label in pairs.moments_by_label(rows) if by_label else ():
         for base, before in bases.items():
             mapped = of_label if before is None else of_label.mapped(before, before)
             for each in (each for each in by_label if each.base == base):
-                after = mapped.ridge(dict(each.settings)["penalty"], towards=np.eye(mapped.cut))
+                after = mapped.ridge(dict(each.settings)["penalty"], towards=np.eye(mapped.x_dim))
                 by_label[each][label] = after if before is None else before.then(after)
     return [(bases[each.base], by_label[each]) if each in by_label else (each.fit(joint), {}) for each in candidates]
 
@@ -463,9 +466,9 @@ def _failed_test(gains: Iterable[Gain], differences: Iterable[Double], groups: R
     """The first of both measures that does not gain beyond chance, and how much it gains."""
     for measure, gain, values in zip(("MRR", "nDCG@10"), gains, differences, strict=True):
         if gain[1] <= 0:
-            return _shown(measure, gain)
+            return _gain_text(measure, gain)
         if not _is_beyond_chance(values, groups):
-            return f"{_shown(measure, gain)}, but random signs of the groups give as much"
+            return f"{_gain_text(measure, gain)}, but random signs of the groups give as much"
     return None
 
 

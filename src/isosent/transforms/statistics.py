@@ -17,16 +17,16 @@ from isosent.errors import InputError
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
 from isosent.transforms.agreement import distinct_rows
-from isosent.transforms.labels import Attribute, LabelledMoments
+from isosent.transforms.labels import Attribute, LabeledMoments
 
 
-class LabelledStatistics(NamedTuple):
+class LabeledStatistics(NamedTuple):
     """Labels to erase: their moments next to vectors, and the rows on which is measured what erasing changes."""
 
     attribute: Attribute  # of `vectors`
     vectors: NDArray[np.floating]  # (n_rows, dim)
     texts: Sequence[str] | None  # of `vectors`
-    moments: LabelledMoments  # of all rows
+    moments: LabeledMoments  # of all rows
     n_zero_rows: int
 
 
@@ -41,7 +41,7 @@ class Statistics:
     texts: Sequence[str] | None = None  # of `vectors`, by which auto chooses
     groups: NDArray[Any] | None = None  # of `vectors`; -1 if the label that is erased is missing
     query_moments: Moments | None = None  # of queries, whose mean is fitted separately
-    labels: LabelledStatistics | None = None  # what is erased before the transform is fitted
+    labels: LabeledStatistics | None = None  # what is erased before the transform is fitted
 
     @classmethod
     def of_texts(
@@ -58,7 +58,7 @@ class Statistics:
         if attribute is not None:
             moments = attribute.moments(vectors)
             n_zero_rows = len(texts) - round(moments.weight) - moments.n_missing
-            labels = LabelledStatistics(attribute, vectors, texts, moments, n_zero_rows)
+            labels = LabeledStatistics(attribute, vectors, texts, moments, n_zero_rows)
             groups = attribute.groups
         return cls(source, vectors=vectors, texts=texts, groups=groups, query_moments=query_moments, labels=labels)
 

@@ -266,7 +266,7 @@ class _Rows:
                 raise self._lost(words[row], self.number + row)
         elif _begin_alike(words[self.number == 1 :]):
             raise FileFormatError(
-                f"{self._where}: all words but the first begin with {_shown(words[-1][:1])}. Does each row end so? "
+                f"{self._where}: all words but the first begin with {_quoted(words[-1][:1])}. Does each row end so? "
                 "Write a line feed after each vector, or nothing; a word with a line feed looks like this too."
             )
         elif _CONTROL.search(joined) or not is_utf8(b"\n".join(words)):
@@ -294,7 +294,7 @@ class _Rows:
 
     def _lost(self, word: bytes, number: int) -> FileFormatError:
         return FileFormatError(
-            f"{self._where}: vector {number}, of {_shown(word)}: the row does not end after {self._dim} floats of 4 "
+            f"{self._where}: vector {number}, of {_quoted(word)}: the row does not end after {self._dim} floats of 4 "
             "bytes. Words with blanks, numbers of another type and damage look like this. Copy the file again, or save "
             "it as text: save_word2vec_format(FILE, binary=False) in gensim."
         )
@@ -304,7 +304,7 @@ class _Rows:
         words = [text[place.position : blank] for blank in blanks]
         word = next(filter(is_utf8, reversed(words)), words[0])
         return FileFormatError(
-            f"{self._where}: vector {place.number}: whether its word is {_shown(word)} or ends "
+            f"{self._where}: vector {place.number}: whether its word is {_quoted(word)} or ends "
             "before, cannot be told: this binary format is not made for words with blanks. Save the vectors as text: "
             "save_word2vec_format(FILE, binary=False) in gensim."
         )
@@ -322,5 +322,5 @@ def _margin(floats: NDArray[np.uint32]) -> int:
     return max(1, int(np.count_nonzero(floats)) // 4)
 
 
-def _shown(word: bytes) -> str:
+def _quoted(word: bytes) -> str:
     return repr(word[:60].decode("utf-8", "replace"))

@@ -219,7 +219,7 @@ def _text_rows(
                 dim = len(lines.split(b"\n", 1)[0].split()) - 1
                 _check_dim(f"{where}, line {numbers.start}", dim)
             if dim < 1:
-                shown = _shown(lines.split(b"\n", 1)[0])
+                shown = _quoted(lines.split(b"\n", 1)[0])
                 raise FileFormatError(f"{where}, line {numbers.start}: expected a word and its vector, found {shown}.")
             parse = _LineParser(where, dim, has_header=header is not None)
             yield partial(_parse, parse, lines, numbers, wanted, first_words)
@@ -337,14 +337,14 @@ class _LineParser:
                 word = b""  # rather a row with too many numbers
                 advice = " A word may end in a number only after a header line, the numbers of rows and of dimensions."
         if not word:
-            got = f"{len(fields)} fields: {_shown(line)}" if fields else "a blank line"
+            got = f"{len(fields)} fields: {_quoted(line)}" if fields else "a blank line"
             raise FileFormatError(
                 f"{self.where}, line {number}: expected a word and {self.dim} numbers, as the file begins, found {got}."
                 f"{advice}"
             )
         vector = parse_numbers(values)
         if vector is None or len(vector) != self.dim:  # rarer white space may lie between numbers, too
-            raise FileFormatError(f"{self.where}, line {number}: expected {self.dim} numbers, found {_shown(values)}.")
+            raise FileFormatError(f"{self.where}, line {number}: expected {self.dim} numbers, found {_quoted(values)}.")
         return word[:-1] if is_exact else word, vector
 
 
@@ -365,7 +365,7 @@ def parse_numbers(values: bytes) -> NDArray[np.float32] | None:
         return None
 
 
-def _shown(line: bytes) -> str:
+def _quoted(line: bytes) -> str:
     return repr(line[:60].decode("utf-8", "replace"))
 
 
@@ -439,8 +439,8 @@ def fasttext_rows(
             f"{bounds.MOST_DIMENSIONS:,} dimensions and {bounds.LONGEST_NGRAM} characters can be read."
         )
     words, has_ngrams = _dictionary(file)
-    (is_quantised,) = file.numbers("<?")
-    if is_quantised:
+    (is_quantized,) = file.numbers("<?")
+    if is_quantized:
         raise FileFormatError(f"{path} is quantised, as .ftz files are. Use the .bin that it was made of.")
     matrix = file.matrix(dim)
     if len(matrix) != len(words) + n_buckets:

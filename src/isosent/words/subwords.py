@@ -74,7 +74,7 @@ class TokenCache:
             return self._from_pieces(texts)
         even, odd = (list(compress(texts, chosen)) for chosen in (~is_odd, is_odd))
         rows = np.argsort(np.argsort(is_odd, kind="stable"), kind="stable")
-        return _joined(self._from_pieces(even), self._tokenize(odd)).take(rows)
+        return _concatenated(self._from_pieces(even), self._tokenize(odd)).take(rows)
 
     def _is_odd(self, texts: Sequence[str]) -> NDArray[np.bool_]:
         """Which texts contain an odd pattern. Most patterns occur in none, which one search of all texts shows."""
@@ -90,7 +90,7 @@ class TokenCache:
         cached, tokens = self._cached
         pieces = scan_texts(texts, cached, split="blank", keeps_unknown=True)
         if pieces.unknown:
-            tokens = _joined(tokens, self._tokens_of(pieces.unknown))
+            tokens = _concatenated(tokens, self._tokens_of(pieces.unknown))
             self._n_missed += len(pieces.unknown)
             if len(cached) <= _GROWTH * self._n_missed and _fits_in_memory(cached, tokens):
                 self._cached, self._n_missed = (_with_words(cached, pieces.unknown), tokens), 0
@@ -149,7 +149,7 @@ def _steps(step: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
     return [single for part in step.get("normalizers", step.get("pretokenizers")) for single in _steps(part)]
 
 
-def _joined(first: TokenIds, second: TokenIds) -> TokenIds:
+def _concatenated(first: TokenIds, second: TokenIds) -> TokenIds:
     offsets = np.concatenate([first.offsets, second.offsets[1:] + first.offsets[-1]])
     return TokenIds(np.concatenate([first.ids, second.ids]), offsets)
 
@@ -326,12 +326,12 @@ class TokenLookup:
         is_known = ids >= 0
         n_unknown = len(ids) - int(np.count_nonzero(is_known))
         if self.unknown == "skip":
-            return TokenIds(*keep_where(is_known, ids, offsets), token_ids.cut, n_unknown, len(ids))
+            return TokenIds(*keep_where(is_known, ids, offsets), token_ids.truncated_rows, n_unknown, len(ids))
         distinct, firsts, numbers = np.unique(tokens[~is_known], return_index=True, return_inverse=True)
         order = np.argsort(firsts, kind="stable")
         ids[~is_known] = len(self.words) + np.argsort(order, kind="stable")[numbers]
         unknown = tuple(self._tokens[token] for token in distinct[order].tolist())
-        return TokenIds(ids, offsets, token_ids.cut, n_unknown, unknown=unknown)
+        return TokenIds(ids, offsets, token_ids.truncated_rows, n_unknown, unknown=unknown)
 
     def spell(self, text: str, tokens: TokenIds) -> tuple[list[str], NDArray[np.intp]]:
         """Words of a text as it has them, one for each token."""

@@ -47,7 +47,7 @@ class TokenIds:
 
     ids: NDArray[np.int32]
     offsets: NDArray[np.int64]
-    cut: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))  # texts that were truncated
+    truncated_rows: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     n_unknown: int = 0  # tokens that the vocabulary lacks
     n_tokens: int = -1  # with the unknown ones that are left out; -1: as many as there are ids
     unknown: tuple[str, ...] = ()  # distinct unknown words with the ids vocab_size, vocab_size + 1, ..., if kept
@@ -57,16 +57,16 @@ class TokenIds:
             object.__setattr__(self, "n_tokens", len(self.ids))
 
     @classmethod
-    def from_lists(cls, lists: Sequence[Sequence[int]], cut: Sequence[int] = ()) -> TokenIds:
+    def from_lists(cls, lists: Sequence[Sequence[int]], truncated_rows: Sequence[int] = ()) -> TokenIds:
         """Join lists of ids."""
         offsets = offsets_of([len(ids) for ids in lists])
         ids = np.fromiter(chain.from_iterable(lists), dtype=np.int32, count=offsets[-1])
-        return cls(ids, offsets, np.array(cut, dtype=np.intp))
+        return cls(ids, offsets, np.array(truncated_rows, dtype=np.intp))
 
     @property
     def n_cut(self) -> int:
         """Texts that were cut."""
-        return len(self.cut)
+        return len(self.truncated_rows)
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -196,7 +196,7 @@ def scan_texts(
     dropped: Vocabulary = _NOTHING,
 ) -> TokenIds:
     """Cut texts into tokens and look these up."""
-    data = _joined(texts)
+    data = _joined_bytes(texts)
     text = np.frombuffer(data, dtype=np.uint8)
     offsets = np.zeros(len(texts) + 1, dtype=np.int64)
     offsets[1:] = np.flatnonzero(text == TEXT_END) + 1
@@ -240,7 +240,7 @@ def number_unknown(
     return tuple(data[start:stop].decode() for start, stop in spans)
 
 
-def _joined(texts: Sequence[str]) -> bytes:
+def _joined_bytes(texts: Sequence[str]) -> bytes:
     """All texts in UTF-8, each followed by a line feed; line feeds inside a text become blanks."""
     joined = "\n".join([*texts, ""])
     if joined.count("\n") > len(texts):

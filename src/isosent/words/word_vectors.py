@@ -1,10 +1,10 @@
 """Word vectors: read from files of any format, and converted to one that opens at once.
 
-`read_word_vectors` reads each file (`_read`): a converted one is mapped (`open_vector_file`), a large one comes from
-the cache of the user, where it is converted once (`write_cached`), and any other is parsed block by block (`open_rows`
-of `formats`). Several files are joined word by word (`_concatenated`). `convert_word_vectors` writes what any of these
-ways yields with `write_vector_file`: a .safetensors file of vectors, vocabulary and n-grams, whose header is written
-last and holds the hash of the content and the checksum of the file.
+`read_word_vectors` reads each file (`_read_file`): a converted one is mapped (`open_vector_file`), a large one comes
+from the cache of the user, where it is converted once (`write_cached`), and any other is parsed block by block
+(`open_rows` of `formats`). Several files are joined word by word (`_concatenated`). `convert_word_vectors` writes what
+any of these ways yields with `write_vector_file`: a .safetensors file of vectors, vocabulary and n-grams, whose header
+is written last and holds the hash of the content and the checksum of the file.
 """
 
 from __future__ import annotations
@@ -131,13 +131,13 @@ def _check_some(n_words: int, files: Sequence[Path], wanted: Vocabulary | None) 
 def _read_all(files: Sequence[Path], wanted: Vocabulary | None, progress: Progress | None, cache: bool) -> WordVectors:
     """What the files hold together."""
     sizes = [path.stat().st_size for path in files]
-    parts: list[WordVectors] = []
-    for path in counted(files, progress, sum(sizes), lambda path: sizes[len(parts)]):
-        parts.append(_read(path, wanted, part_of(progress, sum(sizes[: len(parts)]), sum(sizes)), cache))
-    return parts[0] if len(parts) == 1 else _concatenated(parts)
+    pieces: list[WordVectors] = []
+    for path in counted(files, progress, sum(sizes), lambda path: sizes[len(pieces)]):
+        pieces.append(_read_file(path, wanted, part_of(progress, sum(sizes[: len(pieces)]), sum(sizes)), cache))
+    return pieces[0] if len(pieces) == 1 else _concatenated(pieces)
 
 
-def _read(path: Path, wanted: Vocabulary | None, progress: Progress | None, cache: bool) -> WordVectors:
+def _read_file(path: Path, wanted: Vocabulary | None, progress: Progress | None, cache: bool) -> WordVectors:
     """What a file holds."""
     if is_safetensors(path):
         stored = open_vector_file(path)
@@ -168,12 +168,12 @@ def _only(stored: WordVectors, wanted: Vocabulary) -> WordVectors:
     return WordVectors(stored.vocabulary.take(rows), stored.vectors[rows], stored.tables)
 
 
-def _concatenated(parts: Sequence[WordVectors]) -> WordVectors:
-    vocabulary = _union([part.vocabulary for part in parts])
-    bounds = np.cumsum([0, *(part.vectors.shape[1] for part in parts)]).tolist()
+def _concatenated(pieces: Sequence[WordVectors]) -> WordVectors:
+    vocabulary = _union([part.vocabulary for part in pieces])
+    bounds = np.cumsum([0, *(part.vectors.shape[1] for part in pieces)]).tolist()
     vectors = np.zeros((len(vocabulary), bounds[-1]), dtype=np.float32)
     tables: list[NgramTable] = []
-    for part, (first, last) in zip(parts, pairwise(bounds), strict=True):
+    for part, (first, last) in zip(pieces, pairwise(bounds), strict=True):
         characters, offsets, _ = part.vocabulary.arrays
         ids = vocabulary.ids_of_spans(characters, offsets[:-1], offsets[1:])
         vectors[ids, first:last] = part.vectors
@@ -225,7 +225,7 @@ def write_vector_file(path: Path, where: str, rows: FileRows) -> int:
             tensors.append(name, getattr(vocabulary, name))
         metadata = {"format": FORMAT, "version": VERSION, "ngrams": json.dumps(_settings(rows.tables)), SEAL: UNSEALED}
         tensors.write_header(metadata)
-        metadata["content_hash"] = _stored(path, metadata).with_hash().content_hash
+        metadata["content_hash"] = _words_in_tensors(path, metadata).with_hash().content_hash
         tensors.write_header(metadata)
     seal_file(path, _seal_at(path, UNSEALED), file_checksum(path))
     return len(vocabulary)
@@ -244,7 +244,7 @@ def open_vector_file(path: Path) -> WordVectors:
         raise FileFormatError(f"{path} is damaged: its metadata has an unknown field {unknown[0]!r}.")
     seal = metadata.get(SEAL, UNSEALED)
     verify_file(path, seal, _seal_at(path, seal), state)
-    stored = _stored(path, metadata)
+    stored = _words_in_tensors(path, metadata)
     check_unchanged(path, state)
     return replace(stored, content_hash=metadata.get("content_hash", ""))
 
@@ -260,7 +260,7 @@ def _settings(tables: tuple[NgramTable, ...]) -> list[list[int]]:
     return [[*table.lengths, table.first_column] for table in tables]
 
 
-def _stored(path: Path, metadata: dict[str, str]) -> WordVectors:
+def _words_in_tensors(path: Path, metadata: dict[str, str]) -> WordVectors:
     tensors = {name: tensor.array for name, tensor in map_tensors(path)[0].items()}
     try:
         vocabulary = Vocabulary(*(np.require(tensors[name], requirements="A") for name in _OF_WORDS))

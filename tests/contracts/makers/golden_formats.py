@@ -117,7 +117,7 @@ def formats_in(folder: Path) -> dict[str, str]:
 def numbers(folder: Path) -> dict[str, object]:
     """What this version reads from the files of a folder."""
     import isosent
-    from isosent.datasets import read_lock
+    from isosent.datasets import read_data_record
     from isosent.exports.faiss import read_index
     from isosent.io.vectors import open_vectors
     from isosent.jobs.vectors import read_moments
@@ -156,7 +156,7 @@ def numbers(folder: Path) -> dict[str, object]:
     exported.add(np.load(folder / "vectors.npy"))
     read["exported index"] = exported.search(np.load(folder / "vectors.npy")[:2], 3)[0].tolist()
     read["study"] = [len(study.results) for study in [read_study(folder / "study.json")]]
-    read["fetched data"] = len(read_lock(folder / "fetched").files)
+    read["fetched data"] = len(read_data_record(folder / "fetched").files)
     read["index, hybrid"] = [np.asarray(hybrid.ids).tolist(), hybrid.scores.tolist()]
     return read
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from isosent.io.parquet import ColumnsBeside
+from isosent.io.parquet import OtherColumns
 from isosent.io.vectors import writing_vectors
 
 
@@ -12,6 +12,7 @@ def write_vectors(path, vectors, texts, space=None):
     """Write the vectors of texts; a table has the texts beside them."""
     table = pa.table({"text": texts})
     is_table = Path(path).suffix.lower() == ".parquet"
-    beside = ColumnsBeside(table.schema, iter(table.to_batches())) if is_table else None
-    with writing_vectors(path, vectors.shape, dtype=vectors.dtype.name, space=space, beside=beside) as write:
+    other_columns = OtherColumns(table.schema, iter(table.to_batches())) if is_table else None
+    dtype = vectors.dtype.name
+    with writing_vectors(path, vectors.shape, dtype=dtype, space=space, other_columns=other_columns) as write:
         write(vectors)

@@ -154,13 +154,13 @@ def space(path: str) -> Any:
 
 
 def fetched(path: str) -> Any:
-    from isosent.datasets import Mirror, get_data, read_lock
+    from isosent.datasets import Mirror, get_data, read_data_record
 
     folder = Path(path)
     if not (folder / "isosent-data.json").exists() or not (folder / "biosses").exists():
         raise FileNotFoundError(path)
     get_data(["biosses"], folder, hub=Mirror("hub"))
-    return repr(read_lock(folder))
+    return repr(read_data_record(folder))
 
 
 def trained(path: str) -> Any:

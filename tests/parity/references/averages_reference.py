@@ -66,6 +66,6 @@ def z_normalized(sentences, fitted_on):
 def zipfian_whitened(word_vectors, probabilities):
     """Word vectors with mean 0 and covariance 1 under the probabilities, which are brought to the sum 1."""
     probabilities = probabilities / probabilities.sum()
-    centred = word_vectors - probabilities @ word_vectors
-    _, sizes, directions = np.linalg.svd(np.sqrt(probabilities)[:, None] * centred, full_matrices=False)
-    return centred @ directions.T / sizes
+    centered = word_vectors - probabilities @ word_vectors
+    _, sizes, directions = np.linalg.svd(np.sqrt(probabilities)[:, None] * centered, full_matrices=False)
+    return centered @ directions.T / sizes

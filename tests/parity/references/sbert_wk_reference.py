@@ -26,10 +26,10 @@ def factors(rows):
     return np.linalg.qr(np.vstack([columns, np.zeros((columns.shape[1], columns.shape[1]))]))
 
 
-def independent(neighbours):
+def independent(neighbors):
     """The neighbours that are not in the span of those before them."""
     kept = []
-    for vector in neighbours:
+    for vector in neighbors:
         length = np.linalg.norm(vector)
         if length > 0 and abs(factors([*kept, vector])[1][-1, -1]) > SMALL_RESIDUAL * length:
             kept.append(vector)
@@ -42,12 +42,12 @@ def alignment_and_novelty(token, layer, window):
     length = np.linalg.norm(vector)
     if length == 0:
         return 0.0, 0.0
-    neighbours = [token[i] for i in range(len(token)) if i != layer and abs(i - layer) <= window]
-    q, r = factors([*independent(neighbours), vector])
+    neighbors = [token[i] for i in range(len(token)) if i != layer and abs(i - layer) <= window]
+    q, r = factors([*independent(neighbors), vector])
     residual = abs(r[-1, -1]) if abs(r[-1, -1]) > SMALL_RESIDUAL * length else 0.0
     projected = (q[:, :-1] @ r[:-1, -1])[: len(vector)]
-    alignment = max(LEAST_ALIGNMENT, np.mean([cosine(projected, neighbour) for neighbour in neighbours]))
-    n_columns = len(neighbours) + 1
+    alignment = max(LEAST_ALIGNMENT, np.mean([cosine(projected, neighbor) for neighbor in neighbors]))
+    n_columns = len(neighbors) + 1
     return 1 / (2 * n_columns * alignment), residual / length
 
 

@@ -17,9 +17,9 @@ from isosent.encoders.reference import MODEL_FILE
 from isosent.errors import InputError, ModelFolderError, option
 from isosent.io.vector_source import VectorSource
 from isosent.loading import load
+from isosent.search.commits import MODEL_FOLDER, QUERY_FOLDER, is_index
 from isosent.search.index import Index
 from isosent.search.rows import TEXT, ids_from_text
-from isosent.search.storage import MODEL_FOLDER, QUERY_FOLDER, is_index
 from isosent.search.stores.database import DatabaseStore, is_database
 from isosent.transforms.maps import GroupMaps
 

@@ -45,9 +45,9 @@ class LanceTable:
         self.name = f"table {name} of lance:{folder}"
         self._lancedb = _extras.require("lancedb")
         with _errors(self.folder):
-            self._table = self._opened()
+            self._table = self._open_table()
 
-    def _opened(self) -> Any:
+    def _open_table(self) -> Any:
         if not Path(self.folder).is_dir():  # connecting would make it
             return None
         database = self._lancedb.connect(self.folder)
@@ -107,7 +107,7 @@ class LanceTable:
         with _errors(self.folder):
             Path(self.folder).mkdir(parents=True, exist_ok=True)
         with self._writing():
-            self._table = self._opened()
+            self._table = self._open_table()
             if self._table is None:
                 database = self._lancedb.connect(self.folder)
                 metadata = space.metadata | ({} if canary is None else {_CANARY: canary})

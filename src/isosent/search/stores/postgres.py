@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from isosent import _extras
 from isosent._check import brief
 from isosent.errors import InputError, option
+from isosent.search.commits import FORMAT
 from isosent.search.engine import K_MEASURED
 from isosent.search.keywords import FUSED, fuse
 from isosent.search.result import STALE_SHARE
 from isosent.search.rows import ID, TEXT, VECTOR, check_columns, names_beside_hits
-from isosent.search.storage import FORMAT
 from isosent.search.stores.database import TABLE
 from isosent.search.stores.postgres_connection import Connection, arrow_types, nul_in, sql_columns
 from isosent.search.where import parse_where, to_sql
@@ -105,11 +105,11 @@ class PostgresTable(Connection):
         self._at = self._quoted(self.table)
         self._columns: dict[str, str] = {}  # SQL type by name
         self._effort = 0  # of the search that goes on
-        self._comment = self._read()
+        self._comment = self._read_comment()
 
     # -- what the table is ---------------------------------------------------------------------------------------
 
-    def _read(self) -> _Comment | None:
+    def _read_comment(self) -> _Comment | None:
         """Read comment and columns; None if there is no table, or one that is not ours."""
         with self._errors("read"):
             row = self._connection.execute(
@@ -144,7 +144,7 @@ class PostgresTable(Connection):
             ) from None
 
     @property
-    def _ours(self) -> _Comment:
+    def _own_comment(self) -> _Comment:
         if self._comment is None:
             if self._is_there:
                 raise InputError(f"{self.name} is not a table of isosent. Name another one: ?table=NAME.")
@@ -159,22 +159,22 @@ class PostgresTable(Connection):
     @property
     def space(self) -> Space:
         """Space of the vectors."""
-        return Space(self._ours.fingerprint, self._ours.reference)
+        return Space(self._own_comment.fingerprint, self._own_comment.reference)
 
     @property
     def canary(self) -> str | None:
         """Vectors of fixed texts; None if they were not kept."""
-        return self._ours.canary
+        return self._own_comment.canary
 
     @property
     def dim(self) -> int:
         """Width of the vectors."""
-        return self._ours.dim
+        return self._own_comment.dim
 
     @property
     def count(self) -> int:
         """Number of rows."""
-        self._ours  # noqa: B018
+        self._own_comment  # noqa: B018
         with self._errors("read"):
             return int(self._run(f"SELECT count(*) FROM {self._at}").fetchone()[0])
 
@@ -190,7 +190,7 @@ class PostgresTable(Connection):
     def create(self, schema: Any, space: Space, dim: int, *, canary: str | None = None) -> None:
         """Make the table and its trigger; one that exists must be of the same space and width."""
         if self._comment is None and self._is_there:
-            self._ours  # noqa: B018
+            self._own_comment  # noqa: B018
         if self._comment is None:
             if dim > _LARGEST_HALFVEC:
                 raise InputError(
@@ -200,7 +200,7 @@ class PostgresTable(Connection):
             columns = sql_columns(schema, dim)
             comment = _Comment(FORMAT, _FORMAT_VERSION, space.fingerprint, space.reference, dim, self._bits, canary)
             self._create(columns, comment)
-            self._comment = self._read()
+            self._comment = self._read_comment()
         if self.space.fingerprint != space.fingerprint:
             raise InputError(
                 f"{self.name} holds vectors of the space {self.space}; these belong to {space}. Encode both with the "
@@ -221,7 +221,7 @@ class PostgresTable(Connection):
             if tuple(map(int, re.findall(r"\d+", row[0])[:2])) < _OLDEST_PGVECTOR:
                 oldest = ".".join(map(str, _OLDEST_PGVECTOR))
                 raise InputError(f"{self.name}: needs pgvector {oldest} or newer; the database has {row[0]}.")
-            if self._read() is not None:
+            if self._read_comment() is not None:
                 return
             defined = ", ".join(f"{self._quoted(name)} {kind}" for name, kind in columns.items())
             self._run(f"CREATE TABLE {self._at} ({defined}, PRIMARY KEY ({self._quoted(ID)}))")
@@ -248,7 +248,7 @@ class PostgresTable(Connection):
         """
         say = say or (lambda _: None)
         is_built = self._build(say)
-        tuning = self._ours.tuning
+        tuning = self._own_comment.tuning
         n_changed += 0 if tuning is None else tuning.n_changed
         is_stale = is_built or tuning is None or n_changed > STALE_SHARE * tuning.n_rows
         drawn = sample() if sample is not None and is_stale else None
@@ -264,7 +264,7 @@ class PostgresTable(Connection):
         Return whether it was built. Copies of the index, which processes left that were killed, are dropped.
         """
         operators, column = f"{'halfvec' if self._is_half else 'vector'}_ip_ops", self._quoted(VECTOR)
-        if self._ours.bits:
+        if self._own_comment.bits:
             operators, column = "bit_hamming_ops", f"({_bits(column, self.dim)})"
         with self._errors("write"):
             is_there, leftovers, is_owner = self._indexes(operators)
@@ -328,7 +328,7 @@ class PostgresTable(Connection):
     def _tune(self, queries: NDArray[np.float32], least_scores: NDArray[np.float32]) -> None:
         """Find the least effort that reaches the recall, and write it into the comment of the table."""
         n_rows, best = self.count, (-1.0, 0)
-        for effort in _EFFORTS_BITS if self._ours.bits else _EFFORTS:
+        for effort in _EFFORTS_BITS if self._own_comment.bits else _EFFORTS:
             recall = self._recall(queries, least_scores, effort)
             if recall > best[0]:
                 best = recall, effort
@@ -346,7 +346,7 @@ class PostgresTable(Connection):
 
     def _save(self, tuning: Tuning) -> None:
         psycopg = _extras.require("psycopg")
-        self._comment = structs.replace(self._ours, tuning=tuning)
+        self._comment = structs.replace(self._own_comment, tuning=tuning)
         with self._errors("write"), suppress(psycopg.errors.InsufficientPrivilege):  # only the owner may write it
             text = self._literal(msgspec_json.encode(self._comment).decode())
             self._run(f"COMMENT ON TABLE {self._at} IS {text}")
@@ -371,7 +371,7 @@ class PostgresTable(Connection):
         )
         types = [re.sub(r"^.*\.", "", self._columns[name]) for name in names]
         with self._writing():
-            self._run("SELECT set_config('isosent.space', %s, true)", [self._ours.fingerprint])
+            self._run("SELECT set_config('isosent.space', %s, true)", [self._own_comment.fingerprint])
             self._run(f"CREATE TEMP TABLE isosent_added ON COMMIT DROP AS SELECT {listed} FROM {self._at} LIMIT 0")
             statement = f"COPY isosent_added ({listed}) FROM STDIN (FORMAT BINARY)".replace("%%", "%")  # no parameters
             with self._connection.cursor().copy(statement) as copy:
@@ -403,10 +403,10 @@ class PostgresTable(Connection):
                 f"{self.name} holds vectors with {self.dim} dimensions; these have {width or column.type}."
             )
         flat = column.values.slice(column.offset * width, len(column) * width)
-        vectors = self._sent(flat.to_numpy(zero_copy_only=False).reshape(len(column), width))
+        vectors = self._sql_values(flat.to_numpy(zero_copy_only=False).reshape(len(column), width))
         return [None if is_null else v for v, is_null in zip(vectors, column.is_null().to_pylist(), strict=True)]
 
-    def _sent(self, vectors: NDArray[np.floating]) -> list[Any]:
+    def _sql_values(self, vectors: NDArray[np.floating]) -> list[Any]:
         """Vectors (n, dim) as those of pgvector."""
         pgvector = _extras.require("pgvector")
         make = pgvector.HalfVector if self._is_half else pgvector.Vector
@@ -419,7 +419,7 @@ class PostgresTable(Connection):
             return int(self._run(f"DELETE FROM {self._at} WHERE {self._quoted(ID)} = ANY(%s)", [wanted]).rowcount)
 
     def _ids_of(self, ids: Sequence[Any]) -> list[Any]:
-        self._ours  # noqa: B018
+        self._own_comment  # noqa: B018
         if self._columns[ID] == "text":
             return [str(name) for name in ids]
         try:
@@ -430,7 +430,7 @@ class PostgresTable(Connection):
     def _say_recall(
         self, say: Callable[[str], None], drawn: tuple[NDArray[np.float32], NDArray[np.float32]] | None
     ) -> None:
-        comment = self._ours
+        comment = self._own_comment
         if (tuning := comment.tuning) is None:
             return
         effort = f"{tuning.effort} candidates" if comment.bits else f"ef_search {tuning.effort}"
@@ -455,7 +455,7 @@ class PostgresTable(Connection):
         """Yield all rows, or some of their columns, as record batches, ordered by id."""
         import pyarrow as pa
 
-        self._ours  # noqa: B018
+        self._own_comment  # noqa: B018
         schema = self._schema()
         schema = schema if columns is None else pa.schema([schema.field(name) for name in columns])
         connection = self._connect()  # of its own: a cursor ends with its transaction
@@ -520,7 +520,7 @@ class PostgresTable(Connection):
         with self._errors("search"), self._connection.transaction():
             n_hits = max(k, FUSED) if texts is not None else k
             self._effort = self._settings(n_hits, effort, is_filtered=where is not None)
-            for row, (vector, unit) in enumerate(zip(self._sent(units), units, strict=True)):
+            for row, (vector, unit) in enumerate(zip(self._sql_values(units), units, strict=True)):
                 if texts is None:
                     rows = self._nearest(names, vector, k, condition, values) if unit.any() else []
                 else:
@@ -542,7 +542,7 @@ class PostgresTable(Connection):
 
     def _settings(self, k: int, effort: int | None, *, is_filtered: bool) -> int:
         """Set up searches of a transaction, but for what the user has set; return how many candidates bits need."""
-        comment = self._ours
+        comment = self._own_comment
         tuned = None if comment.tuning is None else comment.tuning.effort
         usual, a_hit = (_EFFORT_BITS, _A_HIT_BITS) if comment.bits else (_EFFORT, _A_HIT)
         is_chosen = effort is not None
@@ -555,7 +555,7 @@ class PostgresTable(Connection):
 
     def _condition(self, where: str | None) -> tuple[str, list[Any]]:
         """A filter as SQL, with its values."""
-        self._ours  # noqa: B018
+        self._own_comment  # noqa: B018
         if where is None:
             return "true", []
         schema = self._schema()
@@ -575,7 +575,7 @@ class PostgresTable(Connection):
         inner = f"{column} <#> %s AS isosent_distance FROM {self._at} WHERE {column} IS NOT NULL AND {condition}"
         # rows that are as near as the last are fetched, too, so that the order of ids says which are returned
         ordered, fetched, parameters = "isosent_distance", "FETCH FIRST (%s) ROWS WITH TIES", [vector, *values, k]
-        if self._ours.bits:
+        if self._own_comment.bits:
             bits = _bits(column, self.dim)
             ordered, fetched = f"{bits} <~> {_bits('%s', self.dim)}", "LIMIT %s"  # many rows differ in as many bits
             parameters = [vector, *values, vector, max(self._effort, k)]

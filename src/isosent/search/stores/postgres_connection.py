@@ -27,7 +27,7 @@ class Connection:
     _connection: Any  # of psycopg
 
     def __init__(self, url: str) -> None:
-        self._address, self.options = _split(url)
+        self._address, self.options = _split_url(url)
         self._secrets = _secrets(self._address)
         parts = urlsplit(self._address)
         host, user = parts.netloc.rpartition("@")[2], unquote(parts.netloc.rpartition("@")[0].partition(":")[0])
@@ -139,7 +139,7 @@ class Connection:
         return brief(text.rstrip("."), 300)
 
 
-def _split(url: str) -> tuple[str, dict[str, str]]:
+def _split_url(url: str) -> tuple[str, dict[str, str]]:
     """The URL for psycopg, and our options ``table`` and ``bits``."""
     if not url.startswith(SCHEMES):
         raise InputError("the URL does not begin with postgresql://.")

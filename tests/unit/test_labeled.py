@@ -9,7 +9,7 @@ import isosent
 from isosent import evaluate
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.compare import compare_results
-from isosent.evaluation.labelled import classification_tasks, clustering_tasks
+from isosent.evaluation.labeled import classification_tasks, clustering_tasks
 from isosent.evaluation.result import read_result
 
 # Four texts on each of three places of a plane: any k-means with three clusters finds them

@@ -1,7 +1,7 @@
 """Texts with a label, by the protocol of MTEB: do clusters agree with labels, and do a few examples tell them apart.
 
 `clustering_tasks` and `classification_tasks` find sets below a folder, `clustering_task` reads one from a table; all
-make a `Task` of `LabelledTexts`. `_measure_clusters` draws texts, clusters their vectors into as many clusters
+make a `Task` of `LabeledTexts`. `_measure_clusters` draws texts, clusters their vectors into as many clusters
 as there are labels, and compares both by v-measure. `_measure_classes` draws a few examples of each label, learns a
 logistic regression from them, and counts which texts of the test part it labels correctly. Draws, numbers and settings
 are those of MTEB (`AbsTaskClustering`, `AbsTaskClassification`), so that scores are comparable.
@@ -23,12 +23,20 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import FileFormatError, InputError, TaskNotFoundError, option
-from isosent.evaluation.result import Items, Measured
+from isosent.evaluation.result import Items, Measurement
 from isosent.evaluation.sizes import KNOWN_SETS, N_DRAWS, TEST, TRAIN, WHOLE
 from isosent.evaluation.task import Task, TaskEncoder, name_key
 from isosent.io.bounds import folders_below, read_lines
 from isosent.io.pairs import take_part
-from isosent.io.tables import Group, columns_missing, find_columns, has_columns, open_table, parse_columns, table_name
+from isosent.io.tables import (
+    ColumnSet,
+    columns_missing,
+    find_columns,
+    has_columns,
+    open_table,
+    parse_columns,
+    table_name,
+)
 from isosent.io.texts import is_missing
 from isosent.numeric.similarity import unit_rows
 
@@ -47,8 +55,8 @@ EXAMPLES_OF: Mapping[str, int] = {
 }
 _MAX_ITER = 100
 _GROUPS = (
-    Group(("text",), (("text",), ("sentence",), ("sentences",), ("utterance",))),
-    Group(("label",), (("label",), ("labels",), ("category",), ("intent",), ("class",), ("topic",))),
+    ColumnSet(("text",), (("text",), ("sentence",), ("sentences",), ("utterance",))),
+    ColumnSet(("label",), (("label",), ("labels",), ("category",), ("intent",), ("class",), ("topic",))),
 )
 _ENDINGS = tuple(
     ending + packed for ending in (".csv", ".tsv", ".jsonl", ".json", ".parquet") for packed in ("", ".gz")
@@ -56,7 +64,7 @@ _ENDINGS = tuple(
 _GOLD = "_gnd.txt"  # labels of the lines of NAME.txt, as in the sets of Xu et al. 2015
 
 
-class LabelledTexts(NamedTuple):
+class LabeledTexts(NamedTuple):
     """Texts and their labels."""
 
     texts: tuple[str, ...]
@@ -69,7 +77,7 @@ class LabelledTexts(NamedTuple):
 def clustering_tasks(folder: str | os.PathLike[str], names: Sequence[str] | None = None) -> list[Task]:
     """Find sets to cluster: ``NAME.txt`` with ``NAME_gnd.txt``, and folders with a table of test alone."""
     root = _check.input_folder(folder).resolve()
-    places: list[tuple[str, Callable[[], LabelledTexts]]] = []
+    places: list[tuple[str, Callable[[], LabeledTexts]]] = []
     for home, files in folders_below(root):
         for gold in sorted(file for file in files if file.endswith(_GOLD)):
             if (lines := gold.removesuffix(_GOLD) + ".txt") in files:
@@ -78,7 +86,7 @@ def clustering_tasks(folder: str | os.PathLike[str], names: Sequence[str] | None
         if not _tables(home, files, TRAIN) and (tables := _tables(home, files, TEST)):
             places.append((_known_name(CLUSTERING, home.name), partial(_read_only, tables)))
     described = f"NAME.txt with NAME{_GOLD}, or a folder with a table called test, of the columns text and label"
-    return [_clustering(name, read()) for name, read in _chosen(root, CLUSTERING, places, names, described)]
+    return [_clustering(name, read()) for name, read in _select_tasks(root, CLUSTERING, places, names, described)]
 
 
 def clustering_task(file: str | os.PathLike[str], *, columns: str | Sequence[str] | None = None) -> Task:
@@ -98,33 +106,33 @@ def classification_tasks(folder: str | os.PathLike[str], names: Sequence[str] | 
     described = "a folder with two tables called train and test, of the columns text and label"
     return [
         _classification(name, _read_only(train), _read_only(test))
-        for name, (train, test) in _chosen(root, CLASSIFICATION, places, names, described)
+        for name, (train, test) in _select_tasks(root, CLASSIFICATION, places, names, described)
     ]
 
 
-def _clustering(name: str, labelled: LabelledTexts) -> Task:
-    classes, labels = np.unique(labelled.labels, return_inverse=True)
-    _check_labels(labelled, len(classes))
+def _clustering(name: str, labeled: LabeledTexts) -> Task:
+    classes, labels = np.unique(labeled.labels, return_inverse=True)
+    _check_labels(labeled, len(classes))
     return Task(
         name=name,
         kind=CLUSTERING,
-        texts={"text": labelled.texts},
-        target_texts=labelled.texts,
-        items=[(text,) for text in labelled.texts],
-        score=partial(_measure_clusters, labelled.texts, labels),
+        texts={"text": labeled.texts},
+        target_texts=labeled.texts,
+        items=[(text,) for text in labeled.texts],
+        score=partial(_measure_clusters, labeled.texts, labels),
         protocol={
             "clusters": "mini-batch k-means, one for each label",
             "batch_size": BATCH_SIZE,
             "draws": N_DRAWS,
             "texts_of_a_draw": TEXTS_OF_A_DRAW,
-            **_table_protocol(labelled),
+            **_table_protocol(labeled),
         },
-        files=labelled.files,
+        files=labeled.files,
         sizes={WHOLE: len(labels)},
     )
 
 
-def _classification(name: str, train: LabelledTexts, test: LabelledTexts) -> Task:
+def _classification(name: str, train: LabeledTexts, test: LabeledTexts) -> Task:
     for part in (train, test):
         _check_labels(part, len(set(part.labels)))
     n_examples = EXAMPLES_OF.get(name, N_EXAMPLES)
@@ -148,16 +156,16 @@ def _classification(name: str, train: LabelledTexts, test: LabelledTexts) -> Tas
     )
 
 
-def _table_protocol(labelled: LabelledTexts) -> dict[str, str]:
-    columns = {"columns": ",".join(labelled.columns)} if labelled.columns else {}
-    return columns | ({"split": labelled.part} if labelled.part else {})
+def _table_protocol(labeled: LabeledTexts) -> dict[str, str]:
+    columns = {"columns": ",".join(labeled.columns)} if labeled.columns else {}
+    return columns | ({"split": labeled.part} if labeled.part else {})
 
 
-def _measure_clusters(texts: Sequence[str], labels: NDArray[np.intp], encode: TaskEncoder, seed: int) -> Measured:
+def _measure_clusters(texts: Sequence[str], labels: NDArray[np.intp], encode: TaskEncoder, seed: int) -> Measurement:
     vectors = encode(texts)
     v_measures, informations = _cluster_draws(vectors, labels, seed)
     of_units, _ = _cluster_draws(unit_rows(vectors), labels, seed)
-    return Measured(
+    return Measurement(
         "v_measure",
         {
             "v_measure": float(np.mean(v_measures)),
@@ -193,8 +201,8 @@ def _cluster_draws(
 
 
 def _measure_classes(
-    train: LabelledTexts, test: LabelledTexts, n_examples: int, encode: TaskEncoder, seed: int
-) -> Measured:
+    train: LabeledTexts, test: LabeledTexts, n_examples: int, encode: TaskEncoder, seed: int
+) -> Measurement:
     from sklearn.metrics import f1_score
 
     gold = np.array(test.labels)
@@ -205,7 +213,7 @@ def _measure_classes(
     is_correct = predicted == gold
     accuracies = is_correct.mean(axis=1)
     majority, _ = Counter(train.labels).most_common(1)[0]
-    return Measured(
+    return Measurement(
         "accuracy",
         {
             "accuracy": float(accuracies.mean()),
@@ -266,7 +274,7 @@ def _known_name(kind: str, name: str) -> str:
     return known.get(name_key(name)) or known.get(name_key(name + kind)) or name
 
 
-def _chosen(
+def _select_tasks(
     root: Path, kind: str, places: list[tuple[str, Any]], names: Sequence[str] | None, described: str
 ) -> list[tuple[str, Any]]:
     available = sorted(name for name, _ in places)
@@ -296,13 +304,13 @@ def _has_labels(path: Path) -> bool:
         return False
 
 
-def _read_only(tables: Sequence[Path]) -> LabelledTexts:
+def _read_only(tables: Sequence[Path]) -> LabeledTexts:
     if len(tables) > 1:
         raise InputError(f"{tables[0].parent} holds {' and '.join(path.name for path in tables)}. Keep one of them.")
     return _read_table(tables[0], None)
 
 
-def _read_table(path: Path, columns: str | Sequence[str] | None, part: str | None = None) -> LabelledTexts:
+def _read_table(path: Path, columns: str | Sequence[str] | None, part: str | None = None) -> LabeledTexts:
     texts, labels = [], []
     named = parse_columns(columns, ("text", "label"))
     with open_table(path) as table:
@@ -317,25 +325,25 @@ def _read_table(path: Path, columns: str | Sequence[str] | None, part: str | Non
             if is_missing(label) or not f"{label}".strip():
                 raise FileFormatError(f"{table.place(number)}: {names[1]} is empty. Fill it in, or leave the row out.")
             labels.append(f"{label}".strip())
-        return LabelledTexts(tuple(texts), tuple(labels), (path,), names, table.part)
+        return LabeledTexts(tuple(texts), tuple(labels), (path,), names, table.part)
 
 
-def _read_lines(path: Path, gold: Path) -> LabelledTexts:
+def _read_lines(path: Path, gold: Path) -> LabeledTexts:
     texts, labels = read_lines(path), [line.strip() for line in read_lines(gold)]
     if len(texts) != len(labels):
         raise FileFormatError(f"{gold} has {len(labels):,} labels, {path} has {len(texts):,} texts: one for each line.")
     if "" in labels:
         raise FileFormatError(f"{gold}, line {labels.index('') + 1}: the label is empty.")
-    return LabelledTexts(tuple(texts), tuple(labels), (path, gold))
+    return LabeledTexts(tuple(texts), tuple(labels), (path, gold))
 
 
-def _check_labels(labelled: LabelledTexts, n_labels: int) -> None:
+def _check_labels(labeled: LabeledTexts, n_labels: int) -> None:
     if n_labels < 2:
         raise FileFormatError(
-            f"{labelled.files[-1]}: {len(labelled.texts):,} texts with {n_labels} label. At least two are needed."
+            f"{labeled.files[-1]}: {len(labeled.texts):,} texts with {n_labels} label. At least two are needed."
         )
     if n_labels > TEXTS_OF_A_DRAW:
         raise FileFormatError(
-            f"{labelled.files[-1]}: {n_labels:,} different labels; at most {TEXTS_OF_A_DRAW:,} are possible. Name a "
+            f"{labeled.files[-1]}: {n_labels:,} different labels; at most {TEXTS_OF_A_DRAW:,} are possible. Name a "
             f"column of labels: {option('columns', 'TEXT,LABEL')}."
         )
