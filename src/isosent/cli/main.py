@@ -174,7 +174,7 @@ def _in_shell(said: Exception | str, arguments: Sequence[str]) -> str:
     """The message of an error or a warning without names of Python: parameters become options."""
     if not isinstance(said, IsosentError | IsosentWarning):
         return str(said)
-    message, wrong = said.message, said.wrong
+    message, wrong = said.marked, said.wrong
     if wrong and (typed := _typed(wrong.parameter, arguments, wrong.value)):
         name, value = typed
         joint = " " if name.startswith("-") else "="
