@@ -697,6 +697,7 @@ class SentenceEncoder:
 
         Labels that are not visible are not erased; a warning says so.
         """
+        self._encoder.require_fitted("fit")
         model = self
         if transform is not None:
             self._postprocessing.check_fit(transform, queries=statistics.query_moments is not None)
