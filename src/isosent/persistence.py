@@ -205,14 +205,14 @@ class _CommonFields(Document):
     canary: FileName | None = None  # the same
 
 
-_ALWAYS = {name: value for step in STEPS for name, value in step.always.items()}
+_FIRST_FIELDS = {name: value for step in STEPS for name, value in step.first_fields.items()}
 _VALUES = {name: kind for step in STEPS for name, kind in step.values.items()}
 _FIELDS = {name: FileName | None for step in STEPS for name in step.files} | _VALUES
 _ModelFile = cast(
     "type[Document]",
     defstruct(
         "_ModelFile",
-        [(name, kind) if name in _ALWAYS else (name, kind, None) for name, kind in _FIELDS.items()],
+        [(name, kind) if name in _FIRST_FIELDS else (name, kind, None) for name, kind in _FIELDS.items()],
         bases=(_CommonFields,),
         kw_only=True,
         forbid_unknown_fields=True,
@@ -246,7 +246,7 @@ def write_model(folder: str | os.PathLike[str], record: ModelRecord) -> None:
 
 def model_files(folder: Path, record: ModelRecord) -> dict[str, bytes]:
     """Content of each file of a model folder by its name, ``model.json`` last."""
-    saved = _ALWAYS | {name: part for step in record.postprocessing.steps for name, part in step.saved().items()}
+    saved = _FIRST_FIELDS | {name: part for step in record.postprocessing.steps for name, part in step.saved().items()}
     contents = {
         **{kind: saved.pop(kind) for kind in _KINDS if kind in saved},
         _CORPUS: plain_tensors_bytes(record.corpus),

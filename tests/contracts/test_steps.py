@@ -204,3 +204,10 @@ def test_a_new_step_is_applied_and_refused_without_anybody_knowing_it(tmp_path):
     words = SentenceEncoder(isosent.load("wordllama").encoder, Postprocessing((Cubes(),)))
     with pytest.raises(InputError, match="a power of three"):
         words.explain("a", "b")
+
+
+def test_a_new_step_needs_no_field_in_folders_of_earlier_versions():
+    first = {name for step in STEPS for name in step.first_fields}
+    assert first == {"linear_map", "flow", "normalize"}, (
+        "those of version 0.1; leave `first_fields` of a new step empty"
+    )

@@ -334,7 +334,7 @@ def test_vectors_that_cannot_fill_an_index_are_refused(quantized, wordllama, enc
     refuses("row 3 of vectors, counted from 0, holds NaN", np.where(np.arange(401)[:, None] == 3, np.nan, encoded))
     refuses("9 vectors are too few to train", encoded[:9], index="IVF64,Flat")
     refuses("holds no vectors", encoded[:0])
-    with pytest.raises(InputError, match="--vectors"):
+    with pytest.raises(InputError, match="vectors=FILE"):
         export(quantized, "faiss", tmp_path / "a.faiss", with_map=False)
 
 
@@ -407,7 +407,7 @@ def test_a_model_without_a_map_has_nothing_to_put_there(wordllama, target, tmp_p
     ("target", "options", "message"),
     [
         ("tensorflow", {}, "no format 'tensorflow'. Choose one of sentence-transformers, onnx, faiss, numpy, sql"),
-        ("onnx", {"tei": True}, "tei and --results are for sentence-transformers, not for onnx"),
+        ("onnx", {"tei": True}, "tei and results are for sentence-transformers, not for onnx"),
         ("numpy", {"index": "Flat"}, "index.* are for faiss, not for numpy"),
     ],
 )

@@ -64,7 +64,7 @@ def test_a_size_is_chosen_by_bytes_or_by_loss(measured):
     assert smallest.recall >= 0.95
     assert all(e.recall < 0.95 for e in measured.rows if e.is_stored and e.n_bytes < smallest.n_bytes)
     assert measured.smallest(0).recall == 1
-    with pytest.raises(InputError, match="--bytes 1"):
+    with pytest.raises(InputError, match="n_bytes=1"):
         measured.within(1)
 
 
@@ -75,7 +75,7 @@ def test_the_sentence_says_what_is_saved_and_what_the_next_step_costs(measured):
     assert "a quarter of the memory (and 64 bytes on disk)" in sentence
     assert f"{1 - int8.recall:.2%} of the neighbors lost" in sentence
     assert f"{int8.recall - smaller.recall:.2%} more" in sentence
-    assert "2,700 texts" in sentence
+    assert "2,700 vectors" in sentence
 
 
 def test_copies_and_zero_rows_do_not_count(vectors):

@@ -351,7 +351,7 @@ def test_a_full_disk_leaves_the_checkpoint_before(finished, tmp_path, monkeypatc
 
     monkeypatch.setattr(records, "_save", full)
     with pytest.raises(
-        OutputError, match=r"checkpoint-6 could not .*No space left on device.*step 3 is intact.*--resume"
+        OutputError, match=r"checkpoint-6 could not .*No space left on device.*step 3 is intact.*resume=True"
     ):
         train(job(tmp_path / "a"))
     monkeypatch.undo()
@@ -392,7 +392,7 @@ def test_resuming_with_other_data_or_settings_is_refused_and_every_difference_li
 
 
 def test_an_unfinished_run_is_not_overwritten(resumable):
-    with pytest.raises(OutputError, match=r"stopped after step 3\. Resume it with --resume"):
+    with pytest.raises(OutputError, match=r"stopped after step 3\. Resume it: resume=True"):
         train(resumable)
 
 
@@ -534,7 +534,7 @@ def test_the_data_must_be_for_the_objective(tmp_path):
 
 
 def test_resuming_needs_a_run(tmp_path):
-    with pytest.raises(InputError, match="--resume needs a run that was stopped"):
+    with pytest.raises(InputError, match="resume=True needs a run that was stopped"):
         train(job(tmp_path / "a"), resume=True)
 
 

@@ -32,7 +32,7 @@ from isosent.io.texts import TextSource
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import holds_vectors, open_vectors
 
-MOMENTS_FORMAT, MOMENTS_ENDING = "isosent-moments", ".safetensors"
+MOMENTS_FORMAT, MOMENTS_VERSION, MOMENTS_ENDING = "isosent-moments", 1, ".safetensors"
 
 _FETCH_S = 60.0
 _MOST_FETCHED = 1 << 30

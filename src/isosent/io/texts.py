@@ -38,7 +38,7 @@ from isosent.io.number_lists import (
 )
 from isosent.io.parquet import VECTOR_COLUMN
 from isosent.io.tables import Table, check_depth, ending_of, is_number, table_in
-from isosent.io.vector_source import no_column_error
+from isosent.io.vector_source import OPENERS, no_column_error
 from isosent.storage import Storage
 
 _TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".json")
@@ -115,7 +115,7 @@ def _texts_in(
                 f"{name} is read as plain lines, so there is no column {column!r}. Leave it out, or name a .csv, .tsv, "
                 ".jsonl or .parquet file."
             )
-        if ending in (".npy", ".fvecs", ".bvecs", ".safetensors"):
+        if ending in OPENERS:
             raise FileFormatError(f"{name} holds vectors, not texts. Name a file of texts.")
         lines = lines_in(name, file, first_row=first_row)
         sampled = _sampled(lines, len)

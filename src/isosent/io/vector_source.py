@@ -435,3 +435,12 @@ class _StoredRows(NamedTuple):
                     file.seek(self.offset + (number * n_rows + start) * self.dtype.itemsize)
                     file.readinto(column.data)
                 yield columns.T
+
+
+# by the endings of files that hold nothing but vectors
+OPENERS: dict[str, Callable[[Path, str | None], VectorSource]] = {
+    ".npy": open_npy,
+    ".fvecs": open_vecs,
+    ".bvecs": open_vecs,
+    ".safetensors": open_safetensors,
+}

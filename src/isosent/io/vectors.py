@@ -42,24 +42,15 @@ from isosent.io.signatures import refuse_other_file
 from isosent.io.tables import ending_of, open_table
 from isosent.io.texts import is_table, read_labels
 from isosent.io.vector_source import (
+    OPENERS,
     VectorSource,
     in_blocks,
     open_json,
-    open_npy,
-    open_safetensors,
-    open_vecs,
 )
 from isosent.space import Space
 from isosent.storage import WRITTEN, Storage
 
-_OPENERS: dict[str, Callable[[Path, str | None], VectorSource]] = {
-    ".npy": open_npy,
-    ".fvecs": open_vecs,
-    ".bvecs": open_vecs,
-    ".safetensors": open_safetensors,
-}
-
-VECTOR_ENDINGS = (*_OPENERS, ".parquet", ".jsonl", ".csv", ".tsv")  # of the files of a folder, where .json are notes
+VECTOR_ENDINGS = (*OPENERS, ".parquet", ".jsonl", ".csv", ".tsv")  # of the files of a folder, where .json are notes
 
 
 def open_vectors(path: str | os.PathLike[str] | VectorSource, *, column: str | None = None) -> VectorSource:
@@ -75,7 +66,7 @@ def open_vectors(path: str | os.PathLike[str] | VectorSource, *, column: str | N
     file = _check.input_file(path)
     read = partial(read_labels, file) if is_table(file) else None
     try:
-        if opener := _OPENERS.get(ending_of(file)):
+        if opener := OPENERS.get(ending_of(file)):
             return opener(file, column)
         _no_archive(file)
         if is_list_file(file):
@@ -100,7 +91,7 @@ def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) ->
     if is_folder(path):
         return (Path(path) / INDEX_FILE).exists()
     file = Path(path)
-    if ending_of(file) in _OPENERS:
+    if ending_of(file) in OPENERS:
         return True
     _no_archive(file)
     if ending_of(file) in (".json", ".jsonl", ".parquet"):
@@ -170,7 +161,7 @@ def _no_vectors_error(file: Path, contents: Contents) -> InputError:
         names = ", ".join(contents.lists)
         advice = f" Name one of {names} if it is: {option('column', 'NAME')}." if contents.lists else ""
         return FileFormatError(f"{file} has no column of vectors, lists of numbers; it has: {found}.{advice}")
-    endings = ", ".join((*_OPENERS, ".parquet", ".json", ".jsonl", ".csv", ".tsv"))
+    endings = ", ".join((*OPENERS, ".parquet", ".json", ".jsonl", ".csv", ".tsv"))
     return InputError(f"{file} is no file of vectors. Use one that ends in {endings}.")
 
 

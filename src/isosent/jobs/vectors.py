@@ -33,7 +33,7 @@ from isosent.io.bounds import shown_bytes
 from isosent.io.json import parse_json
 from isosent.io.parquet import OtherColumns
 from isosent.io.schemas import Count
-from isosent.io.source import MOMENTS_ENDING, MOMENTS_FORMAT, MomentsSource
+from isosent.io.source import MOMENTS_ENDING, MOMENTS_FORMAT, MOMENTS_VERSION, MomentsSource
 from isosent.io.tensors import read_tensors, safetensors_header, tensors_bytes
 from isosent.io.texts import CountedTexts
 from isosent.io.vector_source import VectorSource
@@ -53,7 +53,6 @@ from isosent.transforms.labels import Attribute, LabeledMoments
 from isosent.transforms.maps import GroupMaps
 
 _N_UNUSUAL = 20
-MOMENTS_VERSION = 1
 CHECKPOINT_FORMAT, CHECKPOINT_VERSION = "isosent-checkpoint", 1
 
 _METADATA = ("format", "format_version", "sources", "n_zero_rows", "run", *SPACE_METADATA)

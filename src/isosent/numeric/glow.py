@@ -183,7 +183,7 @@ class Glow:
                 mapped = apply(levels, block.astype(dtype, copy=False))
             if not np.isfinite(mapped).all():
                 _check.finite_rows(where, "rows", block, start)
-                raise InputError(f"rows map to values beyond {dtype}, from row {start} on.", where=where)
+                raise InputError(f"rows map to values beyond {result.dtype}, from row {start} on.", where=where)
             result[start : start + _BLOCK_ROWS] = mapped
 
         over_blocks(apply_to_block, len(array), _BLOCK_ROWS)

@@ -21,7 +21,7 @@ class FlowStep(Step):
     kind = "flow"
     noun = "a flow"
     files: ClassVar[Mapping[str, tuple[Parse, str]]] = {"flow": (_flow, "the arrays of a flow")}
-    always: ClassVar[Mapping[str, Any]] = {"flow": None}
+    first_fields: ClassVar[Mapping[str, Any]] = {"flow": None}
 
     def __init__(self, glow: Glow) -> None:
         self.glow = glow

@@ -116,7 +116,7 @@ class MapStep(Step):
         GROUP_MAPS: (_group_maps, "weight and bias of each map"),
     }
     values: ClassVar[Mapping[str, Any]] = {"groups": _GroupNames | None}
-    always: ClassVar[Mapping[str, Any]] = {MAPS: None}
+    first_fields: ClassVar[Mapping[str, Any]] = {MAPS: None}
     noun = "maps of groups"  # only these refuse anything
 
     def __init__(

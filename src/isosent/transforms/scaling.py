@@ -17,7 +17,7 @@ class NormalizeStep(Step):
     noun = "scaling to length 1"
     is_linear = True
     values: ClassVar[Mapping[str, Any]] = {"normalize": bool}
-    always: ClassVar[Mapping[str, Any]] = {"normalize": False}
+    first_fields: ClassVar[Mapping[str, Any]] = {"normalize": False}
 
     def apply(self, rows: Rows, role: Role) -> Rows:
         return unit_rows(rows)

@@ -35,7 +35,9 @@ class Step:
     # fields of ``model.json`` that name a file: how its content is read, and what it must hold, in words
     files: ClassVar[Mapping[str, tuple[Parse, str]]] = {}
     values: ClassVar[Mapping[str, Any]] = {}  # other fields, with their types
-    always: ClassVar[Mapping[str, Any]] = {}  # fields that ``model.json`` has without such a step, too
+    # fields that ``model.json`` has had since version 0.1, also without such a step. A new step leaves this empty:
+    # folders of earlier versions lack its fields
+    first_fields: ClassVar[Mapping[str, Any]] = {}
 
     @property
     def dim(self) -> int | None:
