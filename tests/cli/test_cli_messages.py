@@ -129,6 +129,7 @@ search index query --where foo=1
 search index query --where id=
 search index query --false-positives 2
 search few query --false-positives 0.1
+fit cold.txt -m wordllama --transform whitening -o out
 search index query --group de
 search index small.npy
 search index vectors.npy --hybrid

@@ -351,9 +351,10 @@ def _cosines(where: str, cosines: ArrayLike) -> NDArray[np.float64]:
     array = _numbers(where, "cosines", cosines)
     if array.ndim != 1 or len(array) < FEWEST_PAIRS:
         raise InputError(
-            f"{where}: {len(array)} pairs are too few; at least {FEWEST_PAIRS} are needed."
+            f"{len(array)} pairs are too few; at least {FEWEST_PAIRS} are needed."
             if array.ndim == 1
-            else f"{where}: expected cosines of the shape (n_pairs,), found {array.shape}."
+            else f"expected cosines of the shape (n_pairs,), found {array.shape}.",
+            where=where,
         )
     if not (np.abs(array) <= 1 + _ROUNDING).all():
         raise wrong_value(where, "cosines", "lie in [-1, 1]", array[~(np.abs(array) <= 1 + _ROUNDING)][0])

@@ -243,7 +243,9 @@ def _solve(
         covariance, noise = covariance * np.outer(scale, scale), noise * scale**2
     eigen = spectrum(covariance, noise=noise)
     if eigen.rank == 0:
-        raise InputError(f"{name}: the rows do not vary (rank 0, as with one sample or equal rows). Fit on more texts.")
+        raise InputError(
+            "the rows do not vary (rank 0, as with one sample or equal rows). Fit on more texts.", where=name
+        )
     n_axes = _n_axes(name, moments, eigen, n_components, strength)
     axes = eigen.vectors[:, :n_axes]
     weight = scale[:, None] * axes / (eigen.values[:n_axes] + eps) ** (strength / 2)
@@ -272,11 +274,10 @@ def _n_axes(
         wanted = resolve_width(n_components, evened_out)
     if eigen.rank < wanted:
         rows = moments.weight
-        warnings.warn(
-            f"{name}: components kept: {eigen.rank} instead of {wanted}, because the {rows:g} rows vary along "
+        message = (
+            f"components kept: {eigen.rank} instead of {wanted}, because the {rows:g} rows vary along "
             f"{eigen.rank} of their {moments.dim} axes and the rest is rounding noise."
-            f"{' Fit on more texts to keep more.' if rows <= wanted else ''}",
-            RankWarning,
-            stacklevel=2,
+            f"{' Fit on more texts to keep more.' if rows <= wanted else ''}"
         )
+        warnings.warn(RankWarning(message, where=name), stacklevel=2)
     return min(wanted, eigen.rank)
