@@ -471,3 +471,14 @@ def test_a_model_keeps_what_auto_compared(wordllama, texts, tmp_path):
 def test_another_word_than_auto_is_refused(wordllama, texts):
     with pytest.raises(InputError, match="'automatic'"):
         wordllama.fitted(texts, transform="automatic")
+
+
+@pytest.mark.parametrize("candidates", [5, None, [1], [{}], [{"candidate": "x", "name": "whitening", "gain": "a"}]])
+def test_a_choice_that_was_altered_by_hand_says_nothing(candidates):
+    assert auto.note_for({"chosen": "x", "reason": "y", "purpose": "topics", "candidates": candidates}, "pairs") is None
+
+
+def test_a_note_says_what_a_transform_does_for_another_purpose():
+    tried = {"candidate": "x", "name": "whitening", "gain": -0.25, "low": -0.5, "high": -0.125}
+    note = auto.note_for({"chosen": "x", "reason": "y", "purpose": "topics", "candidates": [tried]}, "pairs")
+    assert "it costs (-0.250, 95% interval -0.500 to -0.125)" in note

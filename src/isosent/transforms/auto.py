@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct, ValidationError, convert
 from numpy.typing import NDArray
 
 from isosent.errors import InputError, RankWarning
@@ -273,31 +274,59 @@ def pick(
     return best[-1] if best else None
 
 
+class _SavedGain(Struct):
+    """A gain in a model folder, of pairs or of topics; None where it was not measured."""
+
+    gain: float | None
+    low: float | None
+    high: float | None
+
+
+class _SavedCandidate(_SavedGain):
+    candidate: str
+    name: str
+    topics: _SavedGain | None = None
+
+
+class _SavedChoice(Struct):
+    """What is read of ``AutoChoice.to_json()``; another fit has no candidates."""
+
+    chosen: str
+    purpose: str | None = "pairs"  # earlier versions looked at pairs alone
+    candidates: Sequence[_SavedCandidate] = ()
+
+
 def note_for(choice: Mapping[str, Any] | None, purpose: str) -> str | None:
     """What whoever uses vectors for a purpose should know, if their transform was chosen for another one.
 
-    `choice` is ``AutoChoice.to_json()``. Topics and search look at one signal, so what serves one serves the other.
+    `choice` is ``AutoChoice.to_json()``; another one says nothing. Topics and search look at one signal, so what serves
+    one serves the other.
     """
-    fitted_for = None if choice is None else choice.get("purpose", "pairs")  # earlier versions looked at pairs alone
-    if choice is None or fitted_for is None or (fitted_for == "pairs") == (purpose == "pairs"):
+    try:
+        saved = convert(choice, _SavedChoice)
+    except ValidationError:  # model folders hold it unchecked
         return None
-    chosen = next((each for each in choice.get("candidates", ()) if each["candidate"] == choice["chosen"]), None)
+    if saved.purpose is None or (saved.purpose == "pairs") == (purpose == "pairs"):
+        return None
+    chosen = next((each for each in saved.candidates if each.candidate == saved.chosen), None)
     # without a gain, it is what the others were compared with, and no purpose asked for it
-    if chosen is None or chosen["name"] == NO_TRANSFORM or not chosen["gain"]:
+    if chosen is None or chosen.name == NO_TRANSFORM or not chosen.gain:
         return None
-    gain = chosen if purpose == "pairs" else chosen.get("topics")
+    gain = chosen if purpose == "pairs" else chosen.topics
     what = "pairs of texts" if purpose == "pairs" else _OF_TOPICS
-    effect = "that was not measured" if gain is None else _effect(**{key: gain[key] for key in ("gain", "low", "high")})
+    effect = _effect(gain)
     return (
-        f"{choice['chosen']} was chosen for {fitted_for}; for {what}: {effect}. To choose for this: isosent fit --for "
+        f"{saved.chosen} was chosen for {saved.purpose}; for {what}: {effect}. To choose for this: isosent fit --for "
         f"{purpose}"
     )
 
 
-def _effect(gain: float, low: float, high: float) -> str:
+def _effect(of: _SavedGain | None) -> str:
     """Whether a gain is harm, nothing or good, with its interval."""
-    verb = "it costs" if high < 0 else "it gains" if low > 0 else "it changes little"
-    return f"{verb} ({gain:+.3f}, 95% interval {low:z.3f} to {high:z.3f})"
+    if of is None or of.gain is None or of.low is None or of.high is None:
+        return "that was not measured"
+    verb = "it costs" if of.high < 0 else "it gains" if of.low > 0 else "it changes little"
+    return f"{verb} ({of.gain:+.3f}, 95% interval {of.low:z.3f} to {of.high:z.3f})"
 
 
 def _gain(scored: ScoredCandidate) -> float:
