@@ -5,14 +5,14 @@ the built-in error of its kind, so that ``except ValueError`` and ``except OSErr
 
 A message is worded for whoever reads it. An error knows its parts: the function that refuses (``where``), and of a
 wrong value the parameter, the rule and the value (`wrong_value`). An `option` in a message is a parameter in Python and
-a flag in the shell. ``str(error)`` is the message for Python; `isosent.cli.main` words it for the shell.
+a flag in the shell. ``str(error)`` is the message for Python; `isosent.cli.main` words ``error.marked`` for the shell.
 """
 
 import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-_OPTION = re.compile("\ue000([a-z_]+)=?([^\ue001]*)\ue001")  # characters that no font and no file has a use for
+_OPTION = re.compile("\ue000([^=\ue001]+)=?([^\ue001]*)\ue001")  # characters that no font and no file has a use for
 
 
 def option(name: str, value: object = "") -> str:
@@ -23,6 +23,13 @@ def option(name: str, value: object = "") -> str:
 def with_options(message: str, write: Callable[[str, str], str]) -> str:
     """A message in which each `option` is written as ``write(name, value)``."""
     return _OPTION.sub(lambda found: write(found[1], found[2]), message)
+
+
+def quoted(error: object) -> str:
+    """The message of an error for another message, with its options marked, so that the shell words both."""
+    if not isinstance(error, _Message):
+        return str(error)
+    return f"{error.where}: {error.marked}" if error.where else error.marked
 
 
 class WrongValue(NamedTuple):
@@ -43,20 +50,21 @@ class _Message(Exception):  # noqa: N818 - warnings have it too
     wrong: WrongValue | None = None  # if a value breaks a rule
 
     def __init__(self, message: object = "", *, where: str = "") -> None:
-        super().__init__(message)
         self.where = where  # the function, class or command that refuses
-
-    @property
-    def message(self) -> str:
-        """The message as it was raised: without ``where``, and with its options marked."""
-        return str(self.args[0]) if self.args else ""
+        self.marked = quoted(message)  # without `where`
+        super().__init__(_for_python(self.marked))
 
     def __str__(self) -> str:
-        return with_options(self.__format__(""), lambda name, value: f"{name}{value and '='}{value}")
+        return _for_python(quoted(self))
 
-    def __format__(self, _: str) -> str:
-        # an error that is quoted in another one keeps its marks, so that the shell words both
-        return f"{self.where}: {self.message}" if self.where else self.message
+    def reword(self, change: Callable[[str], str]) -> None:
+        """Put another message in place of this one."""
+        self.marked = change(self.marked)
+        self.args = (_for_python(self.marked),)
+
+
+def _for_python(message: str) -> str:
+    return with_options(message, lambda name, value: f"{name}{value and '='}{value}")
 
 
 class IsosentError(_Message):

@@ -2,10 +2,10 @@
 
 A model is values that never change: an `Encoder` (texts to raw vectors), a `Postprocessing` (a map for documents, one
 for queries, a flow, scaling), the record of what was fitted, and what cosines and codes mean. `encode` is the encoder
-followed by `transform`. Each method that fits gives a new model: `fitted` encodes texts and fits on their vectors,
-`fitted_on_moments` needs the statistics alone, `fitted_on_pairs` matching texts or vectors, and ``with_...`` add a
-calibration or a quantization. For "auto" they ask `transforms.auto`, which compares candidates on the texts. `record`
-is what `save` writes and `load` reads back; `fingerprint` names the space.
+followed by `transform`. Each method that fits gives a new model: `fitted` encodes texts, `fitted_on_moments` needs
+moments alone, and both end in `fitted_on_statistics`; `fitted_on_pairs` takes matching texts or vectors. ``with_...``
+add a calibration or a quantization. For "auto" they ask `transforms.auto`, which compares candidates on the texts.
+`record` is what `save` writes and `load` reads back; `fingerprint` names the space.
 """
 
 from __future__ import annotations
@@ -34,11 +34,10 @@ from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import cosine_matrix, unit_rows
 from isosent.pages.progress import Progress, encoding_bar, part_of
 from isosent.persistence import FitRecord, ModelRecord, StoredSize, write_model
-from isosent.postprocessing import NO_POSTPROCESSING, Postprocessing, rows_with_vector
+from isosent.postprocessing import NO_POSTPROCESSING, Postprocessing
 from isosent.role import DOCUMENTS, Role, RoleName
 from isosent.space import Space
 from isosent.storage import ENCODED, Precision, Storage
-from isosent.transforms.agreement import distinct_rows
 from isosent.transforms.auto import AutoChoice, choose_from_texts, choose_without_texts
 from isosent.transforms.base import (
     AUTO,
@@ -53,11 +52,12 @@ from isosent.transforms.base import (
 )
 from isosent.transforms.calibration import Calibration
 from isosent.transforms.flow_step import FlowStep
-from isosent.transforms.labels import Attribute, LabeledMoments, Labels
+from isosent.transforms.labels import Attribute, Labels
 from isosent.transforms.maps import GroupMaps, MapStep, check_roles
 from isosent.transforms.pairs import MatchingPairs, choose_from_pairs
 from isosent.transforms.quantization import Quantization
 from isosent.transforms.scaling import NormalizeStep
+from isosent.transforms.statistics import LabeledStatistics, Statistics, rows_with_vector
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -684,50 +684,59 @@ class SentenceEncoder:
             with encoding_bar(progress) as bar:
                 encoded = encoder.encode(texts, progress=bar)
         _check.same_count("fit", "encoded", len(encoded), len(texts))
-        query_vectors = None if queries is None else self._encoder.for_queries().encode(queries)
-        model, groups = self, None
-        if attribute is not None:
-            moments = attribute.moments(encoded)
-            n_zero_rows = len(texts) - round(moments.weight) - moments.n_missing
-            model = self.erased(attribute, encoded, texts, moments=moments, n_zero_rows=n_zero_rows, source=source)
-            if model is not self:
-                rows = np.flatnonzero(attribute.groups >= 0)
-                texts, encoded, groups = [texts[row] for row in rows], encoded[rows], attribute.groups[rows]
-        if chosen is None:
-            return model
-        if not isinstance(chosen, Auto):
-            return model._fitted_on(chosen, encoded, query_vectors, source=source, report=report)
-        # Each distinct text counts once: repeated ones would weigh more in the map, and be their own neighbours.
-        vectors = model._postprocessing.apply(encoded)
-        choice = choose_from_texts(vectors, texts, chosen, groups=groups, is_erased=model is not self)
-        return model._fitted_on(choice, encoded[distinct_rows(texts)], query_vectors, source=source)
+        query_moments = None
+        if queries is not None:
+            query_moments = Moments.from_rows(rows_with_vector(self._encoder.for_queries().encode(queries)))
+        statistics = Statistics.of_texts(texts, encoded, attribute, query_moments, source=source)
+        return self.fitted_on_statistics(statistics, chosen, report=report)
 
-    def erased(
-        self,
-        attribute: Attribute,
-        vectors: NDArray[np.floating],
-        texts: Sequence[str] | None,
-        *,
-        moments: LabeledMoments,
-        n_zero_rows: int = 0,
-        source: str = "moments",
+    def fitted_on_statistics(
+        self, statistics: Statistics, transform: Transform | Auto | None, *, report: FitCallback | None = None
     ) -> SentenceEncoder:
-        """Return this model without an attribute, by moments of the bare encoder's vectors and their labels.
+        """Erase labels, if there are any, and fit a transform, or what auto chooses. All fits but on pairs come here.
 
-        Unchanged, with a warning, if nothing is visible in a sample: its labels, and its `vectors`, (n_rows, dim).
+        Labels that are not visible are not erased; a warning says so.
         """
-        name, effect = attribute.name, attribute.effect(self.transform(vectors), texts)
+        self._encoder.require_fitted("fit")
+        model = self
+        if transform is not None:
+            self._postprocessing.check_fit(transform, queries=statistics.query_moments is not None)
+        if statistics.labels is not None:
+            model = self._erased(statistics.labels, statistics.source)
+            statistics = statistics.without_labels(erased=model is not self)
+        if transform is None:
+            return model
+        choice = model._choice(transform, statistics) if isinstance(transform, Auto) else transform
+        basis, n_zero_rows = statistics.basis(distinct=isinstance(transform, Auto))
+        queries, source = statistics.query_moments, statistics.source
+        return model._fit(choice, basis, queries, source=source, n_zero_rows=n_zero_rows, report=report)
+
+    def _erased(self, labels: LabeledStatistics, source: str) -> SentenceEncoder:
+        """The model without an attribute; unchanged, with a warning, if it is not visible."""
+        name, effect = labels.attribute.name, labels.attribute.effect(self.transform(labels.vectors), labels.texts)
         if not effect.is_visible:
             warnings.warn(f"erase: {name} is not visible, so nothing was erased: {effect.reason}", IsosentWarning, 2)
             return self
         return self._fit(
-            moments.erasure(),
-            moments,  # type: ignore[arg-type]
+            labels.moments.erasure(),
+            labels.moments,  # type: ignore[arg-type]
             source=source,
-            n_zero_rows=n_zero_rows,
-            parameters=moments.facts(name),
+            n_zero_rows=labels.n_zero_rows,
+            parameters=labels.moments.facts(name),
             choice=effect.to_json(),
         )
+
+    def _choice(self, wanted: Auto, statistics: Statistics) -> AutoChoice:
+        """What auto chooses: by texts, or else by the neighbors that a sample keeps."""
+        is_erased = bool(self._fits) and self._fits[-1].transform == "erasure"
+        vectors = None if statistics.vectors is None else self._postprocessing.apply(statistics.vectors)
+        if statistics.texts is None:
+            assert statistics.moments is not None
+            return choose_without_texts(
+                self._postprocessing.moments(statistics.moments), wanted, vectors, is_erased=is_erased
+            )
+        assert vectors is not None
+        return choose_from_texts(vectors, statistics.texts, wanted, groups=statistics.groups, is_erased=is_erased)
 
     def fitted_on_vectors(
         self,
@@ -770,11 +779,11 @@ class SentenceEncoder:
         array = _check.matrix("fitted_on_vectors", "vectors", vectors)
         _check.same_dim("fitted_on_vectors", "vectors", array.shape[1], self._encoder.dim)
         chosen = resolve_transform(transform, settings, dim=self.dim)
-        if isinstance(chosen, Auto):
-            rows = rows_with_vector(array)
-            moments, n_zero_rows = Moments.from_rows(rows), len(array) - len(rows)
-            return self.fitted_on_moments(moments, chosen, sample=rows, n_zero_rows=n_zero_rows, source=source)
-        return self if chosen is None else self._fitted_on(chosen, array, source=source, report=report)
+        if not isinstance(chosen, Auto):
+            return self.fitted_on_statistics(Statistics(source, vectors=array), chosen, report=report)
+        rows = rows_with_vector(array)
+        statistics = Statistics(source, Moments.from_rows(rows), len(array) - len(rows), rows)
+        return self.fitted_on_statistics(statistics, chosen)
 
     def fitted_on_moments(
         self,
@@ -833,18 +842,11 @@ class SentenceEncoder:
                 f"a {chosen.kind} is fitted on vectors, not on moments. Use fitted_on_vectors.",
                 where="fitted_on_moments",
             )
-        is_erased = bool(self._fits) and self._fits[-1].transform == "erasure"
-        choice: LinearTransform | AutoChoice
-        if not isinstance(chosen, Auto):
-            choice = chosen
-        elif texts is None:
-            mapped = None if sample is None else self._postprocessing.apply(sample)
-            own_moments = self._postprocessing.moments(moments)
-            choice = choose_without_texts(own_moments, chosen, mapped, is_erased=is_erased)
-        else:
-            vectors = self._postprocessing.apply(self._encoder.encode(texts) if encoded is None else encoded)
-            choice = choose_from_texts(vectors, texts, chosen, groups=groups, is_erased=is_erased)
-        return self._fit(choice, moments, query_moments, source=source, n_zero_rows=n_zero_rows)
+        vectors = sample if texts is None else encoded
+        if texts is not None and vectors is None and isinstance(chosen, Auto):
+            vectors = self._encoder.encode(texts)
+        statistics = Statistics(source, moments, n_zero_rows, vectors, texts, groups, query_moments)
+        return self.fitted_on_statistics(statistics, chosen)
 
     def fitted_on_pairs(
         self,
@@ -977,21 +979,6 @@ class SentenceEncoder:
     def _with(self, postprocessing: Postprocessing, fit: FitRecord) -> SentenceEncoder:
         """Another space: calibration, quantization and storage are not those of its vectors."""
         return SentenceEncoder(self._encoder, postprocessing, (*self._fits, fit))
-
-    def _fitted_on(
-        self,
-        transform: Transform | AutoChoice,
-        vectors: NDArray[np.floating],
-        query_vectors: NDArray[np.floating] | None = None,
-        *,
-        source: str,
-        report: FitCallback | None = None,
-    ) -> SentenceEncoder:
-        """Fit on all vectors of the bare encoder that are not zero."""
-        rows = rows_with_vector(vectors)
-        query_moments = None if query_vectors is None else Moments.from_rows(rows_with_vector(query_vectors))
-        n_zero_rows = len(vectors) - len(rows)
-        return self._fit(transform, rows, query_moments, source=source, n_zero_rows=n_zero_rows, report=report)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a model folder. It holds all but the encoder, which it names by its reference and fingerprint.

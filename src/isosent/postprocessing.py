@@ -175,11 +175,3 @@ class Postprocessing:
 
 
 NO_POSTPROCESSING = Postprocessing()
-
-
-def rows_with_vector(vectors: NDArray[np.floating]) -> NDArray[np.floating]:
-    """The rows that are not zero, of which there must be one."""
-    rows = vectors[nonzero_rows(vectors)]
-    if not len(rows):
-        raise InputError(f"fit: the encoder knows no word of the {len(vectors)} texts, so all their vectors are zero.")
-    return rows

@@ -156,10 +156,11 @@ def test_encode_replaces_an_older_file(isosent_, here):
     assert np.load(here / "v.npy").shape == (5, 3)
 
 
-def test_options_follow_the_reference_and_flags_win_over_them(isosent_, here):
+def test_options_follow_the_reference(isosent_, here, refuses):
     (here / "texts.txt").write_text("MAN\n")
     assert "texts without a vector: 1\n" in isosent_(*encode(model="words:glove.txt?lowercase=false")).out
-    assert isosent_(*encode("--weighting", "mean", model="words:glove.txt?weighting=sif")).code == 0
+    refuses(isosent_(*encode("--weighting", "mean")), "option", "--weighting", "-m 'MODEL?weighting=VALUE'")
+    assert "MODEL?" not in isosent_("data", "list", "--weighting", "mean").err
 
 
 def test_texts_of_unknown_words_only_give_zero_rows(isosent_, here):
@@ -564,7 +565,7 @@ def test_help_of_models_lists_all_options(isosent_):
 
 
 def test_an_option_for_another_kind_of_model_is_refused_in_one_line(isosent_, refuses):
-    done = isosent_(*encode("--layers", "1"))
+    done = isosent_(*encode(model="words:glove.txt?layers=1"))
     refuses(done, "words:FILE[,FILE...] has no option layers. It takes lowercase, tokenizer, ")
     assert GRAMMAR not in done.err
 

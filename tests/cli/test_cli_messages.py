@@ -40,7 +40,7 @@ inspect texts.txt -m words:glove.txt?weighting=gem
 inspect texts.txt -m words:glove.txt?weighting=gem&window=999
 inspect texts.txt -m words:glove.txt?window=3
 inspect texts.txt -m words:glove.txt?weighting=sif&frequencies=bad.txt
-inspect texts.txt -m words:glove.txt --layers 1
+inspect texts.txt -m words:glove.txt?layers=1
 inspect texts.txt -m words:damaged.safetensors
 inspect texts.txt -m words:two.safetensors
 inspect texts.txt -m static:folder
@@ -128,6 +128,7 @@ search index query -k 0
 search index query --where foo=1
 search index query --where id=
 search index query --false-positives 2
+search few query --false-positives 0.1
 search index query --group de
 search index small.npy
 search index vectors.npy --hybrid
@@ -262,6 +263,7 @@ def folder(tmp_path_factory):
     model = isosent.load(f"words:{folder / 'glove.txt'}").fitted(TEXTS, transform=isosent.Whitening())
     model.save(folder / "model")
     Index.create(TEXTS, model, folder=folder / "index")
+    Index.create(TEXTS[:4], model, folder=folder / "few")
     for name in ("folder", "other"):
         (folder / name).mkdir()
     (folder / "other" / "model.json").write_text("{}")

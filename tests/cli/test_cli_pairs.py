@@ -9,7 +9,8 @@ import pytest
 import isosent
 from isosent.cli.printing import pairs_table
 from isosent.io.vectors import open_vectors
-from isosent.jobs.fit import fit_pairs
+from isosent.jobs.fit import run_fit
+from isosent.jobs.fit_request import FitRequest
 from isosent.numeric.similarity import unit_rows
 from isosent.search import Index
 
@@ -149,7 +150,7 @@ def mapped(backwards, tmp_path_factory):
     columns = ("query", "document", "query_lang", "document_lang")
     write_pairs(folder / "pairs.csv", [(*row, "back", "en") for row in rows[:240]], columns)
     write_pairs(folder / "pool.csv", pool_of(rows[:40]), ("text", "lang"))
-    fit_pairs(str(folder / "pairs.csv"), folder / "m", None)
+    run_fit(FitRequest(inputs=(), pairs=str(folder / "pairs.csv"), output=folder / "m"))
     return folder
 
 

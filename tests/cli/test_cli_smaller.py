@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import isosent
-from isosent.io.texts import TextSource
-from isosent.jobs.fit import Goal, fit_texts
+from isosent.jobs.fit import run_fit
+from isosent.jobs.fit_request import FitRequest
 from isosent.numeric import similarity
 from isosent.search import Index, sizes
 from isosent.transforms.base import resolve_transform
@@ -122,7 +122,7 @@ def test_a_calibration_keeps_the_size(isosent_, here, vectors):
 def test_a_size_may_follow_a_flow(here, texts):
     (here / "t.txt").write_text("\n".join(texts))
     flow = resolve_transform("glow_flow", {"depth": 1, "n_levels": 1, "width": 8, "n_epochs": 1})
-    result = fit_texts([TextSource("t.txt")], here / "model", "wordllama", flow, goal=Goal(n_bytes=300))
+    result = run_fit(FitRequest(inputs=["t.txt"], output=here / "model", transform=flow, n_bytes=300))
     assert result.model.flow is not None
     assert result.model.record.storage.n_bytes <= 300
 

@@ -42,15 +42,8 @@ def test_an_encoder_is_fitted_by_flags(isosent_, corpus):
     assert model.fingerprint == expected.fingerprint
 
 
-def test_a_flag_is_the_same_as_the_option(isosent_):
-    flags = ("-m", "words:words.txt?a=0.01", "--weighting", "sif", *NONE)
-    assert isosent_("fit", "texts.txt", *flags, "-o", "flags").code == 0
-    assert isosent_("fit", "texts.txt", "-m", "words:words.txt?weighting=sif&a=0.01", *NONE, "-o", "query").code == 0
-    assert isosent.load("flags").fingerprint == isosent.load("query").fingerprint
-
-
 def test_a_transform_is_fitted_behind_it_where_one_is_named(isosent_, corpus):
-    flags = ("-m", "words:words.txt", "--weighting", "sif", "--transform", "whitening", "--dims", "3")
+    flags = ("-m", "words:words.txt?weighting=sif", "--transform", "whitening", "--dims", "3")
     finished = isosent_("fit", "texts.txt", *flags, "-o", "model")
     assert finished.code == 0, finished.err
     assert "was fitted before" not in finished.out

@@ -27,7 +27,12 @@ class Rule(NamedTuple):
 
 RULES = [
     # a gain of nDCG is called binary, too
-    Rule("number types are named", rf"'({'|'.join(Storage)})'", "storage evaluation/retrieval"),
+    Rule(
+        "number types are named",
+        rf"'({'|'.join(Storage)})'",
+        "storage evaluation/retrieval",
+        "search/engine 1, search/units 1",
+    ),
     # of what has a fingerprint: an encoder, a model's record, the comment of a table
     Rule(
         "spaces are made",
@@ -38,9 +43,15 @@ RULES = [
     Rule("whether a file is a table is asked", r"(?<!\.)\bis_table\(", "io"),
     Rule("moments are recognized", r"'isosent-moments'", "io"),
     # encode says so of paths that workers open, maybe on other machines
-    Rule("vectors next to texts are looked for", r"\bunused_vectors\b", "io cli/printing jobs/fit"),
+    Rule("vectors next to texts are looked for", r"\bunused_vectors\b", "io cli/printing jobs/fit_texts"),
     # a caller of Python passed an array, or a file that is open: arrays of every number type are vectors
-    Rule("vectors in a file are told from an array", r"isinstance\(\w+, (\(.*)?VectorSource\b", "io"),
+    Rule(
+        "vectors in a file are told from an array",
+        r"isinstance\(\w+, (\(.*)?VectorSource\b",
+        "io",
+        "evaluation/migration 2, jobs/inspect 1, search/build 1, search/index 1, search/stores 1, "
+        "search/stores/database 1, search/units 4",
+    ),
     Rule("an index or a database is told apart", r"\bis_(index|database)\b", "search"),
     Rule(
         "the nearest are selected",
@@ -64,33 +75,32 @@ RULES = [
     ),
     Rule("a transform is asked what it is", r"hasattr\((type\()?transform\b", "transforms/base"),
     Rule("whether anything can follow a step is asked", r"\.streams\b", "postprocessing transforms"),
+    Rule("JSON or text is decided", r"\b(if|not|and|or) as_json\b", "cli/printing"),
+    Rule("a table is laid out on a terminal", r"\brich\.table\b", "cli/printing"),
     Rule("the edge is found by its name", r"isosent\.research", "research cli/main report/leaderboard"),
     Rule(
         "endings of files are named",
         r"'\*?\.(npy|npz|parquet|safetensors|jsonl|ndjson|csv|tsv|txt|json|yaml|arrow|feather|gz|zip|h5|bin|vec|pt|pkl)'",
         "io words encoders",
-        "cli/describe 5, cli/evaluate 14, cli/groups 8, cli/inspect 3, cli/search 4, evaluation/labeled 8, "
-        "evaluation/retrieval 1, exports/faiss 1, exports/numpy 2, exports/sentence_transformers 1, jobs/encode "
-        "1, jobs/shards 1, jobs/vectors 2, networks/load 5, research/commands 6, search/rows 4, server/page 3, "
-        "training/data 1",
+        "cli/describe 5, cli/evaluate 11, cli/groups 6, cli/inspect 1, cli/printing 1, cli/search 4, "
+        "evaluation/labeled 8, evaluation/retrieval 1, exports/faiss 1, exports/numpy 2, "
+        "exports/sentence_transformers 1, jobs/encode 1, jobs/shards 1, jobs/vectors 1, networks/load 5, "
+        "research/commands 6, search/rows 4, server/page 2, training/data 1",
     ),
     Rule(
         "flags are named",
         r"(?<![\w-])--[a-z]",
         "cli research",
-        "datasets 1, demo 5, distributed 3, evaluation/compare 2, evaluation/labeled 1, evaluation/retrieval "
-        "2, exports 5, exports/check 1, exports/faiss 4, exports/sentence_transformers 2, io/number_lists 2, "
-        "io/pairs 3, io/tables 1, io/texts 1, io/vector_source 1, io/vectors 3, jobs/fit 34, jobs/inspect 2, "
-        "jobs/vectors 5, report/groups_page 2, search/build 5, search/engine 2, search/lance 1, search/postgres "
-        "1, search/rows 3, search/smaller 1, search/units 2, server/dialects 1, server/http 2, server/maps 1, "
-        "server/isosent_api 1, server/page 1, server/proxy 2, server/run 5, server/service 9, server/upstream 3, "
-        "server/workers 1, training/data 3, training/record 4, training/run 2",
+        "demo 5, evaluation/compare 1, exports/check 1, exports/sentence_transformers 1, io/number_lists 2, "
+        "jobs/inspect 2, report/groups_page 2, search/build 1, search/stores/lance 1, server/dialects 1, "
+        "server/http 2, server/isosent_api 1, server/maps 1, server/page 1, server/proxy 2, server/run 5, "
+        "server/service 9, server/upstream 3, server/workers 1, training/run 1, transforms/auto 1",
     ),
 ]
 # how many modules of isosent a module imports, where it is more than the most
 WIDE = (
-    "cli/describe 22, cli/evaluate 37, cli/inspect 23, cli/search 28, encoders/static 27, evaluation/run 23, "
-    "jobs/fit 24, jobs/vectors 25, model 23, search/build 21, search/index 24, training/distill 31, "
+    "cli/describe 23, cli/evaluate 39, cli/inspect 24, cli/search 32, encoders/static 28, evaluation/run 24, "
+    "jobs/shards 21, jobs/vectors 27, model 27, search/build 23, search/index 25, training/distill 33, "
     "training/run 24"
 )
 

@@ -279,7 +279,7 @@ def test_vectors_without_texts_get_the_recall_of_fewer_dimensions(rows):
     recalls = {(e.transform, e.center, e.n_components): e.recall for e in found.sizes.rows if e.dtype == "float32"}
     assert recalls["principal_components", False, 6] > 0.95 > recalls["truncate", False, 6]
     assert "Will search get worse?" in html_page(found)
-    assert "recall@10" in {column.header for table in inspection_tables(found) for column in table.columns}
+    assert "recall@10" in {name for table in inspection_tables(found) for name in table.columns}
     document = json.loads(json.dumps(found.to_json(), allow_nan=False))["sizes"]
     assert {"float32", "int8", "binary"} < {row["dtype"] for row in document["rows"]}
     assert any(row["is_on_front"] for row in document["rows"])
@@ -428,7 +428,7 @@ def test_the_chosen_width_is_marked_where_there_is_one(found, choice):
 
 def test_the_tables_hold_every_figure(found):
     names, more = (
-        {cell for table in inspection_tables(found, details=details) for cell in table.columns[0].cells}
+        {cell for table in inspection_tables(found, details=details) for cell in (row.cells[0] for row in table.rows)}
         for details in (False, True)
     )
     assert {"rows (N)", "exact duplicates", "IsoScore", "uniformity", "participation ratio (dimensions)"} <= names

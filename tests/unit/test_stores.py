@@ -49,6 +49,13 @@ def test_what_a_table_cannot_do_it_refuses_before_it_is_opened(options, named):
         store.index("against")
 
 
+@pytest.mark.parametrize("scheme", ["postgresql+psycopg2://", "POSTGRES://", "postgres:", "x\n://"])
+def test_a_refusal_shows_no_password_whatever_the_scheme(scheme):
+    with pytest.raises(InputError, match="here/db is a database") as caught:
+        open_store(f"{scheme}me:se@cr\net@here/db").index("against")
+    assert "cr\net" not in str(caught.value)
+
+
 def test_only_an_index_is_found(places, tmp_path):
     folder, url = places
     assert len(find_index(folder)) == 40

@@ -1,6 +1,7 @@
 """The commands ``data ...`` and ``words ...``."""
 
 import warnings
+from collections.abc import Iterator
 from itertools import chain, groupby
 from pathlib import Path
 
@@ -8,8 +9,8 @@ import click
 
 from isosent import _check
 from isosent.cli.options import column_option, data_option, json_option, tasks_option
-from isosent.cli.printing import show, show_json
-from isosent.datasets import RECORD_NAME, FetchedFile, Mirror, get_data, read_manifest
+from isosent.cli.printing import deliver, show
+from isosent.datasets import RECORD_NAME, FetchedFile, Manifest, Mirror, get_data, read_manifest
 from isosent.errors import EvaluationWarning, InputError
 from isosent.evaluation.overlap import count_hashed, count_overlap
 from isosent.evaluation.run import read_tasks
@@ -17,6 +18,7 @@ from isosent.evaluation.tables import overlap_table
 from isosent.io.notes import fitted_texts
 from isosent.io.texts import open_texts, text_blocks
 from isosent.pages.progress import counted, progress_bar
+from isosent.pages.report import Report
 from isosent.words.word_vectors import convert_word_vectors
 
 _SHOWN_OF_COMMIT = 12
@@ -36,14 +38,17 @@ def list_sets() -> None:
     \b
     isosent data list
     """  # noqa: D301
-    manifest = read_manifest()
+    deliver(Report(parts=_set_lines(read_manifest())))
+
+
+def _set_lines(manifest: Manifest) -> Iterator[str]:
     for entry in manifest.sets.values():
         sources = [
             f"{repository} {f'at {revision[:_SHOWN_OF_COMMIT]}' if revision else '(not pinned)'}"
             for repository in entry.repositories
             for revision in [manifest.revisions[repository]]
         ]
-        show(f"{entry.name}: {entry.title}")
+        yield f"{entry.name}: {entry.title}"
         for label, text in (
             ("read by", entry.command),
             ("source", ", ".join(sources) or f"not on the hub; {entry.home}"),
@@ -51,7 +56,7 @@ def list_sets() -> None:
             ("texts", entry.text + ("; converted to the layout that isosent reads" if entry.is_converted else "")),
             ("terms", entry.terms),
         ):
-            show(f"    {label:<9} {text}")
+            yield f"    {label:<9} {text}"
 
 
 @data.command()
@@ -115,10 +120,8 @@ def overlap(corpus: str, data: Path, column: str | None, tasks: str | None, as_j
             blocks = counted(text_blocks(source.read(), _BLOCK_TEXTS), bar, source.n_texts)
             counts = count_overlap(chain.from_iterable(blocks), items)
         name, n_texts = source.name, source.n_texts
-    if as_json:
-        show_json({"corpus": name, "n_texts": n_texts, "tasks": counts})
-    else:
-        show(overlap_table(counts, f"{name}: {n_texts:,} texts" + ", of which hashes are kept" * (hashes is not None)))
+    table = overlap_table(counts, f"{name}: {n_texts:,} texts" + ", of which hashes are kept" * (hashes is not None))
+    deliver(Report({"corpus": name, "n_texts": n_texts, "tasks": counts}, [table]), as_json=as_json)
 
 
 @click.group(no_args_is_help=False)

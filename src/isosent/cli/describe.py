@@ -1,12 +1,12 @@
 """The commands ``info``, ``similarity`` and ``explain``.
 
 `info` tells by its argument what it describes: an index, a file of vectors, of statistics or of word vectors, or a
-model. Each kind gives a mapping of facts, which `_show_lines` prints.
+model. Each kind gives a mapping of facts, which `_aligned` shows; those of a model are worded by `_model_facts`.
 """
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,10 @@ from typing import Any
 import click
 
 from isosent.cli.options import json_option, model_option, open_model
-from isosent.cli.printing import likelihood_change, say, show, show_json, show_stats
+from isosent.cli.printing import deliver, likelihood_change, say, stats_report
 from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.errors import InputError, IsosentWarning
+from isosent.explanation import Explanation
 from isosent.io.bounds import STANDARD_INPUT
 from isosent.io.notes import NOTE_FILE, read_export_note
 from isosent.io.source import open_source
@@ -29,8 +30,8 @@ from isosent.jobs.vectors import moments_in
 from isosent.loading import read_record
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import progress_bar
-from isosent.pages.tables import make_table
-from isosent.persistence import MIGRATION
+from isosent.pages.report import Part, Report, ReportTable
+from isosent.persistence import MIGRATION, ModelRecord
 from isosent.search.stores import find_index
 from isosent.transforms.calibration import RANDOM_PAIRS
 from isosent.words.formats import format_of
@@ -56,19 +57,18 @@ def info(source: str, as_json: bool) -> None:
     """  # noqa: D301
     path = Path(source)
     if (index := find_index(path)) is not None:
-        stats = index.stats()
-        if as_json:
-            show_json(stats.to_json())
-        else:
-            show_stats(path, stats)
+        deliver(stats_report(path, index.stats()), as_json=as_json)
         return
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* are not encoded", IsosentWarning)  # nothing is, here
-        facts = _facts_of_input(source) or read_record(source).facts() | _distilled(path)
-    if as_json:
-        show_json(facts)
-    else:
-        _show_lines(_model_lines(facts) if "fits" in facts else list(facts.items()))
+        facts = _facts_of_input(source)
+        report = _model_report(path, read_record(source)) if facts is None else Report(facts, _aligned(facts.items()))
+    deliver(report, as_json=as_json)
+
+
+def _model_report(folder: Path, record: ModelRecord) -> Report:
+    distilled = _distilled(folder)
+    return Report(record.facts() | distilled, _aligned(_model_facts(record, distilled)))
 
 
 def _distilled(folder: Path) -> dict[str, Any]:
@@ -152,25 +152,25 @@ def _refuse_texts(source: TextSource) -> None:
         raise InputError(f"info: {name} holds texts. Describe them with a model: isosent inspect {name}")
 
 
-def _show_lines(lines: Sequence[tuple[str, object]]) -> None:
-    width = max(len(name) for name, _ in lines)
-    for name, value in lines:
-        show(f"{name:<{width}}  {value}")
+def _aligned(facts: Collection[tuple[str, object]]) -> Iterator[str]:
+    """A line for each fact."""
+    width = max(len(name) for name, _ in facts)
+    for name, value in facts:
+        yield f"{name:<{width}}  {value}"
 
 
-def _model_lines(facts: Mapping[str, Any]) -> list[tuple[str, object]]:
+def _model_facts(record: ModelRecord, distilled: Mapping[str, Any]) -> list[tuple[str, object]]:
     """What a model is, and what each fit gave it."""
-    others = ("fits", "distilled", "shares")
     lines: list[tuple[str, object]] = [
-        (name.replace("_", " "), _plain(value)) for name, value in facts.items() if name not in others
+        (name.replace("_", " "), _plain(value)) for name, value in record.facts().items() if name != "fits"
     ]
-    if "distilled" in facts:
-        lines += _distilled_lines(facts["distilled"], facts["shares"])
-    unit = "vectors" if facts["reference"] == PRECOMPUTED else "texts"
-    for step, record in enumerate(facts["fits"], start=1):
-        steps = record["parameters"].get("steps") if record["transform"] == "chain" else None
+    if distilled:
+        lines += _distilled_lines(distilled["distilled"], distilled["shares"])
+    unit = "vectors" if record.reference == PRECOMPUTED else "texts"
+    for step, fit in enumerate(record.fits, start=1):
+        steps = fit.parameters.get("steps") if fit.transform == "chain" else None
         if not (isinstance(steps, list) and all(isinstance(each, dict) for each in steps) and steps):
-            steps = [{"transform": record["transform"], **record["parameters"]}]
+            steps = [{"transform": fit.transform, **fit.parameters}]
         calls = []
         for each in steps:
             settings = {name: value for name, value in each.items() if name != "transform"}
@@ -178,22 +178,22 @@ def _model_lines(facts: Mapping[str, Any]) -> list[tuple[str, object]]:
         lines.append(
             (
                 f"fit {step}",
-                ("none, chosen by auto" if "candidates" in (record.get("choice") or {}) else "none")
-                if record["transform"] == "none"
+                ("none, chosen by auto" if "candidates" in (fit.choice or {}) else "none")
+                if fit.transform == "none"
                 else calls[0],
             )
         )
         lines += [("", f"then {call}") for call in calls[1:]]
-        is_of_pairs = "tested" in (record.get("choice") or {})
+        is_of_pairs = "tested" in (fit.choice or {})
         counted = "pairs" if is_of_pairs else unit
-        lines.append(("", f"on {record['n_texts']} {counted} of {record['source']}, {record['fitted_at']}"))
+        lines.append(("", f"on {fit.n_texts} {counted} of {fit.source}, {fit.fitted_at}"))
         zero = "zero rows left out" if counted == "vectors" else f"{counted} without a vector"
-        lines.append(("", f"{zero}: {record['n_zero_rows']}"))
-        if record.get("choice"):
-            by = "held out" if is_of_pairs or record["transform"] in ("erasure", MIGRATION) else "auto"
-            lines.append(("", f"{by}: {record['choice']['reason']}"))
-        if record.get("history"):
-            lines.append(("", likelihood_change(record["history"])))
+        lines.append(("", f"{zero}: {fit.n_zero_rows}"))
+        if fit.choice:
+            by = "held out" if is_of_pairs or fit.transform in ("erasure", MIGRATION) else "auto"
+            lines.append(("", f"{by}: {fit.choice['reason']}"))
+        if fit.history:
+            lines.append(("", likelihood_change(fit.history)))
     return lines
 
 
@@ -221,13 +221,12 @@ def similarity(first: str, second: str, model: str | None, as_json: bool) -> Non
     if loaded.calibration is not None:
         meaning = "percentile" if loaded.calibration.kind == RANDOM_PAIRS else "expected score"
         figures[meaning] = float(loaded.calibration(figures["cosine"]))
-    if as_json:
-        show_json(figures)
-        return
-    for name, value in figures.items():
-        show(f"{name} {value:.4f}")
+    lines = [f"{name} {value:.4f}" for name, value in figures.items()]
     if loaded.calibration is None:
-        show("What this cosine means depends on the model and the texts: isosent calibrate TEXTS -m MODEL -o FOLDER")
+        lines.append(
+            "What this cosine means depends on the model and the texts: isosent calibrate TEXTS -m MODEL -o FOLDER"
+        )
+    deliver(Report(figures, lines), as_json=as_json)
 
 
 def _two_texts(*texts: str) -> list[str]:
@@ -266,13 +265,15 @@ def explain(first: str, second: str, model: str | None, as_json: bool) -> None:
     loaded = open_model(model)
     _say_reference(loaded)
     explanation = loaded.explain(first, second)
+    document = {"cosine": explanation.cosine, "pairs": [pair._asdict() for pair in explanation.top()]}
+    deliver(Report(document, _explanation_parts(explanation)), as_json=as_json)
+
+
+def _explanation_parts(explanation: Explanation) -> Iterator[Part]:
     pairs, cosine = explanation.top(), explanation.cosine
-    if as_json:
-        show_json({"cosine": cosine, "pairs": [pair._asdict() for pair in pairs]})
-        return
-    table = make_table("first text", "second text", "contribution", left=2, title=f"cosine {cosine:.4f}")
+    table = ReportTable("first text", "second text", "contribution", left=range(2), title=f"cosine {cosine:.4f}")
     for pair in pairs[:_MOST_PAIRS]:
         table.add_row(pair.a, pair.b, f"{pair.contribution:+.4f}")
     if others := pairs[_MOST_PAIRS:]:
         table.add_row(f"{len(others)} other pairs", "", f"{sum(pair.contribution for pair in others):+.4f}")
-    show(table)
+    yield table

@@ -15,7 +15,6 @@ from isosent.cli.options import (
     column_option,
     either_column_option,
     model_option,
-    model_options,
     open_model,
     shard_size_option,
     worker_options,
@@ -59,7 +58,7 @@ def shard_options(command: Command) -> Command:
 
 @click.command()
 @click.argument("inputs", nargs=-1, required=True)
-@model_options
+@model_option
 @click.option("--output", "-o", metavar="OUT", required=True, help="A .npy, .fvecs or .parquet file, or a folder.")
 @column_option
 @click.option("--queries", is_flag=True, help="Encode as queries, if the model treats them differently.")

@@ -1,14 +1,14 @@
 """The commands ``evaluate``, ``compare``, ``migrate`` and ``report``.
 
-`evaluate` reads options and calls `evaluation.run`; `_table` prints one transform, `_variants_table` several side by
-side. `compare` prints the test of each task of two result files, `migrate` whether a change of the model is worth it,
+`evaluate` reads options and calls `evaluation.run`; `_table` shows one transform, `_variants_table` several side by
+side. `compare` shows the test of each task of two result files, `migrate` whether a change of the model is worth it,
 and `report` writes the page of many. Files to write are named by ``-o``, and their extension says what they get.
 """
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import numpy as np
@@ -19,7 +19,7 @@ from isosent.cli.options import (
     column_option,
     columns_option,
     json_option,
-    model_options,
+    model_option,
     open_model,
     outputs_option,
     seed_option,
@@ -27,9 +27,9 @@ from isosent.cli.options import (
     tasks_option,
     transform_options,
 )
-from isosent.cli.printing import check_outputs, json_text, say, say_unused_vectors, show, show_json, write_outputs
+from isosent.cli.printing import check_outputs, deliver, say, say_unused_vectors, show
 from isosent.encoders.precomputed import PrecomputedVectors
-from isosent.errors import InputError
+from isosent.errors import InputError, option
 from isosent.evaluation.compare import CORRELATIONS, Comparison, Difference, compare_results
 from isosent.evaluation.cqa import TEXT_PARTS
 from isosent.evaluation.migration import Answers
@@ -52,7 +52,8 @@ from isosent.model import SentenceEncoder
 from isosent.numeric.statistics import LEVEL
 from isosent.pages.figures import FORMATS
 from isosent.pages.progress import progress_bar
-from isosent.pages.tables import csv_table, latex_table, make_table
+from isosent.pages.report import Note, Part, Report, ReportTable
+from isosent.pages.tables import csv_table, latex_table
 from isosent.persistence import check_model_folder
 from isosent.report.figures import check_figures, write_figures
 from isosent.report.leaderboard import make_leaderboard, read_report
@@ -66,9 +67,6 @@ from isosent.storage import Storage
 from isosent.training.curve import check_curve_output, write_curve
 from isosent.training.metrics import read_metrics
 from isosent.transforms.base import AUTO, TRANSFORMS, resolve_transform
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 _SMALLEST_P = 0.0001
 _INTERVALS = (("low", "high"), ("overlap_low", "overlap_high"))  # of two models on texts
@@ -87,7 +85,7 @@ resamples_option = click.option(
     type=PATH,
     help="Folder with the original files, at any depth; or a table of pairs, or of texts and labels.",
 )
-@model_options
+@model_option
 @transform_options(default="none", multiple=True)
 @click.option("--fit-on", metavar="target|FILE", help="Fit on the texts of each task, or on a file.  [default: target]")
 @columns_option
@@ -138,7 +136,8 @@ def evaluate(
     if has_several and (
         unused := settings.keys() - {name for each in transform for name in _settings_for(each, settings)}
     ):
-        raise InputError(f"No transform of {', '.join(transform)} takes {', '.join(sorted(unused))}. Leave it out.")
+        names = ", ".join(map(option, sorted(unused)))
+        raise InputError(f"No transform of {', '.join(transform)} takes {names}. Leave it out.")
     transforms = [
         resolve_transform(name, _settings_for(name, settings) if has_several else settings, dim=loaded.dim)
         for name in transform
@@ -159,14 +158,8 @@ def evaluate(
             progress=bar,
         )
     results = (result, *result.variants)
-    write_outputs(outputs, {".json": result.to_text, ".csv": result.to_csv, ".tex": result.to_latex})
-    if as_json:
-        click.echo(result.to_text(), nl=False)
-        return
-    for one in results:
-        show(_table(one))
-    if has_several:
-        show(_variants_table(dict(zip(transform, results, strict=True))))
+    files = {".csv": result.to_csv, ".tex": result.to_latex}
+    deliver(Report(result.to_text, _result_tables(results, transform), files), outputs, as_json=as_json)
 
 
 def _evaluated(model: str | None) -> SentenceEncoder | Index:
@@ -202,16 +195,22 @@ def _settings_for(transform: str, settings: Mapping[str, Any]) -> dict[str, Any]
     return {setting: value for setting, value in settings.items() if setting in available}
 
 
-def _table(result: EvaluationResult) -> "Table":
+def _result_tables(results: Sequence[EvaluationResult], transforms: Sequence[str]) -> Iterator[ReportTable]:
+    yield from map(_table, results)
+    if len(transforms) > 1:
+        yield _variants_table(dict(zip(transforms, results, strict=True)))
+
+
+def _table(result: EvaluationResult) -> ReportTable:
     tasks = list(result.tasks.values())
     if all(task.kind == "sts" for task in tasks):
         return sts_table(result)
     return rte_table(result) if [task.kind for task in tasks] == ["rte"] else task_table(result)
 
 
-def _variants_table(results: Mapping[str, EvaluationResult]) -> "Table":
+def _variants_table(results: Mapping[str, EvaluationResult]) -> ReportTable:
     """The main score of every task under every transform, x100."""
-    table = make_table("task", "metric", *results, left=2)
+    table = ReportTable("task", "metric", *results, left=range(2))
     first = next(iter(results.values()))
     tasks = first.tasks
     for name, task in tasks.items():
@@ -268,7 +267,7 @@ def compare(
     """  # noqa: D301
     check_outputs(outputs, reads=inputs)
     if models:
-        _compare_models(inputs, models, column, seed, outputs, as_json)
+        deliver(_models_report(inputs, models, column, seed, outputs), outputs, as_json=as_json)
         return
     if len(inputs) != 2 or column is not None:
         raise InputError("compare: name two results, or one file of texts and its models: -m MODEL -m MODEL.")
@@ -291,28 +290,27 @@ def compare(
             n_resamples=resamples,
             progress=bar,
         )
-    document = comparison.to_json()
-    contents = {".json": lambda: json_text(document), ".csv": comparison.to_csv, ".tex": comparison.to_latex}
-    write_outputs(outputs, contents)
-    if as_json:
-        show_json(document)
-        return
+    files = {".csv": comparison.to_csv, ".tex": comparison.to_latex}
+    tables = [_comparison_table(comparison)]
     if tests:
-        show(_test_table(comparison))
+        tables.insert(0, _test_table(comparison))
+    deliver(Report(comparison.to_json(), tables, files), outputs, as_json=as_json)
+
+
+def _comparison_table(comparison: Comparison) -> ReportTable:
     header = ("x100", "A", "B", "B - A", f"{100 * comparison.level:g}% interval", "B is")
-    table = make_table(*header, caption="\n".join(_comparison_notes(comparison)))
-    table.columns[-1].justify = "left"
+    table = ReportTable(*header, left=(0, -1), caption="\n".join(_comparison_notes(comparison)))
     for name, difference in comparison.tasks.items():
         table.add_row(name + difference.mark, *_difference_cells(difference))
     table.add_section()
     for kind, mean in comparison.averages.items():
         table.add_row(f"average, {kind}{mean.mark}", *_difference_cells(mean))
-    show(table)
+    return table
 
 
-def _compare_models(
-    inputs: Sequence[str], names: Sequence[str], column: str | None, seed: int, outputs: Sequence[Path], as_json: bool
-) -> None:
+def _models_report(
+    inputs: Sequence[str], names: Sequence[str], column: str | None, seed: int, outputs: Sequence[Path]
+) -> Report:
     """Compare models on texts: which is better, what each costs, and how much of it the others contain."""
     if len(inputs) != 1:
         raise InputError(f"compare: models are compared on one file of texts, not on {len(inputs)}.")
@@ -330,26 +328,27 @@ def _compare_models(
         if seen is not None and (n_seen := int(np.isin(text_hashes(texts), seen).sum())):
             say(f"note: {name} was distilled from {n_seen:,} of these texts, and looks better on them than on others.")
     with progress_bar("encoding") as bar:
-        report = compare_models(models, texts, seed=seed, progress=bar)
-    write_outputs(outputs, {".json": lambda: json_text(report)})
-    if as_json:
-        show_json(report)
-        return
+        compared = compare_models(models, texts, seed=seed, progress=bar)
+    return Report(compared, _models_parts(compared, inputs[0]))
+
+
+def _models_parts(report: Mapping[str, Any], texts: str) -> Iterator[Part]:
     number = {name: str(place) for place, name in enumerate(report["models"], 1)}
     caption = f"score: mean reciprocal rank of the second half of a text for the first, {report['n_texts']:,} texts"
-    table = make_table("", "model", "better than", "score", "dimensions", "bytes", "ms a text", left=3, caption=caption)
+    header = ("", "model", "better than", "score", "dimensions", "bytes", "ms a text")
+    table = ReportTable(*header, left=range(3), caption=caption)
     for name, fact in sorted(report["models"].items(), key=lambda item: -item[1]["score"]):
         cost = (f"{fact['dimensions']:,}", f"{fact['bytes']:,}", f"{fact['ms']:.2f}")
         better_than = ", ".join(sorted(number[other] for other in fact["better_than"]))
         table.add_row(number[name], name, better_than, f"{fact['score']:.3f}", *cost)
-    show(table)
+    yield table
     caption = (
         'B is "better" or "worse" if both intervals are on one side of zero, and the better model does not work more '
         'by words, as averages of word vectors do; "cannot tell" does not mean equal.\n'
         "of B in A: R2 of a linear map from A to B, on texts that it is not fitted on"
     )
-    header = ("A", "B", "B is", "score, B - A", "word overlap, B - A", "of B in A", "of A in B")
-    table = make_table(*header, left=3, caption=caption)
+    columns = ("A", "B", "B is", "score, B - A", "word overlap, B - A", "of B in A", "of A in B")
+    table = ReportTable(*columns, left=range(3), caption=caption)
     shares = {(each["of"], each["within"]): f"{max(each['r2'], 0):.0%}" for each in report["contains"]}
     for pair in report["pairs"]:
         intervals = (
@@ -358,9 +357,9 @@ def _compare_models(
         )
         a, b = pair["a"], pair["b"]
         table.add_row(number[a], number[b], pair["verdict"], *intervals, shares[b, a], shares[a, b])
-    show(table)
+    yield table
     if report["caution"]:
-        say(f"note: {report['caution']} See: isosent migrate A B {inputs[0]} --queries FILE")
+        yield Note(f"note: {report['caution']} See: isosent migrate A B {texts} --queries FILE")
 
 
 def _difference_cells(difference: Difference) -> list[str]:
@@ -374,9 +373,9 @@ def _signed(difference: float) -> str:
     return "undefined" if math.isnan(difference) else f"{100 * difference:+.2f}"
 
 
-def _test_table(comparison: Comparison) -> "Table":
+def _test_table(comparison: Comparison) -> ReportTable:
     """The test of every task, its p-values, and that of Williams's test of the ranks for Spearman."""
-    table = make_table("task", "metric", "test", "items", "p", "corrected", "Williams on ranks", left=3)
+    table = ReportTable("task", "metric", "test", "items", "p", "corrected", "Williams on ranks", left=range(3))
     for name, task in comparison.tasks.items():
         p_values = map(_p_value, (task.p_value, task.p_corrected, task.p_williams_on_ranks))
         table.add_row(name + task.mark, task.metric, task.test, f"{task.n_items:,}", *p_values)
@@ -458,15 +457,12 @@ def migrate(old: str, new: str, texts: str | None, queries: str | None, output: 
         )
     if output is not None:
         result.model.save(output)
-    if as_json:
-        show_json(result.report)
-        return
-    show(_ways_table(result.report))
-    show(result.report["reason"])
+    parts: list[Part] = [_ways_table(result.report), result.report["reason"]]
     if result.report["caution"]:
-        say(f"note: {result.report['caution']} See --queries.")
+        parts.append(Note(f"note: {result.report['caution']} See --queries."))
     if output is not None:
-        show(f"{output}: a map of vectors of {old}, for queries of {new}")
+        parts.append(f"{output}: a map of vectors of {old}, for queries of {new}")
+    deliver(Report(result.report, parts), as_json=as_json)
 
 
 def _texts(path: str) -> list[str]:
@@ -539,13 +535,13 @@ def _answers(path: str) -> Answers:
     return answers
 
 
-def _ways_table(report: Mapping[str, Any]) -> "Table":
+def _ways_table(report: Mapping[str, Any]) -> ReportTable:
     caption = (
         f"score: {report['measure']}, over {report['n_held_out']:,}\n"
         f"maps are fitted on {report['n_fitted']:,} other texts"
     )
     header = ("", "score", "95% interval", "among ten", "over the old model", "95% interval")
-    table = make_table(*header, caption=caption)
+    table = ReportTable(*header, caption=caption)
     methods = {"documents mapped": f" ({report['method']})", "queries mapped": " (Procrustes)"}
     for way, row in report["rows"].items():
         found = "" if row["found"] is None else f"{row['found']:.1%}"
@@ -594,14 +590,12 @@ def report(results: tuple[Path, ...], outputs: tuple[Path, ...], figures: Path |
         board = make_leaderboard(data.results, progress=bar)
     for note in board.notes:
         say(f"note: {note}")
-    contents = {
+    files = {
         ".html": lambda: html_report(data, board),
         ".csv": lambda: csv_table(*board.table()),
         ".tex": lambda: latex_table(*board.table(), caption=" ".join(n for n in board.notes if n.startswith(MARK))),
     }
-    write_outputs(outputs, contents)
-    for output in outputs:
-        show(f"{output}: {report_title(data, board)}")
+    deliver(Report(parts=[f"{output}: {report_title(data, board)}" for output in outputs], files=files), outputs)
     if figures is not None:
         for path in write_figures(figures, data, board):
             show(f"{path}")

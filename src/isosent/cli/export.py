@@ -7,7 +7,7 @@ import click
 
 from isosent._check import split_options
 from isosent.cli.options import PATH
-from isosent.cli.printing import say, show
+from isosent.cli.printing import deliver
 from isosent.errors import InputError
 from isosent.evaluation.result import read_result
 from isosent.exports import TARGETS
@@ -15,6 +15,7 @@ from isosent.exports import export as export_model
 from isosent.io.vectors import open_vectors
 from isosent.loading import load
 from isosent.pages.progress import progress_bar
+from isosent.pages.report import Note, Part, Report
 
 
 @click.command()
@@ -83,14 +84,16 @@ def export(
             progress=bar,
         )
     agreement = note.agreement
-    show(
+    parts: list[Part] = [
         f"{output}: {note.target}, {note.space}; checked on {agreement.n_vectors} vectors: largest difference "
         f"{agreement.largest_difference:.1e} of their length, lowest cosine {agreement.lowest_cosine:.9f}"
-    )
+    ]
     if note.contents:
-        show(f"{output}: {note.contents}")
+        parts.append(f"{output}: {note.contents}")
     if (stored := loaded.record.storage) is not None:
-        say(f"note: vectors of {output} are float32; only isosent index -m {model} stores them as {stored.dtype}.")
+        index = f"only isosent index -m {model} stores them as {stored.dtype}"
+        parts.append(Note(f"note: vectors of {output} are float32; {index}."))
+    deliver(Report(parts=parts))
 
 
 def _target(to: str) -> tuple[str, dict[str, Any]]:

@@ -1,13 +1,12 @@
 """The commands ``demo`` and ``fit``.
 
-``fit`` checks which options go together, and calls `fit_pairs` for ``--pairs``, else `fit_files`, which looks at what
-the files hold. `_show_fit` prints the result: the recommendation, what was measured, and what was saved.
+``fit`` makes a `FitRequest` of its options; the request refuses those that do not go together. `fit_report` says what
+came out: the recommendation, what was measured, and last what was saved.
 
-``demo`` prints the lines of `_demo_steps`, each step with the commands that do it. ``fit`` prints what it returns: the
-recommendation first, then what has changed, and last what was saved.
+``demo`` prints the lines of `_demo_steps`, each step with the commands that do it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from isosent.cli.options import (
     checkpoint_option,
     details_option,
     either_column_option,
-    model_options,
+    model_option,
     shard_size_option,
     transform_options,
     vector_texts_option,
@@ -30,6 +29,7 @@ from isosent.cli.printing import (
     GAIN,
     change_table,
     choice_table,
+    deliver,
     erasure_table,
     folds_table,
     likelihood_change,
@@ -37,7 +37,7 @@ from isosent.cli.printing import (
     say,
     say_unused_vectors,
     show,
-    show_tokens,
+    tokens_line,
 )
 from isosent.demo import (
     ERASE,
@@ -52,13 +52,12 @@ from isosent.demo import (
 )
 from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.encoders.reference import DEFAULT_REFERENCE
-from isosent.errors import InputError
-from isosent.jobs.fit import FitResult, Goal, fit_files, fit_pairs
+from isosent.jobs.fit import FitResult, run_fit
+from isosent.jobs.fit_request import FitRequest
 from isosent.jobs.inspect import groups_warning
-from isosent.jobs.shards import Engine
+from isosent.pages.report import Note, Part, Report
 from isosent.persistence import check_model_folder
 from isosent.report.inspect_page import sizes_table
-from isosent.transforms.base import AUTO, resolve_transform
 
 _FEW_KEPT = 0.5  # of the neighbors
 
@@ -137,7 +136,7 @@ def _demo_steps(report: DemoReport) -> Iterator[list[str]]:
 
 @click.command()
 @click.argument("inputs", nargs=-1)
-@model_options
+@model_option
 @transform_options()
 @click.option("--output", "-o", type=PATH, metavar="FOLDER", required=True, help="Model folder to write.")
 @either_column_option
@@ -173,25 +172,7 @@ def _demo_steps(report: DemoReport) -> Iterator[list[str]]:
 @details_option
 @shard_size_option
 @worker_options
-def fit(
-    inputs: tuple[str, ...],
-    model: str | None,
-    transform: str,
-    settings: dict[str, Any],
-    output: Path,
-    column: str | None,
-    erase: str | None,
-    pairs: str | None,
-    queries: str | None,
-    texts: str | None,
-    space: str | None,
-    checkpoint: Path | None,
-    n_bytes: float | None,
-    loss: float | None,
-    details: bool,
-    shard_size: int | None,
-    engine: Engine | None,
-) -> None:
+def fit(inputs: tuple[str, ...], output: Path, column: str | None, queries: str | None, **values: Any) -> None:
     """Fit a transform on texts or vectors, without labels, and save the model.
 
     INPUTS are files of texts (- for standard input), of vectors (.npy, .fvecs, .bvecs, .safetensors, .parquet, lists in
@@ -220,131 +201,117 @@ def fit(
     isosent fit --pairs pairs.csv -o model
     """  # noqa: D301
     check_model_folder(output)
-    if None not in (n_bytes, loss):
-        raise InputError("fit: --bytes and --loss both set the size. Leave one out.")
-    chosen = resolve_transform(transform, settings)
-    if pairs is None and not inputs:
+    if values["pairs"] is None and not inputs:
         raise click.UsageError("Missing argument 'INPUTS...'.")
-    if pairs is not None and erase is not None and not inputs:
-        raise InputError(
-            f"fit: --erase has no texts. Name their table: isosent fit TABLE --erase {erase} --pairs {pairs}"
-        )
-    if (pairs is None or erase is not None) and queries == "":
-        raise InputError("fit: --queries names no file. Name one; without a file it goes with --pairs.")
-    if pairs is not None and erase is None:
-        typed = {
-            "--transform": None if transform in (AUTO, "whitening" if "strength" in settings else AUTO) else transform,
-            "--dims": settings.get("n_components"),
-            "--strength": settings.get("strength"),
-            "--for": settings.get("purpose"),
-            "a file of --queries": queries,
-            "--texts": texts,
-            "--checkpoint": checkpoint,
-            "--bytes": n_bytes,
-            "--loss": loss,
-            "--workers": engine or shard_size,
-        }
-        _refuse_beside_pairs([option for option, value in typed.items() if value is not None and value != ""])
-        result = fit_pairs(
-            pairs,
-            output,
-            model,
-            inputs=inputs,
-            queries_only=queries is not None,
-            column=column,
-            space=space,
-        )
-    else:
-        result = fit_files(
-            inputs,
-            output,
-            model,
-            chosen,
-            column=column,
-            erase=erase,
-            queries=queries,
-            texts=texts,
-            space=space,
-            checkpoint=checkpoint,
-            engine=engine,
-            shard_size=shard_size,
-            goal=None if n_bytes is loss is None else Goal(n_bytes, loss),
-            pairs=pairs,
-            codecs=details,
-            say=say,
-        )
+    file = queries or None
+    request = FitRequest(
+        inputs=inputs, output=output, column=column, queries=file, queries_only=queries == "", **values
+    )
+    result = run_fit(request, say=say)
     for path in inputs if column is not None and result.unit.endswith("texts") else ():
         say_unused_vectors(path, column)
-    _show_fit(result, output, details=details)
+    deliver(Report(parts=fit_report(result, request)))
+
+
+def fit_report(result: FitResult, request: FitRequest) -> Iterator[Part]:
+    """Lines and tables, in the order of reading."""
+    yield from _recommendation(result)
+    yield from _effects(result, details=request.details)
+    yield from _measurements(result)
+    if result.n_tokens:
+        yield tokens_line(result.n_tokens, result.n_unknown, result.model.encoder.languages)
+    yield f"Saved {request.output}: {_saved(result, request)}"
+    if result.unit == "pairs" and (groups := result.model.groups) is not None:
+        yield (
+            f"From now on texts need their group: a column {groups.column} in tables, --group for a search. "
+            f"Without one, they count as {groups.reference}."
+        )
     if result.follows_fit:
-        show(f"{model or DEFAULT_REFERENCE} was fitted before; the new transform follows the old one.")
+        yield f"{request.model or DEFAULT_REFERENCE} was fitted before; the new transform follows the old one."
     if result.loses_storage:
-        say(f"note: the size chosen for {model} is not kept. Use --bytes in the last fit, or isosent index --store.")
-
-
-def _refuse_beside_pairs(options: Sequence[str]) -> None:
-    """Refuse options that do not go with --pairs; some could be fitted before."""
-    if options:
-        is_fit = options[0] in ("--transform", "--dims", "--strength")
-        first = ", or fit it first, separately, and name that model: -m FOLDER" * is_fit
-        raise InputError(
-            f"fit: --pairs chooses the transform itself, so it does not go with {' and '.join(options)}. Leave that "
-            f"out{first}."
+        yield Note(
+            f"note: the size chosen for {request.model} is not kept. Use --bytes in the last fit, or isosent index "
+            "--store."
         )
 
 
-def _show_fit(result: FitResult, output: Path, *, details: bool) -> None:
-    """The recommendation, then what was measured, then what was saved."""
-    record = result.record
+def _recommendation(result: FitResult) -> Iterator[str]:
+    """What auto says, if it was asked: for a size, that nothing was recommended without texts is no answer."""
     choices = [fit.choice for fit in result.model.fits if fit.choice and fit.transform != "erasure"]
-    # a size is what was asked for: that nothing was recommended without texts is no answer to it
-    is_asked = result.size is None or any(choice.get("candidates") for choice in choices)
-    if choices and is_asked and (result.size is not None or (record is not None and record.choice)):
+    if not choices:
+        return
+    is_new = result.record is not None and bool(result.record.choice)
+    is_asked = is_new if result.size is None else any(choice.get("candidates") for choice in choices)
+    if is_asked:
         is_erased = any(fit.transform == "erasure" for fit in result.model.fits[-2:])
-        show(f"{'After erasing: ' * is_erased}{choices[-1]['reason']}")
+        yield f"{'After erasing: ' * is_erased}{choices[-1]['reason']}"
         if choices[-1].get("candidates"):
-            show(GAIN)
+            yield GAIN
+
+
+def _effects(result: FitResult, *, details: bool) -> Iterator[Part]:
+    """What erasing has changed, and what was compared: sizes, candidates of auto, or maps on pairs."""
+    record = result.record
+    choice = None if record is None else record.choice
     for erased in [fit for fit in result.model.fits[-2:] if fit.transform == "erasure"]:
-        show(erasure_table(erased))
+        yield erasure_table(erased)
     if (found := result.pairs_found) is not None:
-        show(
+        yield (
             f"Pairs of which one text is among the ten nearest of the other: {found.before:.1%} before, "
             f"{found.after:.1%} after ({found.n_pairs:,} pairs, searched among {found.n_texts:,} texts)."
         )
-    if result.sizes is not None and result.size is not None:
-        _show_size(result, details=details)
-    elif details and record is not None and record.choice and record.choice.get("candidates"):
-        show(choice_table(record.choice))
-    if result.unit == "pairs" and record is not None and record.choice:
-        show(pairs_table(record.choice))
+    if result.size is not None:
+        yield from _sizes(result, details=details)
+    elif details and choice and choice.get("candidates"):
+        yield choice_table(choice)
+    if result.unit == "pairs" and choice:
+        yield pairs_table(choice)
         if details:
-            show(folds_table(record.choice))
+            yield folds_table(choice)
     if record is not None and record.history:
-        show(likelihood_change(record.history))
+        yield likelihood_change(record.history)
+
+
+def _sizes(result: FitResult, *, details: bool) -> Iterator[Part]:
+    """The front, the size that was chosen, and whose neighbors were counted."""
+    measured, size = result.sizes, result.size
+    assert measured is not None
+    assert size is not None
+    yield sizes_table(measured, selected=size, details=details)
+    if size.original_recall is None:
+        yield "Neighbors are those of the original vectors."
+    else:
+        yield (
+            "Two goals differ here: the requested transform changes who is near. Neighbors are those of the "
+            f"transformed vectors; of the original neighbors, {size.original_recall:.3f} are kept. To keep these, "
+            "leave the transform out."
+        )
+    yield measured.sentence(size)
+    if size.recall < _FEW_KEPT:
+        yield Note(
+            f"warning: only {size.recall:.0%} of the neighbors are kept. Searches will miss most; allow more --bytes."
+        )
+
+
+def _measurements(result: FitResult) -> Iterator[Part]:
+    """The space before and after, the neighbors that are kept, and groups."""
     if result.spaces is not None and (result.size is not None or result.spaces[0] != result.spaces[1]):
         before, after = result.spaces
         if result.size is not None:  # of the codes that the model stores
             after = replace(after, size_bytes=round(result.size.n_bytes))
-        show(change_table(before, after, result.described))
+        yield change_table(before, after, result.described)
     if result.recalls:
         recalls = ", ".join(f"{each.label} {each.recall:.3f}" for each in result.recalls)
         first = result.recalls[0]
-        show(
+        yield (
             f"recall@10 of the original neighbors with {first.n_components} dimensions, held-out queries among "
             f"{first.n_texts:,} vectors: {recalls}"
         )
     if result.groups is not None and not any(fit.transform == "erasure" for fit in result.model.fits):
-        say(f"warning: {groups_warning(result.groups)}")
-    show_tokens(result.n_tokens, result.n_unknown, result.model.encoder.languages)
-    show(f"Saved {output}: {_saved(result, output)}")
-    if result.unit == "pairs" and (groups := result.model.groups) is not None:
-        show(
-            f"From now on texts need their group: a column {groups.column} in tables, --group for a search. Without "
-            f"one, they count as {groups.reference}."
-        )
+        yield Note(f"warning: {groups_warning(result.groups)}")
 
 
-def _saved(result: FitResult, output: Path) -> str:
+def _saved(result: FitResult, request: FitRequest) -> str:
     """What the folder holds, such as "wordllama + PCA, 128 dimensions, fitted on 480 texts"."""
     model, record = result.model, result.record
     fits = [_FIT_NAMES.get(fit.transform, fit.transform.replace("_", " ")) for fit in model.fits]
@@ -352,7 +319,7 @@ def _saved(result: FitResult, output: Path) -> str:
     if source == PRECOMPUTED:
         source = "vectors of an unnamed model"
     parts = [" + ".join([source, *(name for name in fits if name)])]
-    stored = "" if result.size is None else f"; isosent index -m {output} stores {result.size.dtype_label}"
+    stored = "" if result.size is None else f"; isosent index -m {request.output} stores {result.size.dtype_label}"
     if record is None or not any(fits):
         return f"{parts[0]}, {model.dim} dimension{'s' * (model.dim != 1)} unchanged{stored}"
     parts.append(f"{model.dim} dimension{'s' * (model.dim != 1)}")
@@ -364,22 +331,3 @@ def _saved(result: FitResult, output: Path) -> str:
         zero = "zero rows left out" if result.unit == "vectors" else f"{counted} without a vector"
         parts.append(f"{zero}: {record.n_zero_rows}")
     return ", ".join(parts) + stored
-
-
-def _show_size(result: FitResult, *, details: bool) -> None:
-    """The front, the size that was chosen, and whose neighbors were counted."""
-    measured, size = result.sizes, result.size
-    assert measured is not None
-    assert size is not None
-    show(sizes_table(measured, selected=size, details=details))
-    if size.original_recall is None:
-        show("Neighbors are those of the original vectors.")
-    else:
-        show(
-            "Two goals differ here: the requested transform changes who is near. Neighbors are those of the "
-            f"transformed vectors; of the original neighbors, {size.original_recall:.3f} are kept. To keep these, "
-            "leave the transform out."
-        )
-    show(measured.sentence(size))
-    if size.recall < _FEW_KEPT:
-        say(f"warning: only {size.recall:.0%} of the neighbors are kept. Searches will miss most; allow more --bytes.")

@@ -1,7 +1,7 @@
 """The commands ``duplicates`` and ``cluster``."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -13,16 +13,7 @@ from isosent.cli.options import (
     outputs_option,
     texts_option,
 )
-from isosent.cli.printing import (
-    check_outputs,
-    json_text,
-    say,
-    say_unused_vectors,
-    shortened,
-    show,
-    show_json,
-    write_outputs,
-)
+from isosent.cli.printing import check_outputs, deliver, say, say_unused_vectors, shortened
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.io.source import open_source
@@ -30,16 +21,14 @@ from isosent.io.texts import TextSource, read_texts
 from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import progress_bar
-from isosent.pages.tables import csv_table, make_table
+from isosent.pages.report import Part, Report, ReportTable
+from isosent.pages.tables import csv_table
 from isosent.report.groups_page import clusters_page, duplicates_page
-from isosent.search.clusters import AUTO, NO_VECTOR
+from isosent.search.clusters import AUTO, NO_VECTOR, Clusters
 from isosent.search.clusters import cluster as cluster_texts
 from isosent.search.duplicates import FEWEST_TEXTS, LEAST_RATE, MOST_EXACT, MOST_RATE, Duplicates, find_duplicates
 from isosent.search.rows import TEXT, texts_of_vectors
 from isosent.transforms.agreement import distinct_rows
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 _MOST_SHOWN = 10
 _MOST_TEXTS = 3
@@ -89,8 +78,7 @@ def duplicates(
         found = find_duplicates(
             compared.texts, compared.model, vectors=compared.vectors, false_positives=false_positives, progress=bar
         )
-    if not as_json:
-        show(compared.line)
+    deliver(Report(parts=[compared.line]), as_json=as_json)
     if found.false_positives is None and found.n_texts > 1:
         but_for = "rounding" if compared.texts is None else "small changes"
         unit = compared.unit
@@ -102,21 +90,16 @@ def duplicates(
     table_rows = [
         (f"{group}", f"{row}", text, f"{score:.4f}", _share(share)) for group, row, text, score, share in found.rows()
     ]
-    contents = {
+    files = {
         ".csv": lambda: csv_table(("group", "row", "text", "score", "share"), table_rows),
-        ".json": lambda: json_text(compared.document(found.to_json())),
         ".html": lambda: duplicates_page(found, source=Path(rows).name, vectors=compared.line),
     }
-    write_outputs(outputs, contents)
-    if as_json:
-        show_json(compared.document(found.to_json()))
-        return
-    if found.groups:
-        show(_largest_groups(found))
-    show(
+    counts = (
         f"{len(found.groups):,} groups, {found.n_duplicates:,} of {found.n_texts:,} {compared.unit}; "
         f"{len(found.kept):,} are left if one of each group is kept; without a vector: {found.n_without_vector:,}"
     )
+    parts: list[Part] = [_largest_groups(found), counts] if found.groups else [counts]
+    deliver(Report(lambda: compared.document(found.to_json()), parts, files), outputs, as_json=as_json)
 
 
 @click.command()
@@ -160,26 +143,22 @@ def cluster(
             n_clusters="auto" if clusters == AUTO else int(clusters),
             progress=bar,
         )
-    if not as_json:
-        show(compared.line)
     table_rows = [(f"{number}", f"{row}", text, _share(score)) for number, row, text, score in found.rows()]
-    contents = {
+    files = {
         ".csv": lambda: csv_table(("cluster", "row", "text", "score"), table_rows),
-        ".json": lambda: json_text(compared.document(found.to_json())),
         ".html": lambda: clusters_page(found, source=Path(rows).name, vectors=compared.line),
     }
-    write_outputs(outputs, contents)
-    if as_json:
-        show_json(compared.document(found.to_json()))
-        return
-    table = make_table("cluster", "texts", "words", "a central text", left=0)
-    for column_ in table.columns[2:]:
-        column_.justify = "left"
+    parts: list[Part] = [compared.line, _cluster_table(found)]
+    deliver(Report(lambda: compared.document(found.to_json()), parts, files), outputs, as_json=as_json)
+
+
+def _cluster_table(found: Clusters) -> ReportTable:
+    table = ReportTable("cluster", "texts", "words", "a central text", left=(2, 3))
     for each in found.clusters:
         name = "no vector" if each.number == NO_VECTOR else f"{each.number}"
         central = shortened(found.texts[each.examples[0]], _LONGEST_TEXT)
         table.add_row(name, f"{each.size:,}", ", ".join(each.words), central)
-    show(table)
+    return table
 
 
 class _Rows(NamedTuple):
@@ -232,12 +211,11 @@ class _Rows(NamedTuple):
         return {"model": self.reference, "vectors": vectors} | found
 
 
-def _largest_groups(found: Duplicates) -> "Table":
+def _largest_groups(found: Duplicates) -> ReportTable:
     """The largest groups, with different texts of each."""
     caption = f"the largest {_MOST_SHOWN} groups; -o FILE.csv writes all" if len(found.groups) > _MOST_SHOWN else None
     unit = "vectors" if found.texts is None else "texts"
-    table = make_table("group", unit, "row", "score", "text", left=0, caption=caption)
-    table.columns[-1].justify = "left"
+    table = ReportTable("group", unit, "row", "score", "text", left=(-1,), caption=caption)
     for number, group in enumerate(found.groups[:_MOST_SHOWN], 1):
         texts = None if found.texts is None else [found.texts[row] for row in group]
         places = range(len(group)) if texts is None else distinct_rows(texts)

@@ -6,7 +6,7 @@
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -23,14 +23,13 @@ from isosent.cli.options import (
     either_column_option,
     json_option,
     model_option,
-    model_options,
     open_model,
     outputs_option,
     purpose_option,
     split_names,
     vector_texts_option,
 )
-from isosent.cli.printing import GAIN, check_outputs, json_text, shortened, show, show_json, write_outputs
+from isosent.cli.printing import GAIN, check_outputs, deliver, shortened, show
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError, MissingExtraError
 from isosent.evaluation.sts import read_scored_pairs
@@ -52,7 +51,7 @@ from isosent.jobs.vectors import drift_of, model_statistics, moments_in
 from isosent.model import SentenceEncoder
 from isosent.numeric.drift import LEVEL, Drift
 from isosent.pages.progress import progress_bar
-from isosent.pages.tables import make_table
+from isosent.pages.report import Part, Report, ReportTable
 from isosent.persistence import check_model_folder
 from isosent.report.inspect_page import html_page, inspection_tables
 from isosent.search.rows import texts_of_vectors
@@ -62,7 +61,7 @@ from isosent.transforms.base import NO_TRANSFORM
 
 @click.command()
 @click.argument("path", metavar="TEXTS|VECTORS|MOMENTS|URL")
-@model_options
+@model_option
 @column_option
 @vector_texts_option
 @purpose_option
@@ -95,18 +94,15 @@ def inspect(
     if source.kind == "moments":
         if (texts, purpose) != (None, None) or any(output.suffix.lower() == ".html" for output in outputs):
             raise InputError(f"inspect: a page, --texts and --for need vectors, and {path} holds moments only.")
-        _inspect_moments(source, outputs, as_json=as_json)
+        deliver(_moments_report(source), outputs, as_json=as_json)
         return
     inspection = _inspect(source, model, texts, purpose=purpose, codecs=details)
-    document = inspection.to_json()
-    write_outputs(outputs, {".html": lambda: html_page(inspection), ".json": lambda: json_text(document)})
-    if as_json:
-        show_json(document)
-        return
-    _show_inspection(inspection, details=details)
+    parts = _inspection_parts(inspection, details=details)
+    page = {".html": lambda: html_page(inspection)}
+    deliver(Report(inspection.to_json(), parts, page), outputs, as_json=as_json)
 
 
-def _show_inspection(inspection: Inspection, *, details: bool) -> None:
+def _inspection_parts(inspection: Inspection, *, details: bool) -> Iterator[Part]:
     """The recommendation, tables, and how small the vectors can be; this is first where texts are missing."""
     choice, sizes = inspection.choice, inspection.sizes
     if sizes is not None:
@@ -120,31 +116,27 @@ def _show_inspection(inspection: Inspection, *, details: bool) -> None:
     lacks_texts = inspection.model is None and choice is not None and not choice.candidates
     if lacks_texts and sizes is not None:
         smaller += f" Save it: isosent fit {inspection.source} --loss 0.01 -o FOLDER"
-    show(f"{smaller}\n{inspection.advice}" if lacks_texts else inspection.advice)
+    yield f"{smaller}\n{inspection.advice}" if lacks_texts else inspection.advice
     if choice is not None and choice.candidates:
-        show(GAIN)
-    for table in inspection_tables(inspection, details=details):
-        show(table)
+        yield GAIN
+    yield from inspection_tables(inspection, details=details)
     if not lacks_texts:
-        show(smaller)
+        yield smaller
     if sizes is not None and choice is not None and choice.chosen.name != NO_TRANSFORM:
-        show("Neighbors are those of the original vectors; auto changes who is near, because that ranks better.")
+        yield "Neighbors are those of the original vectors; auto changes who is near, because that ranks better."
 
 
-def _inspect_moments(source: MomentsSource, outputs: Sequence[Path], *, as_json: bool) -> None:
+def _moments_report(source: MomentsSource) -> Report:
     measured = moments_in(source)
     inspection = inspect_moments(measured.moments)
-    write_outputs(outputs, {".json": lambda: json_text(inspection.to_json())})
-    if as_json:
-        show_json(inspection.to_json())
-        return
-    show(inspection.advice)
-    table = make_table("", "original", "whitened", title=f"{measured.moments.weight:,.0f} vectors of {source.name}")
+    table = ReportTable("", "original", "whitened", title=f"{measured.moments.weight:,.0f} vectors of {source.name}")
     for label, before, after in inspection.rows():
         table.add_row(label, before, after)
-    show(table)
-    for share, n_components in inspection.n_components.items():
-        show(f"{share:.0%} of the variance: {n_components} of {inspection.dim} dimensions")
+    shares = [
+        f"{share:.0%} of the variance: {n_components} of {inspection.dim} dimensions"
+        for share, n_components in inspection.n_components.items()
+    ]
+    return Report(inspection.to_json(), [inspection.advice, table, *shares])
 
 
 def _inspect(
@@ -198,20 +190,13 @@ def drift(old: str, new: str, model: str | None, column: str | None, as_json: bo
     with progress_bar("drift", "rows") as bar, texts_encoded(sides, load_model, progress=bar) as measured:
         found = drift_of(*measured, progress=bar)
     texts = sides[1].texts() if sides[1].kind == "texts" else None
-    if as_json:
-        unusual = [each._asdict() | ({} if texts is None else {"text": texts[each.row]}) for each in found.unusual]
-        show_json(asdict(found) | {"unusual": unusual})
-        return
-    _show_drift(found, old, new)
-    if texts is not None:
-        show("\nleast like the old texts, with the distance in standard deviations (about 1 for the old texts):")
-        for each in found.unusual:
-            show(f"  {each.distance:.2f}  {shortened(texts[each.row])}")
+    unusual = [each._asdict() | ({} if texts is None else {"text": texts[each.row]}) for each in found.unusual]
+    deliver(Report(asdict(found) | {"unusual": unusual}, _drift_parts(found, old, new, texts)), as_json=as_json)
 
 
-def _show_drift(found: Drift, old: str, new: str) -> None:
-    show(found.advice)
-    table = make_table("", "", header=False, title=f"{found.n_old:,} vectors of {old}, {found.n_new:,} of {new}")
+def _drift_parts(found: Drift, old: str, new: str, texts: list[str] | None) -> Iterator[Part]:
+    yield found.advice
+    table = ReportTable("", "", has_header=False, title=f"{found.n_old:,} vectors of {old}, {found.n_new:,} of {new}")
     for label, p_value in (("mean", found.mean_p_value), ("covariance", found.covariance_p_value)):
         table.add_row(f"{label}: p-value of no change", _p_value(p_value))
     for label, figure in (
@@ -221,11 +206,11 @@ def _show_drift(found: Drift, old: str, new: str) -> None:
     ):
         if not math.isnan(figure):  # the old vectors may be too few for a whitening
             table.add_row(label, f"{figure:.4f}")
-    show(table)
+    yield table
     if found.axes:
         caption = f"{len(found.axes):,} of {found.n_axes:,} axes have changed (p < {LEVEL}, corrected for their number)"
         names = ["axis", "largest entry", "mean moved by", "p", "variance times", *["p"] * found.knows_kurtosis]
-        axes = make_table(*names, left=2, caption=caption)
+        axes = ReportTable(*names, left=range(2), caption=caption)
         for each in found.axes[:_MOST_AXES_SHOWN]:
             axes.add_row(
                 f"{each.axis}",
@@ -235,9 +220,12 @@ def _show_drift(found: Drift, old: str, new: str) -> None:
                 f"{each.variance_ratio:.2f}",
                 *[_p_value(each.variance_p_value)] * found.knows_kurtosis,
             )
-        show(axes)
+        yield axes
     if not found.knows_kurtosis:
-        show("mean and covariance alone: the variances of single axes were not tested")
+        yield "mean and covariance alone: the variances of single axes were not tested"
+    if texts is not None:
+        yield "\nleast like the old texts, with the distance in standard deviations (about 1 for the old texts):"
+        yield from (f"  {each.distance:.2f}  {shortened(texts[each.row])}" for each in found.unusual)
 
 
 def _p_value(value: float) -> str:
@@ -288,10 +276,11 @@ def calibrate(
     loaded.save(folder)
     calibration = loaded.calibration
     assert calibration is not None
-    show(f"{folder}: calibrated on {calibration.n_pairs:,} {calibration.kind}")
     meaning = "percentile" if columns is None else "expected score"
-    for cosine in (0.2, 0.4, 0.6, 0.8):
-        show(f"  cosine {cosine:.1f} -> {meaning} {float(calibration(cosine)):.4f}")
+    examples = [
+        f"  cosine {cosine:.1f} -> {meaning} {float(calibration(cosine)):.4f}" for cosine in (0.2, 0.4, 0.6, 0.8)
+    ]
+    deliver(Report(parts=[f"{folder}: calibrated on {calibration.n_pairs:,} {calibration.kind}", *examples]))
 
 
 @click.command()

@@ -27,7 +27,10 @@ _SHELL_NAMES = {
     "file_format": "format",
     "n_bytes": "bytes",
     "mirror": "from",
+    "purpose": "for",
+    "engine": "workers",
 }
+_MODEL_OPTIONS = ("layers", "pooling", "weighting", "prompt")  # of a reference, and looked for among the flags
 # heading -> command -> module in this package, or full name of one above it; help in one line
 COMMANDS = {
     "Vectors": {
@@ -152,7 +155,7 @@ def main() -> None:
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         hint = f"\nTry: {context.command_path} --help" if context else ""
-        _stop(EXIT_BAD_INPUT, f"error: {error.format_message()}{hint}")
+        _stop(EXIT_BAD_INPUT, f"error: {_usage(error)}{hint}")
     except click.Abort:
         _stop(EXIT_INTERRUPTED, "interrupted")
     except BrokenPipeError:  # the reader of a pipe, such as head, has stopped reading
@@ -168,11 +171,20 @@ def main() -> None:
     sys.exit(code or 0)
 
 
+def _usage(error: click.ClickException) -> str:
+    """What is wrong with a command; an option of the model that was typed as a flag is said to belong to the model."""
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        name = error.option_name.lstrip("-")
+        if name in _MODEL_OPTIONS and any(each.name == "model" for each in error.ctx.command.params):
+            return f"No such option '--{name}'. Options of a model follow it: -m 'MODEL?{name}=VALUE'."
+    return error.format_message()
+
+
 def _in_shell(said: Exception | str, arguments: Sequence[str]) -> str:
     """The message of an error or a warning without names of Python: parameters become options."""
     if not isinstance(said, IsosentError | IsosentWarning):
         return str(said)
-    message, wrong = said.message, said.wrong
+    message, wrong = said.marked, said.wrong
     if wrong and (typed := _typed(wrong.parameter, arguments, wrong.value)):
         name, value = typed
         joint = " " if name.startswith("-") else "="

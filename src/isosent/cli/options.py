@@ -10,7 +10,7 @@ import click
 from isosent._check import split_options
 from isosent.cli.printing import say
 from isosent.distributed import engine_for
-from isosent.encoders.reference import DEFAULT_REFERENCE, GRAMMAR, with_options
+from isosent.encoders.reference import DEFAULT_REFERENCE, GRAMMAR
 from isosent.errors import InputError
 from isosent.io.shards import SHARD_SIZE
 from isosent.loading import load
@@ -92,14 +92,6 @@ models_option = click.option(
 )
 
 
-_MODEL_OPTIONS = {
-    "layers": ("1,-1", "Transformer layers to average; 0 is the embedding layer, -1 the last."),
-    "pooling": ("NAME", "How tokens become a sentence: mean, max, cls and others."),
-    "weighting": ("NAME", "How words become a sentence: mean, sif, usif, p_mean or gem."),
-    "prompt": ("TEXT", "Text put before every text."),
-}
-
-
 @click.command("help")
 @click.argument("topic", type=click.Choice(["models"]), required=False)
 @click.pass_context
@@ -119,19 +111,6 @@ model_option = click.option(
     help="wordllama, words:FILE, static:DIR, hf:ID, hf:DIR or a saved folder, with options after a question mark, as "
     f"in 'hf:DIR?layers=1,12&pooling=mean'.  [default: {DEFAULT_REFERENCE}]",
 )
-
-
-def model_options(command: Command) -> Command:
-    """Pass ``--model`` as ``model``, a reference with the four most used of its options; None if there is neither."""
-
-    @functools.wraps(command)
-    def wrapped(model: str | None, **values: Any) -> None:
-        options = {name: value for name in _MODEL_OPTIONS if (value := values.pop(name)) is not None}
-        command(model=with_options(model or DEFAULT_REFERENCE, options) if options else model, **values)
-
-    for name, (metavar, text) in reversed(_MODEL_OPTIONS.items()):
-        wrapped = click.option(f"--{name}", metavar=metavar, help=text)(wrapped)
-    return model_option(wrapped)
 
 
 def open_model(model: str | None, *, purpose: str | None = None) -> SentenceEncoder:

@@ -1,9 +1,13 @@
-"""What every command prints: results, messages and tables."""
+"""What every command prints: `deliver` renders its `Report`, `show` and `say` print a part of one.
+
+Nothing else decides between JSON and text, writes the files of ``-o``, or lays a table out on a terminal. Below are the
+reports and tables that several commands have.
+"""
 
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,51 +17,79 @@ from isosent.io.atomic import check_destination, replacing
 from isosent.io.columns import unused_vectors
 from isosent.io.json import without_nan
 from isosent.pages.progress import make_console
-from isosent.pages.tables import make_table
+from isosent.pages.report import Note, Part, Report, ReportTable
 
-if TYPE_CHECKING:  # rich takes 0.1 s, and is needed for tables and bars only
+if TYPE_CHECKING:
     from rich.table import Table
 
     from isosent.search.result import IndexStats
 
 
-def show(item: "str | Table") -> None:
-    """Print a line or a table on standard output."""
-    if isinstance(item, str):
-        click.echo(item)
-    else:
-        make_console(sys.stdout).print(item)
+def deliver(report: Report, outputs: Sequence[Path] = (), *, as_json: bool = False) -> None:
+    """Write a report into files, each with the content that its ending names; then print it, as JSON or as text."""
+    contents = {".json": lambda: _json_text(report.document), **report.files}
+    for path in outputs:
+        with replacing(path) as temporary:
+            content = contents[path.suffix.lower()]()
+            temporary.write_bytes(content if isinstance(content, bytes) else content.encode())
+    if not as_json:
+        for part in report.parts:
+            if isinstance(part, Note):
+                say(part.text)
+            else:
+                show(part)
+    elif report.document is not None:
+        click.echo(_json_text(report.document), nl=False)
 
 
-def say(item: "str | Table") -> None:
-    """Print a line or a table on standard error."""
-    if isinstance(item, str):
-        click.echo(item, err=True)
-    else:
-        make_console(sys.stderr).print(item)
-
-
-def json_text(document: Any) -> str:
+def _json_text(document: Any) -> str:
     """JSON for people and programs; NaN becomes null."""
-    return json.dumps(without_nan(document), indent=2, ensure_ascii=False, default=str) + "\n"
+    values = document() if callable(document) else document
+    if isinstance(values, str):
+        return values
+    return json.dumps(without_nan(values), indent=2, ensure_ascii=False, default=str) + "\n"
 
 
-def show_json(document: Any) -> None:
-    """Print JSON on standard output."""
-    click.echo(json_text(document), nl=False)
+def show(part: str | ReportTable) -> None:
+    """Print a line or a table on standard output."""
+    _print(part, to_error=False)
+
+
+def say(part: str | ReportTable) -> None:
+    """Print a line or a table on standard error."""
+    _print(part, to_error=True)
+
+
+def _print(part: str | ReportTable, *, to_error: bool) -> None:
+    if isinstance(part, str):
+        click.echo(part, err=to_error)
+    else:
+        make_console(sys.stderr if to_error else sys.stdout).print(_laid_out(part))
+
+
+def _laid_out(table: ReportTable) -> "Table":
+    """A table for the terminal."""
+    from rich.table import Table  # takes 0.1 s
+
+    laid_out = Table(
+        title=table.title,
+        title_justify="left",
+        caption=table.caption,
+        caption_justify="left",
+        show_header=table.has_header,
+    )
+    for place, name in enumerate(table.columns):
+        width = table.last_width if place == len(table.columns) - 1 else None
+        laid_out.add_column(name, justify="left" if place in table.left else "right", max_width=width)
+    for row in table.rows:
+        laid_out.add_row(*row.cells, style="dim" if row.is_dim else None, end_section=row.ends_section)
+    return laid_out
 
 
 def check_outputs(outputs: Sequence[Path], *, reads: Sequence[str | Path | None] = ()) -> None:
     """Refuse, before any work, files that cannot be written, or that are also read."""
     for path in outputs:
         check_destination(path, reads=reads)
-
-
-def write_outputs(outputs: Sequence[Path], contents: Mapping[str, Callable[[], str]]) -> None:
-    """Write each file with the content that its extension names."""
-    for path in outputs:
-        with replacing(path) as temporary:
-            temporary.write_text(contents[path.suffix.lower()](), "utf-8")
 
 
 def shortened(text: str, longest: int = 100) -> str:
@@ -69,8 +101,13 @@ def shortened(text: str, longest: int = 100) -> str:
 def show_tokens(n_tokens: int, n_unknown: int, languages: str | None = None) -> None:
     """Print how many tokens an encoder did not know, if it can tell."""
     if n_tokens:
-        meant_for = f"; the model is for {languages} texts" if languages else ""
-        show(f"tokens: {n_tokens:,}; unknown: {n_unknown:,} ({n_unknown / n_tokens:.1%}){meant_for}")
+        show(tokens_line(n_tokens, n_unknown, languages))
+
+
+def tokens_line(n_tokens: int, n_unknown: int, languages: str | None = None) -> str:
+    """How many tokens an encoder did not know."""
+    meant_for = f"; the model is for {languages} texts" if languages else ""
+    return f"tokens: {n_tokens:,}; unknown: {n_unknown:,} ({n_unknown / n_tokens:.1%}){meant_for}"
 
 
 GAIN = (
@@ -79,9 +116,9 @@ GAIN = (
 )
 
 
-def change_table(before: Any, after: Any, title: str | None = None) -> "Table":
+def change_table(before: Any, after: Any, title: str | None = None) -> ReportTable:
     """Two vector spaces (`SpaceReport`) side by side."""
-    table = make_table("", "before", "after", title=title)
+    table = ReportTable("", "before", "after", title=title)
     for name, field, form in (
         ("mean cosine of random pairs", "mean_cosine", ".4f"),
         ("effective rank", "effective_rank", ".1f"),
@@ -93,10 +130,10 @@ def change_table(before: Any, after: Any, title: str | None = None) -> "Table":
     return table
 
 
-def choice_table(choice: Mapping[str, Any]) -> "Table":
+def choice_table(choice: Mapping[str, Any]) -> ReportTable:
     """What "auto" compared; `choice` is ``AutoChoice.to_json()``."""
     columns = ("candidate", "pairs", "gain", "95% interval", "topics", "gain", "95% interval", "")
-    table = make_table(*columns)
+    table = ReportTable(*columns)
 
     def cells(signal: Mapping[str, float] | None) -> tuple[str, ...]:
         if signal is None:
@@ -111,7 +148,7 @@ def choice_table(choice: Mapping[str, Any]) -> "Table":
     return table
 
 
-def erasure_table(record: Any) -> "Table":
+def erasure_table(record: Any) -> ReportTable:
     """What erasing an attribute has changed; `record` is the `FitRecord` of the erasure."""
     effect, name = record.choice, record.parameters["attribute"]
     told = f"{name} detected by a linear model" + (", R2" if record.parameters["values"] == "numbers" else "")
@@ -119,7 +156,7 @@ def erasure_table(record: Any) -> "Table":
     n_missing = record.parameters["n_missing"]
     left_out = f"; without a label, left out: {n_missing:,}" if n_missing else ""
     caption = f"on {effect['n_texts']:,} texts that the erasure was not fitted on{left_out}"
-    table = make_table(f"{name} erased", "before", "after", "by chance", caption=caption)
+    table = ReportTable(f"{name} erased", "before", "after", "by chance", caption=caption)
     for label, *shares in rows:
         table.add_row(label, *(f"{share:.1%}" for share in shares))
     if effect["overlap"] is not None:
@@ -129,7 +166,7 @@ def erasure_table(record: Any) -> "Table":
     return table
 
 
-def pairs_table(choice: Mapping[str, Any]) -> "Table":
+def pairs_table(choice: Mapping[str, Any]) -> ReportTable:
     """Maps on pairs that were held out; `choice` is ``PairsChoice.to_json()``."""
     pool = "Matches are searched for among the second texts."
     if any(each["candidate"].startswith("group maps") for each in choice["folds"]):
@@ -139,7 +176,7 @@ def pairs_table(choice: Mapping[str, Any]) -> "Table":
         )
     held_out, n_groups = f"{choice['n_held_out']:,} held-out queries", f"{choice['n_groups']:,}"
     caption = f"{held_out}; pairs form {n_groups} groups that share no text. {pool}"
-    table = make_table("held-out pairs", "MRR", "gain, 95% interval", "nDCG@10", "gain, 95% interval", caption=caption)
+    table = ReportTable("held-out pairs", "MRR", "gain, 95% interval", "nDCG@10", "gain, 95% interval", caption=caption)
     for each in choice["tested"]:
         gains = [
             "" if each[name] is None else "{:+.3f}, {:+.3f} to {:+.3f}".format(*each[name])
@@ -149,9 +186,9 @@ def pairs_table(choice: Mapping[str, Any]) -> "Table":
     return table
 
 
-def folds_table(choice: Mapping[str, Any]) -> "Table":
+def folds_table(choice: Mapping[str, Any]) -> ReportTable:
     """What the folds of pairs compared; `choice` is ``PairsChoice.to_json()``."""
-    table = make_table("candidate", "MRR", caption="on folds that it was not fitted on")
+    table = ReportTable("candidate", "MRR", caption="on folds that it was not fitted on")
     for each in choice["folds"]:
         table.add_row(each["candidate"], f"{each['mrr']:.3f}")
     return table
@@ -164,9 +201,13 @@ def likelihood_change(history: Sequence[Mapping[str, Any]]) -> str:
     return f"held-out rows: {before} bits per dimension before, {after} after (lower is better)"
 
 
-def show_stats(folder: Path, stats: "IndexStats") -> None:
-    """Print rows, bytes and recall of an index, and whether the recall is stale."""
-    show(f"{folder}: {stats.n_rows} rows of {stats.dim} dimensions, {stats.space}")
+def stats_report(folder: Path, stats: "IndexStats") -> Report:
+    """Rows, bytes and recall of an index, and whether the recall is stale."""
+    return Report(stats.to_json(), _stats_parts(folder, stats))
+
+
+def _stats_parts(folder: Path, stats: "IndexStats") -> Iterator[Part]:
+    yield f"{folder}: {stats.n_rows} rows of {stats.dim} dimensions, {stats.space}"
     settings = stats.settings
     chosen = {
         "lists": settings.n_lists,
@@ -175,35 +216,35 @@ def show_stats(folder: Path, stats: "IndexStats") -> None:
         "rescored": settings.oversampling,
     }
     listed = "".join(f", {name} {value}" for name, value in chosen.items() if value)
-    show(
+    yield (
         f"{settings.kind}, {settings.store}{listed}: {megabytes(stats.bytes_searched)} in memory, "
         f"{megabytes(stats.bytes_on_disk)} on disk"
     )
     if stats.recall is None:
-        show("recall@10: not measured; there are too few rows")
+        yield "recall@10: not measured; there are too few rows"
     else:
         measured = stats.recall
         counted = f"{measured.n_queries} of {measured.n_rows} texts as queries"
         after, before = (", after the transform", ", before it") if stats.has_map else ("", "")
-        show(f"recall@10: {measured.recall:.4f} against exact search of its vectors{after}; {counted}")
+        yield f"recall@10: {measured.recall:.4f} against exact search of its vectors{after}; {counted}"
         if (share := measured.original_recall) is not None:
-            show(f"recall@10: {share:.4f} against exact search of the original vectors{before}; {counted}")
+            yield f"recall@10: {share:.4f} against exact search of the original vectors{before}; {counted}"
         elif stats.has_map:
-            show(f"recall@10 of the original vectors: not known; isosent search {folder} --against VECTORS measures it")
+            yield f"recall@10 of the original vectors: not known; isosent search {folder} --against VECTORS measures it"
         if stats.recall.recall < stats.recall.min_recall:
-            say(f"warning: recall is below the aim of {stats.recall.min_recall:g}; a finer --store keeps more")
+            yield Note(f"warning: recall is below the aim of {stats.recall.min_recall:g}; a finer --store keeps more")
     if stats.queries is not None:
-        show(
+        yield (
             f"queries by the static model: {stats.queries.recall:.4f} of the ten nearest of the model's own queries, "
             f"{stats.queries.reranked:.4f} with --rerank; {stats.queries.n_queries} rows as queries"
         )
     if stats.n_added or stats.n_deleted:
-        show(f"since it was built: {stats.n_added} rows added, {stats.n_deleted} deleted")
+        yield f"since it was built: {stats.n_added} rows added, {stats.n_deleted} deleted"
     if stats.n_mapped:
-        show(f"rows mapped from another model: {stats.n_mapped}; replace them by isosent index add, with the same ids")
+        yield f"rows mapped from another model: {stats.n_mapped}; replace them by isosent index add, with the same ids"
     if stats.n_zero_rows:
-        show(f"rows without a vector: {stats.n_zero_rows}")
-    say_if_stale(folder, stats)
+        yield f"rows without a vector: {stats.n_zero_rows}"
+    yield from stale_notes(folder, stats)
 
 
 def megabytes(n_bytes: float) -> str:
@@ -220,10 +261,10 @@ def say_unused_vectors(path: str, column: str | None) -> None:
         )
 
 
-def say_if_stale(folder: Path, stats: "IndexStats") -> None:
-    """Say that the recall was measured before many rows changed."""
+def stale_notes(folder: Path, stats: "IndexStats") -> Iterator[Note]:
+    """That the recall was measured before many rows changed."""
     if stats.is_stale and stats.recall is not None:
-        say(
+        yield Note(
             f"the recall of {stats.recall.recall:.4f} was measured before {stats.n_changed} of {stats.recall.n_rows} "
             f"rows changed. Measure it again: isosent index compact {folder}"
         )

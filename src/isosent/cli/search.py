@@ -10,7 +10,7 @@ by `Index` and `search.stores`; the rest is printing.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
@@ -22,16 +22,16 @@ from msgspec import to_builtins
 
 from isosent import _extras
 from isosent._check import brief
-from isosent.cli.options import PATH, Share, json_option, model_options, open_model, texts_option, worker_options
+from isosent.cli.options import PATH, Share, json_option, model_option, open_model, texts_option, worker_options
 from isosent.cli.printing import (
+    deliver,
     megabytes,
     say,
-    say_if_stale,
     say_unused_vectors,
     shortened,
     show,
-    show_json,
-    show_stats,
+    stale_notes,
+    stats_report,
 )
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.encoders.reference import DEFAULT_REFERENCE, without_permissions
@@ -50,6 +50,7 @@ from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.numeric.canary import CHANGED, LEAST_KEPT
 from isosent.pages.progress import progress_bar
+from isosent.pages.report import Note, Part, Report
 from isosent.persistence import MIGRATION
 from isosent.search.build import MIN_RECALL
 from isosent.search.commits import INDEX
@@ -99,7 +100,7 @@ def index() -> None:
 
 @index.command(_DEFAULT)
 @click.argument("rows", nargs=-1, required=True)
-@model_options
+@model_option
 @click.option("--output", "-o", type=PATH, metavar="INDEX", required=True, help="Folder of the index.")
 @click.option(
     "--kind", type=click.Choice(["auto", *KINDS]), default="auto", help="auto: flat up to 200,000 rows, ivf above."
@@ -182,9 +183,9 @@ def create(
             remove_shards(f"{output}.shards")
         if is_replaced:
             say(f"replaced the index that was in {output}")
-        show_stats(output, made.stats())
+        deliver(stats_report(output, made.stats()))
         if budget_mb is not None:
-            _show_budget(made.stats(), budget_mb)
+            deliver(Report(parts=_budget_lines(made.stats(), budget_mb)))
 
 
 @index.command()
@@ -214,10 +215,13 @@ def add(
     n_before = len(opened)
     inputs = _read_inputs(_opened_input(rows, column, texts), column, id_column, texts, opened.schema, space=space)
     n_added = len(opened.add(**inputs, check_space=True))
-    show(f"{folder}: {n_added} rows added, {n_before + n_added - len(opened)} replaced; {len(opened)} now")
+    parts: list[Part] = [
+        f"{folder}: {n_added} rows added, {n_before + n_added - len(opened)} replaced; {len(opened)} now"
+    ]
     if inputs["texts"] is None and TEXT in opened.schema.names:
-        say(f"warning: {rows} has no texts, so results show these rows without one. Add them with --texts FILE.")
-    say_if_stale(folder, opened.stats())
+        warning = f"warning: {rows} has no texts, so results show these rows without one. Add them with --texts FILE."
+        parts.append(Note(warning))
+    deliver(Report(parts=[*parts, *stale_notes(folder, opened.stats())]))
 
 
 @index.command()
@@ -231,8 +235,8 @@ def remove(folder: Path, ids: tuple[str, ...]) -> None:
     """  # noqa: D301
     opened = Index.open(folder)
     n_removed = opened.remove(ids_from_text(ids, opened.schema))
-    show(f"{folder}: {n_removed} of {len(ids)} rows deleted; {len(opened)} now")
-    say_if_stale(folder, opened.stats())
+    line = f"{folder}: {n_removed} of {len(ids)} rows deleted; {len(opened)} now"
+    deliver(Report(parts=[line, *stale_notes(folder, opened.stats())]))
 
 
 @index.command()
@@ -245,7 +249,7 @@ def compact(folder: Path) -> None:
     """  # noqa: D301
     opened = Index.open(folder)
     opened.compact()
-    show_stats(folder, opened.stats())
+    deliver(stats_report(folder, opened.stats()))
 
 
 @index.command()
@@ -260,15 +264,13 @@ def verify(folder: Path, *, as_json: bool) -> None:
     isosent index verify INDEX
     """  # noqa: D301
     check = Index.open(folder).verify()
-    if as_json:
-        show_json(check._asdict() | {"has_changed": check.has_changed})
+    unchanged = [] if check.has_changed else [f"{folder}: the model is unchanged. {check}"]
+    deliver(Report(check._asdict() | {"has_changed": check.has_changed}, unchanged), as_json=as_json)
     if check.has_changed:
         raise InputError(
             f"{folder}: {CHANGED} {check}. Load the model that made INDEX (the same version, prompt, pooling and "
             "maximum length), or make the index again."
         )
-    if not as_json:
-        show(f"{folder}: the model is unchanged. {check}")
     if check.kept_neighbors is not None and check.kept_neighbors < LEAST_KEPT:
         say(
             "warning: the vectors of INDEX are not those of its texts. If they were made of longer texts, that is fine."
@@ -303,7 +305,7 @@ def migrate(folder: Path, mapping: str) -> None:
         show(f"{folder}: mapped to {model.record.name}, which encodes queries from now on.")
         if record is not None and record.choice:
             show(f"isosent migrate recommended: {record.choice['reason']}")
-    show_stats(folder, opened.stats())
+    deliver(stats_report(folder, opened.stats()))
 
 
 @click.command()
@@ -380,7 +382,7 @@ def search(
     if against is not None:
         if chosen or queries or conditions or model or k != _MOST_HITS:
             raise InputError("search: --against measures recall@10; leave out queries and all options but --json.")
-        _measure_recall(store.index("against"), against, as_json=as_json)
+        deliver(_recall_report(store.index("against"), against), as_json=as_json)
         return
     where = conditions[0] if len(conditions) == 1 else " and ".join(f"({each})" for each in conditions) or None
     if bool(queries) == bool(likes):
@@ -399,7 +401,8 @@ def search(
     hits = store.hits(queries if vectors is None else vectors, k, where=where, **chosen)
     if not likes and group is None and store.groups is not None:
         say(store.groups.note("queries without --group"))
-    _show_hits(asked, hits, as_json=as_json)
+    document = {"results": [{"query": query, "hits": rows} for query, rows in zip(asked, hits, strict=True)]}
+    deliver(Report(document, _hit_parts(asked, hits)), as_json=as_json)
 
 
 def _refuse(options: Collection[str], needed: str) -> None:
@@ -434,7 +437,7 @@ def _is_query_file(query: str) -> bool:
     return False
 
 
-def _measure_recall(opened: Index, against: str, *, as_json: bool) -> None:
+def _recall_report(opened: Index, against: str) -> Report:
     """Recall of an index against an exact search of other vectors of the same texts."""
     inputs = _read_inputs(open_source(against), None, None, None)
     if inputs["vectors"] is None:
@@ -446,15 +449,13 @@ def _measure_recall(opened: Index, against: str, *, as_json: bool) -> None:
             f"warning: a recall of {recall:.4f} is what vectors of other texts would have ({by_chance:.4f}). Are those "
             f"of {against} in the order of the index? Give their ids if not, as a column of a .parquet file."
         )
-    if as_json:
-        figures = {"recall": recall, "k": K_MEASURED, "n_queries": n_queries, "n_rows": len(opened)}
-        show_json({**figures, "against": against, "of_own_vectors": to_builtins(opened.recall)})
-        return
+    figures = {"recall": recall, "k": K_MEASURED, "n_queries": n_queries, "n_rows": len(opened)}
     counted = f"{n_queries} of {len(opened)} texts as queries"
-    show(f"recall@{K_MEASURED}: {recall:.4f} against exact search of {against}; {counted}")
+    lines = [f"recall@{K_MEASURED}: {recall:.4f} against exact search of {against}; {counted}"]
     if opened.recall is not None:
         counted = f"{opened.recall.n_queries} of {opened.recall.n_rows} texts as queries"
-        show(f"recall@{K_MEASURED}: {opened.recall.recall:.4f} against exact search of its vectors; {counted}")
+        lines.append(f"recall@{K_MEASURED}: {opened.recall.recall:.4f} against exact search of its vectors; {counted}")
+    return Report({**figures, "against": against, "of_own_vectors": to_builtins(opened.recall)}, lines)
 
 
 @index.command()
@@ -486,7 +487,7 @@ def pull(url: str, output: Path, model: str | None) -> None:
     loaded = None if model is None else load(model)
     with progress_bar("pulling", "rows") as bar:
         made = pull_index(url, output, model=loaded, progress=bar)
-    show_stats(output, made.stats())
+    deliver(stats_report(output, made.stats()))
     if loaded is None:
         say(
             f"{output} has no model, so it cannot search texts. Pull again with the model that made the vectors: "
@@ -582,39 +583,38 @@ def _encoded(
     return open_vectors(folder)
 
 
-def _show_budget(stats: IndexStats, budget_mb: float) -> None:
+def _budget_lines(stats: IndexStats, budget_mb: float) -> list[str]:
     """What each number type would take, and why it is better than fewer dimensions."""
     kind = stats.settings.kind
     sizes = [
         f"{store} {megabytes(stats.n_rows * bytes_per_vector(stats.dim, kind, store))}" for store in stores_of(kind)
     ]
-    show(f"budget: {budget_mb:g} MB; {', '.join(sizes)}")
-    show("advice: choose a smaller dtype before fewer dimensions. Fewer, whitened dimensions may be better only")
-    show("for vectors of a raw layer or means of word vectors: isosent inspect tells")
+    return [
+        f"budget: {budget_mb:g} MB; {', '.join(sizes)}",
+        "advice: choose a smaller dtype before fewer dimensions. Fewer, whitened dimensions may be better only",
+        "for vectors of a raw layer or means of word vectors: isosent inspect tells",
+    ]
 
 
-def _show_hits(asked: Sequence[str], hits: list[list[dict[str, Any]]], *, as_json: bool) -> None:
-    if as_json:
-        show_json({"results": [{"query": query, "hits": rows} for query, rows in zip(asked, hits, strict=True)]})
-        return
+def _hit_parts(asked: Sequence[str], hits: list[list[dict[str, Any]]]) -> Iterator[Part]:
     if any(_share(row) for rows in hits for row in rows):
-        say("cosine, percentile (corrected for hubs: its order may differ), id, text")
+        yield Note("cosine, percentile (corrected for hubs: its order may differ), id, text")
     for number, (query, rows) in enumerate(zip(asked, hits, strict=True)):
         if len(asked) > 1:
-            show(("\n" if number else "") + query)
+            yield ("\n" if number else "") + query
         if not rows:
-            show("no match")
+            yield "no match"
         for row in rows:
-            _show_hit(row)
+            yield from _hit_lines(row)
 
 
-def _show_hit(row: dict[str, Any]) -> None:
+def _hit_lines(row: dict[str, Any]) -> Iterator[str]:
     text = shortened(row.get("text") or "")
     known = ("rank", "id", "score", "share", "text", "words")
     others = ", ".join(f"{name} {value}" for name, value in row.items() if name not in known and value is not None)
-    show(f"{row['score']:.4f}{_share(row)}  {row['id']}  {text}" + (f"  [{others}]" if others else ""))
+    yield f"{row['score']:.4f}{_share(row)}  {row['id']}  {text}" + (f"  [{others}]" if others else "")
     if "words" in row:
-        show(f"        {row['words']}")
+        yield f"        {row['words']}"
 
 
 def _share(row: dict[str, Any]) -> str:

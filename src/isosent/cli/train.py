@@ -19,7 +19,7 @@ import click
 import numpy as np
 
 from isosent.cli.options import PATH, column_option, open_model, split_names, worker_options
-from isosent.cli.printing import say, show
+from isosent.cli.printing import deliver, say
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.evaluation.tables import overlap_table, x100
@@ -28,7 +28,7 @@ from isosent.io.pairs import TEST
 from isosent.io.texts import read_texts
 from isosent.jobs.shards import Engine
 from isosent.pages.progress import Progress, make_console
-from isosent.pages.tables import make_table
+from isosent.pages.report import Note, Report, ReportTable
 from isosent.training.data import Examples, read_dev_set, read_examples
 from isosent.training.development import count_seen_texts, warn_if_seen
 from isosent.training.distill import distill_files
@@ -48,7 +48,6 @@ from isosent.transforms.base import AUTO, parse_option, resolve_transform
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
 _EXIT_INTERRUPTED = 130
 _PAUSE_S = 60.0
@@ -169,10 +168,9 @@ def train(
         say("interrupted; the run is saved, and the same command with --resume continues it")
         sys.exit(_EXIT_INTERRUPTED)
     if is_first_process():
-        show(_scores_table(results, seeded=seeds is not None))
-        for note in notes(results):
-            say(note)
-        show(f"saved: {', '.join(str(result.folder) for result in results)}")
+        table = _scores_table(results, seeded=seeds is not None)
+        saved = f"saved: {', '.join(str(result.folder) for result in results)}"
+        deliver(Report(parts=[table, *map(Note, notes(results)), saved]))
 
 
 def _score_range(text: str | None) -> tuple[float, float] | None:
@@ -196,9 +194,10 @@ def _show_data(stages: Sequence[TrainingJob], overlap: Path | None) -> None:
             say(overlap_table(count_seen_texts(job.examples, job.scored, folder=overlap), "the training data"))
 
 
-def _data_tables(examples: Examples) -> "Iterator[Table]":
+def _data_tables(examples: Examples) -> Iterator[ReportTable]:
     """What the data hold, and their first rows under the columns they were read from."""
-    facts = make_table("", "", left=2, header=False, title=f"{examples.objective}: {len(examples):,} examples")
+    title = f"{examples.objective}: {len(examples):,} examples"
+    facts = ReportTable("", "", left=range(2), has_header=False, title=title)
     for source in examples.sources:
         facts.add_row(str(source.path), f"{source.n_rows:,} rows, {source.encoding}")
     for reason, count in examples.dropped.items():
@@ -211,7 +210,7 @@ def _data_tables(examples: Examples) -> "Iterator[Table]":
     columns = [
         name if source == name else f"{name} (from {source})" for name, source in examples.source_columns.items()
     ]
-    rows = make_table(*columns, left=len(columns), title="first rows")
+    rows = ReportTable(*columns, left=range(len(columns)), title="first rows")
     for row in examples.sample():
         cells = map(str, row.values())
         rows.add_row(
@@ -220,7 +219,7 @@ def _data_tables(examples: Examples) -> "Iterator[Table]":
     yield rows
 
 
-def _scores_table(results: Sequence[TrainingResult], *, seeded: bool) -> "Table":
+def _scores_table(results: Sequence[TrainingResult], *, seeded: bool) -> ReportTable:
     """Spearman x100 before and after, one row per model and scored set; seeds share a row."""
     groups: dict[str, list[TrainingResult]] = {}
     for result in results:
@@ -229,7 +228,7 @@ def _scores_table(results: Sequence[TrainingResult], *, seeded: bool) -> "Table"
     n_seeds = max(map(len, groups.values()))
     caption = "Spearman x100" + (f"; mean and standard deviation of {n_seeds} seeds" if n_seeds > 1 else "")
     names = ("before", "after", *(["with transform"] if with_transform else []), "step kept", "seconds")
-    table = make_table("model", "set", *names, left=2, caption=caption)
+    table = ReportTable("model", "set", *names, left=range(2), caption=caption)
     for name, group in groups.items():
         steps = ", ".join(str(result.kept_step) for result in group) + f" of {group[0].n_steps}"
         seconds = f"{sum(result.elapsed_s for result in group):,.0f}"
@@ -318,9 +317,7 @@ def distill(
         engine=engine,
         say=say,
     )
-    for line in result.lines():
-        show(line)
-    show(f"{output}: {loaded.encoder.reference} as a static model")
+    deliver(Report(parts=[*result.lines(), f"{output}: {loaded.encoder.reference} as a static model"]))
 
 
 @contextmanager

@@ -1,22 +1,19 @@
-"""Scores as tables for the terminal, x100, next to published scores."""
+"""Scores as tables of a report, x100, next to published scores."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from isosent.evaluation.overlap import NEAR_SHARE, NEAR_WORDS
 from isosent.evaluation.published import published_rows
 from isosent.evaluation.result import ERRORS, MANY_UNKNOWN, EvaluationResult, TaskResult
 from isosent.evaluation.rte import ENTAILMENT
 from isosent.evaluation.sts import AGGREGATIONS, METRICS
-from isosent.pages.tables import make_table
+from isosent.pages.report import ReportTable
 from isosent.transforms.base import AUTO
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 BASELINES = ("majority", "search_engine", "random")  # details of a task with scores that need no vectors
 
@@ -31,7 +28,7 @@ def interval_x100(interval: tuple[float, float]) -> str:
     return "undefined" if any(map(math.isnan, interval)) else " to ".join(f"{100 * end:.1f}" for end in interval)
 
 
-def sts_table(result: EvaluationResult) -> Table:
+def sts_table(result: EvaluationResult) -> ReportTable:
     """Lay out the aggregations of every task, and the published rows for the same model, in 100 columns."""
     tasks = result.tasks.values()
     columns = [name + task.mark for name, task in result.tasks.items()]
@@ -45,7 +42,7 @@ def sts_table(result: EvaluationResult) -> Table:
         if known := row.scores_of(comparable, sickr):  # without a score that is over other pairs than ours
             published.append((row, [f"{known[task]:.2f}" if task in known else "-" for task in result.tasks]))
             caption.append(f"[{len(published)}] {row.label}")
-    table = make_table("x100", *columns, caption="\n".join(caption))
+    table = ReportTable("x100", *columns, caption="\n".join(caption))
     aggregations = AGGREGATIONS if any(len(task.details["subsets"]) > 1 for task in tasks) else AGGREGATIONS[:1]
     for metric in METRICS:
         for how in aggregations:
@@ -54,15 +51,15 @@ def sts_table(result: EvaluationResult) -> Table:
             table.add_row(f"{metric} {how}", *map(x100, scores[: len(columns)]))
             if how == "all":
                 for end, label in enumerate(("  95% from", "  95% to")):
-                    table.add_row(label, *(x100(task.intervals[name][end]) for task in tasks), style="dim")
+                    table.add_row(label, *(x100(task.intervals[name][end]) for task in tasks), is_dim=True)
             for number, (row, cells) in enumerate(published, start=1):
                 if metric == "spearman" and row.aggregation == how:
-                    table.add_row(f"  published [{number}]", *cells, style="dim")
+                    table.add_row(f"  published [{number}]", *cells, is_dim=True)
         table.add_section()
     return table
 
 
-def rte_table(result: EvaluationResult) -> Table:
+def rte_table(result: EvaluationResult) -> ReportTable:
     """Lay out the accuracy on RTE."""
     (task,) = result.tasks.values()
     details = task.details
@@ -72,22 +69,21 @@ def rte_table(result: EvaluationResult) -> Table:
         f"{interval_x100(task.interval)}",
     ]
     columns = ("accuracy on dev, x100", "entailed", "on train, x100")
-    table = make_table(f"RTE{task.mark}, entailment if", *columns, caption="\n".join(caption))
+    table = ReportTable(f"RTE{task.mark}, entailment if", *columns, caption="\n".join(caption))
     for label, threshold in (("", details["fixed"]), (", best on train", details["tuned"])):
         dev, train = x100(threshold["dev_accuracy"]), x100(threshold["train_accuracy"])
         table.add_row(f"cosine > {threshold['threshold']:.3g}{label}", dev, str(threshold["dev_entailed"]), train)
     n_entailed = task.n_items if details["majority"] == ENTAILMENT else 0
     majority = x100(task.scores["accuracy_majority"])
-    table.add_row(f"always {details['majority']}", majority, str(n_entailed), style="dim")
+    table.add_row(f"always {details['majority']}", majority, str(n_entailed), is_dim=True)
     return table
 
 
-def task_table(result: EvaluationResult) -> Table:
+def task_table(result: EvaluationResult) -> ReportTable:
     """Lay out tasks of any kind."""
     columns = ("task", "items", "metric", "x100", "95% interval", "other scores")
-    table = make_table(*columns, caption="\n".join(_caption(result)))
-    table.columns[2].justify = table.columns[-1].justify = "left"
-    table.columns[-1].max_width = 32  # so that the table fits in 100 columns
+    # so that the table fits in 100 columns
+    table = ReportTable(*columns, left=(0, 2, -1), last_width=32, caption="\n".join(_caption(result)))
     for kind in dict.fromkeys(task.kind for task in result.tasks.values()):
         of_kind = {name: task for name, task in result.tasks.items() if task.kind == kind}
         for name, task in of_kind.items():
@@ -97,7 +93,7 @@ def task_table(result: EvaluationResult) -> Table:
         for metric, n_tasks in Counter(task.metric for task in of_kind.values()).items():
             if n_tasks > 1:
                 average = x100(result.average_of(kind, metric)) + result.average_mark(kind, metric)
-                table.add_row(f"average of {n_tasks}", "", metric, average, "", kind, style="dim")
+                table.add_row(f"average of {n_tasks}", "", metric, average, "", kind, is_dim=True)
         table.add_section()
     return table
 
@@ -175,7 +171,7 @@ def _call(name: str, parameters: Mapping[str, object]) -> str:
     return f"{name}({', '.join(f'{key}={value}' for key, value in parameters.items())})"
 
 
-def overlap_table(counts: Mapping[str, Mapping[str, int]], corpus: str) -> Table:
+def overlap_table(counts: Mapping[str, Mapping[str, int]], corpus: str) -> ReportTable:
     """What `count_overlap` counted, one row per task; or `count_hashed`, without exact and near."""
     caption = (
         f"in {corpus}\n"
@@ -183,7 +179,7 @@ def overlap_table(counts: Mapping[str, Mapping[str, int]], corpus: str) -> Table
         f"near: or {NEAR_SHARE:.0%} of the word trigrams, for texts of {NEAR_WORDS} words or more\n"
         "items: pairs or other scored units; complete: all texts of the item are in the corpus"
     )
-    table = make_table("task", "texts", "exact", "same", "near", "items", "complete", caption=caption)
+    table = ReportTable("task", "texts", "exact", "same", "near", "items", "complete", caption=caption)
     for task, count in counts.items():
         names = ("n_exact", "n_same", "n_near")
         texts = [_count_and_share(count[name], count["n_texts"]) if name in count else "not known" for name in names]

@@ -1,4 +1,10 @@
-"""What every export shares: its note, and the check that it gives the vectors of the model."""
+"""What every export shares: its note, and the check that it gives the vectors of the model.
+
+`exportable` and `required_maps` refuse what a format cannot hold. When an export is written, `compare_on_texts` encodes
+texts with it and with the model, and `require_agreement` refuses an `Agreement` that is worse than rounding explains.
+`note_bytes` and `write_folder_note` put next to it what it is, its space and its checksums; `read_space` reads the note
+again.
+"""
 
 from __future__ import annotations
 

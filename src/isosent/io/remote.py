@@ -154,7 +154,7 @@ class Staged:
 
     def rename(self, error: IsosentError) -> None:
         """Put addresses in place of the paths of copies in a message."""
-        error.args = tuple(self.with_addresses(each) if isinstance(each, str) else each for each in error.args)
+        error.reword(self.with_addresses)
 
 
 @contextmanager

@@ -14,9 +14,9 @@ from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import pairwise_cosine, unit_rows
 from isosent.pages.progress import Progress
 from isosent.persistence import check_encoder_space
-from isosent.postprocessing import rows_with_vector
 from isosent.transforms.calibration import Calibration
 from isosent.transforms.quantization import Quantization
+from isosent.transforms.statistics import rows_with_vector
 
 MOST_TEXTS = 20_000  # random pairs are drawn among so many
 

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from isosent import _extras
 from isosent._check import brief
 from isosent.encoders.base import EncodingStats, collecting_stats
-from isosent.errors import InputError, InputFileError, IsosentError, OutputError, WorkerError
+from isosent.errors import InputError, InputFileError, IsosentError, OutputError, WorkerError, quoted
 from isosent.io import remote
 from isosent.io.checksum import file_checksum
 from isosent.io.notes import NOTE_ENDING
@@ -601,7 +601,8 @@ def _failure(index: ShardIndex, failed: Sequence[tuple[Shard, Exception]]) -> Is
     """What is raised for shards that could not be made, the other ones being complete."""
     failed = sorted(failed, key=lambda each: each[0].number)
     reasons = [
-        f"{index.inputs[shard.input].name}, rows {shard.first_row} to {shard.first_row + shard.n_rows - 1}: {error}"
+        f"{index.inputs[shard.input].name}, rows {shard.first_row} to {shard.first_row + shard.n_rows - 1}: "
+        f"{quoted(error)}"
         for shard, error in failed[:_MOST_LISTED]
     ]
     more = f"\nand {len(failed) - _MOST_LISTED} more" if len(failed) > _MOST_LISTED else ""

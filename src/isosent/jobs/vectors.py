@@ -33,7 +33,7 @@ from isosent.io.bounds import shown_bytes
 from isosent.io.json import parse_json
 from isosent.io.parquet import OtherColumns
 from isosent.io.schemas import Count
-from isosent.io.source import MOMENTS_ENDING, MOMENTS_FORMAT, MomentsSource, open_vectors_or_moments
+from isosent.io.source import MOMENTS_ENDING, MOMENTS_FORMAT, MomentsSource
 from isosent.io.tensors import read_tensors, safetensors_header, tensors_bytes
 from isosent.io.texts import CountedTexts
 from isosent.io.vector_source import VectorSource
@@ -131,9 +131,6 @@ def model_of_vectors(
     dim = files.moments.dim
     if reference is None:
         return SentenceEncoder(PrecomputedVectors.of_space(dim, files.space, space))
-    if space is not None:
-        both = f"{option('space')} and {option('model')}"
-        raise InputError(f"fit: {both} name what made the vectors. Leave one out.")
     model = load_model(reference)
     if model.encoder.dim != dim:
         raise InputError(
@@ -144,25 +141,18 @@ def model_of_vectors(
 
 
 def paired_vectors(
-    queries: str, documents: Sequence[str], *, column: str | None = None
+    queries: VectorSource | MomentsSource, documents: Sequence[VectorSource | MomentsSource]
 ) -> tuple[NDArray[Any], NDArray[Any], FileMoments]:
     """Vectors of queries and of the documents that match them row by row, and their files without rows."""
-    if not documents:
-        raise InputError(
-            f"fit: {queries} holds vectors. Name the files of the documents that match them row by row: isosent fit "
-            f"DOCUMENTS --pairs {queries}."
-        )
-    inputs = [open_vectors_or_moments(path, column=column) for path in (queries, *documents)]
-    sources, merged = vectors_and_moments(inputs)
-    if merged:
-        raise InputError(f"fit: {option('pairs')} needs vectors. Moments hold no pairs.")
+    sources, _ = vectors_and_moments([queries, *documents])
     first, second = (
         np.concatenate([block for source in side for block in source.blocks()]) for side in (sources[:1], sources[1:])
     )
     if len(first) != len(second):
+        names = ", ".join(source.name for source in documents)
         raise InputError(
-            f"fit: {queries} holds {len(first):,} vectors, {', '.join(documents)} {len(second):,}. Give a query for "
-            "each document."
+            f"fit: {queries.name} holds {len(first):,} vectors, {names} {len(second):,}. Give a query for each "
+            "document."
         )
     return first, second, no_rows(sources, ())
 

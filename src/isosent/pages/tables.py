@@ -1,4 +1,4 @@
-"""Tables for the terminal, and of texts as CSV and LaTeX."""
+"""Tables of texts as CSV and LaTeX."""
 
 from __future__ import annotations
 
@@ -6,10 +6,6 @@ import csv
 import re
 from collections.abc import Sequence
 from io import StringIO
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:  # rich takes 0.1 s to import
-    from rich.table import Table
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -19,18 +15,6 @@ _LATEX = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
 }
 _SPECIAL = re.compile("|".join(map(re.escape, _LATEX)))
-
-
-def make_table(
-    *columns: str, left: int = 1, title: str | None = None, caption: str | None = None, header: bool = True
-) -> Table:
-    """An empty table of rich. The first `left` columns hold texts; the others hold numbers, and align to the right."""
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", caption=caption, caption_justify="left", show_header=header)
-    for position, name in enumerate(columns):
-        table.add_column(name, justify="left" if position < left else "right")
-    return table
 
 
 def csv_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

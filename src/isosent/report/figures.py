@@ -1,7 +1,7 @@
 """The figures of a report: the scores of a leaderboard, and those of studies, which describe theirs themselves.
 
 `scores_figure` describes the `Figure` of one kind of task; `pages.figures` lays it out and draws it. `_figures` says
-which figures a report has, `write_figures` writes all into a folder as SVG, PNG and PDF, and `write_figure` writes one.
+which figures a report has, and `write_figures` writes all into a folder as SVG, PNG and PDF.
 """
 
 from __future__ import annotations
@@ -32,13 +32,6 @@ def check_figure(path: str | os.PathLike[str]) -> None:
         )
     check_format(ending)
     check_destination(path)
-
-
-def write_figure(path: str | os.PathLike[str], figure: Figure) -> None:
-    """Write a figure as SVG, PNG or PDF, by the ending of the path."""
-    check_figure(path)
-    with replacing(path) as temporary:
-        temporary.write_bytes(render(figure, Path(path).suffix))
 
 
 def check_figures(folder: str | os.PathLike[str]) -> None:

@@ -14,7 +14,7 @@ from html import escape
 from importlib.metadata import version
 from importlib.resources import files
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,14 +22,11 @@ from isosent.jobs.inspect import COSINE_PAIRS, Inspection, Stage
 from isosent.numeric.similarity import MOST_SAMPLED
 from isosent.pages.figures import Axis, Figure, Key, Panel, percent
 from isosent.pages.html import figure_box, html_document
-from isosent.pages.tables import make_table
+from isosent.pages.report import ReportTable
 from isosent.search.smaller import Size, Sizes
 from isosent.storage import Storage
 from isosent.transforms.auto import AutoChoice, ScoredCandidate, TopicalGain
 from isosent.transforms.base import NO_TRANSFORM
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 CHOSEN = "chosen"
 _CANDIDATE_COLUMNS = ("candidate", "pairs, gain [95% interval]", "topics, gain [95% interval]", "")
@@ -66,7 +63,7 @@ class Row(NamedTuple):
     meaning: str = ""
 
 
-def inspection_tables(inspection: Inspection, *, details: bool = False) -> list[Table]:
+def inspection_tables(inspection: Inspection, *, details: bool = False) -> list[ReportTable]:
     """Tables for the terminal; the recommendation is left to the caller."""
     after = "" if inspection.after is None else f"after: {inspection.after.label}"
     tables = [
@@ -84,11 +81,11 @@ def inspection_tables(inspection: Inspection, *, details: bool = False) -> list[
     return tables
 
 
-def sizes_table(sizes: Sizes, *, selected: Size | None = None, details: bool = False) -> Table:
+def sizes_table(sizes: Sizes, *, selected: Size | None = None, details: bool = False) -> ReportTable:
     """What smaller vectors keep: the front, the size that was chosen, and dropped dimensions; with details, all."""
     listed = _listed_sizes(sizes, selected, details=details)
     n_columns = 7 if any(each.agreement is not None for each in listed) else 6
-    table = make_table(*_SIZE_COLUMNS[:n_columns], "", title="smaller", caption=_sizes_caption(sizes))
+    table = ReportTable(*_SIZE_COLUMNS[:n_columns], "", title="smaller", caption=_sizes_caption(sizes))
     for each in listed:
         mark = CHOSEN if each == selected else "front" if each in sizes.front else ""
         table.add_row(*_size_cells(each)[:n_columns], mark)
@@ -134,13 +131,14 @@ def _sizes_caption(sizes: Sizes) -> str:
     )
 
 
-def _terminal_table(title: str, columns: Sequence[str], rows: Iterable[Row], caption: str = "") -> Table:
+def _terminal_table(title: str, columns: Sequence[str], rows: Iterable[Row], caption: str = "") -> ReportTable:
     """A table without the columns that have no value in any row."""
     listed = list(rows)
     used = [i for i in range(len(Row._fields)) if any(row[i] for row in listed)]
-    table = make_table(*(columns[i] for i in used), title=title, caption=caption or None, header=any(columns))
-    for column, i in zip(table.columns, used, strict=True):
-        column.justify = "right" if i in (1, 2) else "left"
+    left = [place for place, i in enumerate(used) if i not in (1, 2)]
+    table = ReportTable(
+        *(columns[i] for i in used), left=left, title=title, caption=caption or None, has_header=any(columns)
+    )
     for row in listed:
         table.add_row(*(row[i] for i in used))
     return table

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
 from isosent.numeric.spectrum import spectrum
 from isosent.pages.progress import Progress
-from isosent.pages.tables import make_table
+from isosent.pages.report import ReportTable
 from isosent.research.study import (
     AUTO_ROW,
     BEST,
@@ -38,9 +38,6 @@ from isosent.research.study import (
 from isosent.transforms.agreement import distinct_rows
 from isosent.transforms.auto import STRENGTHS
 from isosent.transforms.base import make_linear
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 def study_auto(
@@ -124,7 +121,7 @@ def _run(model: SentenceEncoder, data: Path, _: Mapping[str, Any], **common: Any
     return study_auto(model, data, **common)
 
 
-def _tables(cells: Sequence[AutoCell], _: str) -> Iterator[Table | str]:
+def _tables(cells: Sequence[AutoCell], _: str) -> Iterator[ReportTable | str]:
     """Every row on every task, x100, and what auto gains and loses."""
     verdict = judge(cells)
     for model, means in verdict.averages.items():
@@ -132,7 +129,7 @@ def _tables(cells: Sequence[AutoCell], _: str) -> Iterator[Table | str]:
         choices = [f"{cell.task}: {cell.chosen} Best in hindsight: {cell.best}." for cell in of_model]
         tasks = task_titles(of_model).values()
         caption = "\n".join([*choices, *study_notes(of_model)])
-        table = make_table("x100", *tasks, "average", title=model, caption=caption)
+        table = ReportTable("x100", *tasks, "average", title=model, caption=caption)
         for row in ROWS:
             table.add_row(row, *(x100(cell.scores[row]) for cell in of_model), x100(means[row]))
         yield table

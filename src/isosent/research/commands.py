@@ -5,6 +5,8 @@ figure of the records, all x100 and with published numbers where there are some.
 paper again.
 """
 
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +14,18 @@ import click
 
 from isosent._check import split_options
 from isosent.cli.options import PATH, data_option, json_option, models_option, outputs_option, split_names, tasks_option
-from isosent.cli.printing import check_outputs, say, show, show_json, write_outputs
+from isosent.cli.printing import check_outputs, deliver, say
 from isosent.errors import InputError
 from isosent.evaluation.sts import AGGREGATIONS, SICKR_PARTS
 from isosent.io.json import document_bytes
 from isosent.loading import load
-from isosent.pages.figures import FORMATS
+from isosent.pages.figures import FORMATS, render
 from isosent.pages.progress import progress_bar
-from isosent.pages.tables import make_table
-from isosent.report.figures import check_figure, write_figure
+from isosent.pages.report import Content, Part, Report, ReportTable
+from isosent.report.figures import check_figure
 from isosent.research import auto, dims, flow, gem, layers, retrieval
 from isosent.research.reproduce import reproduce as reproduce_paper
-from isosent.research.reproduction import LEGEND
+from isosent.research.reproduction import LEGEND, Reproduction
 from isosent.research.study import study_csv, study_to_json
 
 KINDS = {
@@ -95,8 +97,9 @@ def study(
             kinds = " and ".join(f"study {other}" for other, each in KINDS.items() if name in each.options)
             raise InputError(f"study {kind}: --{name.replace('_', '-')} is for {kinds}.")
     check_outputs(outputs)
-    figures = [path for path in outputs if path.suffix.lower() in FORMATS]
-    for path in figures:
+    for path in outputs:
+        if path.suffix.lower() not in FORMATS:
+            continue
         if study_kind.figure is None:
             raise InputError(f"study {kind}: --output {path}: there is no figure of this study.")
         check_figure(path)
@@ -111,17 +114,15 @@ def study(
         records += measured
         if study_kind.has_joint_tables:
             measured = records if number == len(models) else []
-        if measured and not as_json:
-            for table in study_kind.tables(measured, aggregation):
-                show(table)
+        if measured:
+            deliver(Report(parts=study_kind.tables(measured, aggregation)), as_json=as_json)
     document = study_to_json(kind, records)
-    contents = {".json": lambda: document_bytes(document).decode(), ".csv": lambda: study_csv(records)}
-    write_outputs([path for path in outputs if path not in figures], contents)
-    if as_json:
-        show_json(document)
-    for path in figures:
-        if study_kind.figure is not None:
-            write_figure(path, study_kind.figure(records, aggregation))
+    files: dict[str, Content] = {".json": lambda: document_bytes(document), ".csv": lambda: study_csv(records)}
+    if (draw := study_kind.figure) is not None:
+        files |= {
+            ending: partial(lambda ending: render(draw(records, aggregation), ending), ending) for ending in FORMATS
+        }
+    deliver(Report(document, files=files), outputs, as_json=as_json)
 
 
 @research.command()
@@ -159,19 +160,18 @@ def reproduce(
             progress=bar,
             tell=lambda command: say(f"done: {command}"),
         )
-    contents = {
-        ".json": lambda: document_bytes(reproduction.to_json()).decode(),
+    files: dict[str, Content] = {
+        ".json": lambda: document_bytes(reproduction.to_json()),
         ".md": lambda: reproduction.to_markdown(with_commands=True),
     }
-    write_outputs(outputs, contents)
-    if as_json:
-        show_json(reproduction.to_json())
-        return
+    deliver(Report(reproduction.to_json(), _paper_parts(reproduction), files), outputs, as_json=as_json)
+
+
+def _paper_parts(reproduction: Reproduction) -> Iterator[Part]:
     for outcome in reproduction.tables:
         title = f"{reproduction.paper.name}, {outcome.table.name}: {outcome.table.title}"
-        printed = make_table(*outcome.header, title=title, caption="\n".join(outcome.caption))
-        printed.columns[-1].justify = "left"
+        table = ReportTable(*outcome.header, left=(0, -1), title=title, caption="\n".join(outcome.caption))
         for row in outcome.rows():
-            printed.add_row(*row)
-        show(printed)
-    show(LEGEND)
+            table.add_row(*row)
+        yield table
+    yield LEGEND

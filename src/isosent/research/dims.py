@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from isosent.numeric.neighbors import best_columns
 from isosent.numeric.statistics import bootstrap_interval, central_interval
 from isosent.pages.figures import Axis, Figure, Key, Panel, color_of, dash_of
 from isosent.pages.progress import Progress
-from isosent.pages.tables import make_table
+from isosent.pages.report import ReportTable
 from isosent.research.study import (
     ALL,
     DimsCell,
@@ -47,9 +47,6 @@ from isosent.research.study import (
     task_titles,
 )
 from isosent.transforms.base import Auto, LinearTransform, make_linear, needs_vectors, resolve_transform, transform_name
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 LEADING = ("whitening", "principal_components", "truncate")  # transforms whose first k columns are those of width k
 _METHODS = ("pca", "pca_cor")
@@ -258,7 +255,7 @@ def _run(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **common: A
     return [study_dims(model, data, **settings, **common)]
 
 
-def _tables(studies: Sequence[DimsStudy], how: str) -> Iterator[Table]:
+def _tables(studies: Sequence[DimsStudy], how: str) -> Iterator[ReportTable]:
     """A row per width, with memory and search time; published rows below. All x100."""
     for result in studies:
         columns: list[str | None] = [*result.tasks, *([None] if len(result.tasks) > 1 else [])]
@@ -271,7 +268,7 @@ def _tables(studies: Sequence[DimsStudy], how: str) -> Iterator[Table]:
             *(["95% interval"] if has_intervals else []),
         ]
         names += ["MB per million", *(["ms per query"] if times else [])]
-        table = make_table("dimensions", *names, title=result.name, caption=_caption(result, how))
+        table = ReportTable("dimensions", *names, title=result.name, caption=_caption(result, how))
         best = {column: result.best(column, how) for column in columns}
         curves = {column: result.curve(column, how) for column in columns}
 

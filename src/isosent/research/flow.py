@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from isosent.evaluation.tables import x100
 from isosent.io.texts import TextSource
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import Progress
-from isosent.pages.tables import make_table
+from isosent.pages.report import ReportTable
 from isosent.research.study import (
     RAW,
     FlowCell,
@@ -32,9 +32,6 @@ from isosent.research.study import (
     task_titles,
 )
 from isosent.transforms.base import AUTO, make_transform, needs_vectors, resolve_transform, settings_of
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 NLI, FLOW = "NLI", "flow"
 _FIXED = ("standardize", "whitening")
@@ -106,7 +103,7 @@ def _run(model: SentenceEncoder, data: Path, own: Mapping[str, Any], **common: A
     return study_flow(model, data, nli=nli, seeds=seeds, settings=settings, **common)
 
 
-def _tables(cells: Sequence[FlowCell], _: str) -> Iterator[Table]:
+def _tables(cells: Sequence[FlowCell], _: str) -> Iterator[ReportTable]:
     """What was fitted, x100, with bits per dimension and time."""
     n_seeds = max(len(cell.scores) for cell in cells)
     tasks = list(dict.fromkeys(cell.task for cell in cells))
@@ -117,7 +114,7 @@ def _tables(cells: Sequence[FlowCell], _: str) -> Iterator[Table]:
         "s per fit",
     ]
     caption = f"Spearman x100 (all); flow: mean ± standard deviation of {n_seeds} seeds; bits: of held-out rows"
-    table = make_table("fitted", *columns, title=cells[0].model, caption="\n".join([caption, *study_notes(cells)]))
+    table = ReportTable("fitted", *columns, title=cells[0].model, caption="\n".join([caption, *study_notes(cells)]))
     for row in dict.fromkeys(cell.row for cell in cells):
         of_row = [cell for cell in cells if cell.row == row]
         scores = [list(cell.scores) for cell in of_row]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from isosent.encoders.reference import options_of, write_options
 from isosent.encoders.static import StaticEncoder
@@ -22,11 +22,8 @@ from isosent.numeric.gem import SCORES
 from isosent.numeric.moments import Moments
 from isosent.pages.figures import Axis, Figure, Key, Panel, color_of, dash_of
 from isosent.pages.progress import Progress, counted, part_of
-from isosent.pages.tables import make_table
+from isosent.pages.report import ReportTable
 from isosent.research.study import GemCell, StudyKind, deviations_of, read_sets, study_notes, task_titles
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 ABLATION = "ablation"
 _PARTS: Mapping[str, Mapping[str, Any]] = {
@@ -146,7 +143,7 @@ def _run(model: SentenceEncoder, data: Path, _: Mapping[str, Any], **common: Any
     return study_gem(model, data, **common)
 
 
-def _tables(cells: Sequence[GemCell], _: str) -> Iterator[Table]:
+def _tables(cells: Sequence[GemCell], _: str) -> Iterator[ReportTable]:
     """Pearson, then Spearman, x100 of every setting on every task."""
     by_place = {(cell.study, cell.condition, cell.task): cell for cell in cells}
     tasks = list(dict.fromkeys(cell.task for cell in cells))
@@ -155,7 +152,7 @@ def _tables(cells: Sequence[GemCell], _: str) -> Iterator[Table]:
     caption, titles = "\n".join([caption, *study_notes(cells)]), task_titles(cells)
     for metric in ("pearson", "spearman"):
         title = f"{cells[0].model}: {metric}"
-        table = make_table("study", "condition", *titles.values(), left=2, title=title, caption=caption)
+        table = ReportTable("study", "condition", *titles.values(), left=range(2), title=title, caption=caption)
         previous = ""
         for name, condition in dict.fromkeys((cell.study, cell.condition) for cell in cells):
             if name != previous:

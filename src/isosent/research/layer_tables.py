@@ -10,19 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent.evaluation.tables import x100
 from isosent.pages.figures import Axis, Figure, Key, Panel, color_of, heat_map
-from isosent.pages.tables import make_table
+from isosent.pages.report import ReportTable
 from isosent.report.leaderboard import short_reference
 from isosent.research.study import ALL, LayerCell, layers_label, pivot, study_notes, task_titles
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 NONE, WHITENING, AUTO = TRANSFORMS = ("none", "whitening", "auto")
 EXHAUSTIVE = {NONE: 3, WHITENING: 3, AUTO: 2}  # up to this size all sets of layers are scored
@@ -71,7 +68,7 @@ def pair_grid(cells: Sequence[LayerCell], transform: str, aggregation: str) -> N
     return grid
 
 
-def layer_tables(cells: Sequence[LayerCell], how: str) -> Iterator[Table]:
+def layer_tables(cells: Sequence[LayerCell], how: str) -> Iterator[ReportTable]:
     """Single layers and usual pairs by task; every pair; the best set of every size. All x100."""
     rows = _layer_rows(cells)
     last = max(layers[-1] for _, layers, _ in rows)
@@ -82,7 +79,7 @@ def layer_tables(cells: Sequence[LayerCell], how: str) -> Iterator[Table]:
     for transform in TRANSFORMS:
         grid = pair_grid(cells, transform, how)
         names = [f"L{layer}" for layer in range(len(grid))]
-        table = make_table("", *names, title=f"pairs of layers, {_TITLES[transform]}: average over the tasks")
+        table = ReportTable("", *names, title=f"pairs of layers, {_TITLES[transform]}: average over the tasks")
         for row, name in enumerate(names):
             table.add_row(name, *(x100(score) for score in grid[row, : row + 1]))
         yield table
@@ -92,14 +89,14 @@ def layer_tables(cells: Sequence[LayerCell], how: str) -> Iterator[Table]:
         " layer by layer;\nchosen by the labels: an upper bound, not a recipe"
     )
     columns = [name for transform in TRANSFORMS for name in (_TITLES[transform], "")]
-    table = make_table("layers", *columns, title="best set of every size: average over the tasks", caption=caption)
+    table = ReportTable("layers", *columns, title="best set of every size: average over the tasks", caption=caption)
     for size in best[NONE]:
         sets = [best[transform][size] for transform in TRANSFORMS]
         table.add_row(str(size), *(text for one in sets for text in (layers_label(one.layers), x100(one.average))))
     yield table
 
 
-def pooling_tables(cells: Sequence[LayerCell], how: str) -> Iterator[Table]:
+def pooling_tables(cells: Sequence[LayerCell], how: str) -> Iterator[ReportTable]:
     """A row per pooling, set of layers and transform, then what the paper concluded. All x100."""
     yield _scores_table(_layer_rows(cells), how, f"{cells[0].model}: poolings")
     scores = averages(cells, how)
@@ -119,7 +116,7 @@ def pooling_tables(cells: Sequence[LayerCell], how: str) -> Iterator[Table]:
     for name, layers in sets.items():
         changes = (change(("mean", layers, t), ("mean", layers, NONE)) for t in (WHITENING, AUTO))
         rows.append((f"gain over the original vectors, mean, {name}", "", *changes))
-    table = make_table("points of the average", *_TITLES.values(), title="conclusions of WhiteningBERT, here")
+    table = ReportTable("points of the average", *_TITLES.values(), title="conclusions of WhiteningBERT, here")
     for row in rows:
         if any(row[1:]):
             table.add_row(*row)
@@ -133,7 +130,7 @@ def _layer_rows(cells: Iterable[LayerCell]) -> dict[_Row, list[LayerCell]]:
     return rows
 
 
-def _scores_table(rows: Mapping[_Row, Sequence[LayerCell]], how: str, title: str) -> Table:
+def _scores_table(rows: Mapping[_Row, Sequence[LayerCell]], how: str, title: str) -> ReportTable:
     """One row per layer pooling, one column per task and one for its published scores, and their average."""
     tasks = list(task_titles(next(iter(rows.values()))).values())
     measured = {row: [cell.spearman[how] for cell in cells] for row, cells in rows.items()}
@@ -156,7 +153,7 @@ def _scores_table(rows: Mapping[_Row, Sequence[LayerCell]], how: str, title: str
     caption = [f"Spearman x100, {how}; transforms fitted on the sentences of the task"]
     caption += [f"published: {source}" for source in sorted(sources)]
     caption += study_notes(next(iter(rows.values())))
-    table = make_table(*left, *columns, left=len(left), title=title, caption="\n".join(caption))
+    table = ReportTable(*left, *columns, left=range(len(left)), title=title, caption="\n".join(caption))
     previous = None
     for row in rows:
         pooling, layers, transform = row

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +17,11 @@ from isosent.evaluation.tables import x100
 from isosent.model import SentenceEncoder
 from isosent.numeric.neighbors import fast_nearest
 from isosent.pages.progress import Progress
-from isosent.pages.tables import make_table
+from isosent.pages.report import ReportTable
 from isosent.research.study import RetrievalCell, StudyKind, read_sets
 from isosent.search.engine import KINDS, prepend_map, stores_of
 from isosent.search.index import Index
 from isosent.search.units import unit_vectors
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 LEAST_GRADE: Final = 4.5  # of pairs that mean the same, of 5
 K: Final = 10
@@ -151,7 +148,7 @@ def alternating_medians(*calls: Callable[[], Any], repeats: int = _REPEATS) -> l
     return [median(taken) for taken in times]
 
 
-def _tables(cells: Sequence[RetrievalCell], _: str) -> Iterator[Table]:
+def _tables(cells: Sequence[RetrievalCell], _: str) -> Iterator[ReportTable]:
     """A row per index. The last columns are percentages."""
     columns = ("kind", "store", "bytes", "on disk", "build s", "queries/s", "of FAISS", "recall@10", "labeled")
     caption = (
@@ -161,7 +158,7 @@ def _tables(cells: Sequence[RetrievalCell], _: str) -> Iterator[Table]:
     for vectors in dict.fromkeys(cell.vectors for cell in cells):
         of_vectors = [cell for cell in cells if cell.vectors == vectors]
         title = f"{cells[0].model}: {cells[0].n_rows} sentences, {of_vectors[0].dim} dimensions, {vectors}"
-        table = make_table(*columns, title=title, caption=caption)
+        table = ReportTable(*columns, title=title, caption=caption)
         for cell in of_vectors:
             speed = f"{cell.queries_per_s:,.0f}", f"{cell.queries_per_s / cell.plain_queries_per_s:.2f}"
             sizes = f"{cell.bytes_searched:.0f}", f"{cell.bytes_on_disk:.0f}", f"{cell.build_s:.1f}"

@@ -25,11 +25,10 @@ from isosent.io.json import check_schema, nan_where_none, read_json, without_nan
 from isosent.io.schemas import Checksum, Finite, Seconds, Size, Whole
 from isosent.model import SentenceEncoder
 from isosent.pages.figures import Figure
+from isosent.pages.report import ReportTable
 from isosent.pages.tables import csv_table
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     Score = float  # NaN where undefined
     Layers = tuple[int, ...]
 else:
@@ -53,7 +52,7 @@ class StudyKind(NamedTuple):
     """A study, as the command line runs it."""
 
     run: Callable[..., list[Any]]  # model, folder, options; name, tasks, progress -> records
-    tables: Callable[[Sequence[Any], str], Iterable[Table | str]]  # records, aggregation
+    tables: Callable[[Sequence[Any], str], Iterable[ReportTable | str]]  # records, aggregation
     figure: Callable[[Sequence[Any], str], Figure] | None = None
     options: tuple[str, ...] = ()  # of the command, those that only some studies have
     settings: tuple[str, ...] = ()  # after the question mark

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.encoders.static import StaticEncoder
-from isosent.errors import FileFormatError, InputError, wrong_value
+from isosent.errors import FileFormatError, InputError, option, wrong_value
 from isosent.io.atomic import recover
 from isosent.io.tensors import read_tensors
 from isosent.model import SentenceEncoder
@@ -360,7 +360,8 @@ class Snapshot:
             raise wrong_value("search", "false_positives", "be between 0 and 1", f"{false_positives:g}")
         if self.chance is None:
             raise InputError(
-                "search: the index has too few texts to say how high unrelated texts score. Leave false_positives out."
+                "search: the index has too few texts to say how high unrelated texts score. "
+                f"Leave {option('false_positives')} out."
             )
         found = positions >= 0
         is_match = self.chance.is_match(

@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple
 from prometheus_client.multiprocess import mark_process_dead
 from starlette.applications import Starlette
 
-from isosent.errors import InputError, IsosentError
+from isosent.errors import InputError, IsosentError, quoted
 from isosent.numeric.threads import n_workers as n_processors
 from isosent.server.run import bound_socket, log_to_stderr, serve
 from isosent.server.service import METRICS_VARIABLE
@@ -212,7 +212,7 @@ def _work(
     try:
         app = make_app()
     except IsosentError as error:
-        pipe.send(str(error))
+        pipe.send(quoted(error))
         sys.exit(1)
     service: Any = app.state.service
     service.worker, service.has_reloaded = number, lambda: pipe.send("reload")

@@ -28,7 +28,7 @@ WORDS = "-m words:words.txt"
 COMMANDS = (
     f"fit texts.txt {WORDS} --transform whitening --dims {WIDTH} -o whitened",
     f"fit texts.txt {WORDS} --transform whitening --dims {WIDTH} --queries queries.txt -o queries",
-    f"fit texts.txt {WORDS} --weighting sif --transform none -o sif",
+    f"fit texts.txt {WORDS}?weighting=sif --transform none -o sif",
     "calibrate texts.txt -m ./whitened -o calibrated",
     f"fit texts.txt {WORDS} --transform glow_flow?n_levels=1&depth=1&width=4 -o flow",
     f"fit vectors.npy --transform whitening --dims {WIDTH} --space made-up -o vectors",

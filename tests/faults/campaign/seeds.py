@@ -54,7 +54,7 @@ def write_seeds(folder: Path, *, is_heavy: bool) -> None:
     (folder / "map.yaml").write_text("here: words:words.txt\n")
     for line in (
         f"fit texts.txt {WORDS} --dims 4 -o model",
-        f"fit texts.txt {WORDS} --weighting sif --transform none -o sif",
+        f"fit texts.txt {WORDS}?weighting=sif --transform none -o sif",
         f"encode texts.txt {WORDS} -o n.npy",
         f"encode texts.txt {WORDS} -o shards --shard-size 16",
         f"index t.csv --column text {WORDS} -o index",

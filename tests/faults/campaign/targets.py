@@ -268,9 +268,9 @@ TARGETS = (
     ),
     Target(
         "model folder, SIF",
-        f"fit texts.txt {WORDS} --weighting sif --transform none -o out",
+        f"fit texts.txt {WORDS}?weighting=sif --transform none -o out",
         "out",
-        f"fit other.txt {OTHER} --weighting usif --transform none -o out",
+        f"fit other.txt {OTHER}?weighting=usif --transform none -o out",
         read=partial(model, "./out"),
     ),
     Target(

@@ -111,7 +111,7 @@ def is_database(target: str) -> bool:
 
 def _without_password(url: str) -> str:
     """A URL for messages, without user and options, where a password may be."""
-    return url if url.startswith(LANCE) else re.sub("^([a-z]*:(//)?).*@", r"\1", url).partition("?")[0]
+    return url if url.startswith(LANCE) else re.sub("(?s)^([^:@/]*:(//)?)?.*@", r"\1", url).partition("?")[0]
 
 
 def open_database(url: str) -> Database:
