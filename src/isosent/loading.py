@@ -26,7 +26,7 @@ from isosent.encoders.reference import (
     without_permissions,
 )
 from isosent.encoders.static import SplitFunction
-from isosent.encoders.word_average import CorpusStatistics, Weighting
+from isosent.encoders.word_average import Corpus, Weighting
 from isosent.encoders.wrapped import wrap_encoder
 from isosent.errors import FileFormatError, InputError, InputTypeError, ModelFolderError, wrong_value
 from isosent.io.checksum import verify_folder
@@ -213,7 +213,7 @@ def load_saved(
         )
     try:
         learned = record.corpus if record.reference != PRECOMPUTED else None
-        corpus = CorpusStatistics.from_tensors(learned) if learned else None
+        corpus = Corpus.from_tensors(learned) if learned else None
         runtime = {name: value for name, value in parsed.options.items() if name in RUNTIME_OPTIONS}
         reference = _encoder_reference(moved_to, record, runtime, folder / MODEL_FILE)
         encoder = load_encoder(reference, split=split, corpus=corpus, progress=progress)

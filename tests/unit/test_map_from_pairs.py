@@ -76,7 +76,7 @@ def test_groups_that_share_a_text_stay_together_and_a_fifth_is_held_out():
     first[1:100] = [first[row // 2] for row in range(1, 100)]  # two pairs of one query
     second[120] = first[0]  # a document that is a query elsewhere
     pairs = MatchingPairs(x, y, first, second)
-    fold, held_out = pairs.parts()
+    fold, held_out = pairs.folds()
     assert pairs.group[120] == pairs.group[0]
     for part in (fold, held_out):
         assert all(len(set(part[pairs.group == group])) == 1 for group in range(pairs.n_groups))
@@ -88,7 +88,7 @@ def test_folds_hold_out_kinds():
     x, y = noisy_pairs(300)
     kinds = np.repeat(["news", "forum", "captions", "news"], 75).tolist()
     pairs = MatchingPairs(x, y, *keys(300), kinds)
-    fold, held_out = pairs.parts()
+    fold, held_out = pairs.folds()
     for kind in set(kinds):
         rows = np.array(kinds) == kind
         assert len(set(fold[rows])) == 1
@@ -108,7 +108,7 @@ def test_folds_hold_out_kinds():
 def test_small_kinds_are_one_or_no_kind(kinds, n_folds):
     pairs = MatchingPairs(*noisy_pairs(300), *keys(300), kinds)
     assert (pairs.kind is None) == (n_folds is None)
-    assert len(set(pairs.parts()[0])) == (n_folds or 4)
+    assert len(set(pairs.folds()[0])) == (n_folds or 4)
     choose_from_pairs(pairs)
 
 

@@ -61,7 +61,7 @@ def features(model, pairs):
 def test_every_fold_is_predicted_by_the_others(wordllama, cr):
     task = evaluate(wordllama, cr, "transfer", transform=isosent.Truncate(8), n_resamples=QUICK).tasks["CR"]
     (task_set,) = read_transfer(cr)
-    labels = task_set.parts["whole"].labels
+    labels = task_set.texts_by_part["whole"].labels
     predicted, _, _ = probe_each_fold(
         wordllama.encode(list(task_set.texts))[:, :8], labels, strengths=STRENGTHS, seed=0
     )
@@ -97,7 +97,7 @@ def test_what_is_known_of_a_task_of_folds(wordllama, cr):
 def test_pairs_have_difference_and_product_as_features(wordllama, mrpc):
     task = evaluate(wordllama, mrpc, "transfer", n_resamples=QUICK).tasks["MRPC"]
     (task_set,) = read_transfer(mrpc)
-    train, test = (task_set.parts[part] for part in ("train", "test"))
+    train, test = (task_set.texts_by_part[part] for part in ("train", "test"))
     rows = features(wordllama, zip(*train.sides, strict=True))
     at = STRENGTHS_ON_TRAIN.index(task.details["C_times_variance"][0])
     model = plain(rows, STRENGTHS_ON_TRAIN)[at]
@@ -142,7 +142,7 @@ def test_a_transform_is_fitted_on_all_texts_of_the_task(wordllama, mrpc):
     task = evaluate(wordllama, mrpc, "transfer", transform=whitening, n_resamples=QUICK).tasks["MRPC"]
     (task_set,) = read_transfer(mrpc)
     fitted = wordllama.fitted(list(task_set.texts), transform=whitening)
-    rows = features(fitted, zip(*task_set.parts["train"].sides, strict=True))
+    rows = features(fitted, zip(*task_set.texts_by_part["train"].sides, strict=True))
     assert task.dim == 8
     assert task.details["C"][0] == pytest.approx(task.details["C_times_variance"][0] / rows.var(axis=0).sum(), rel=1e-3)
 

@@ -47,7 +47,7 @@ def labeled(task):
     """Texts of each item with the name of its label, by part."""
     return {
         name: [(*texts, task.classes[int(label)]) for *texts, label in zip(*part.sides, part.labels, strict=True)]
-        for name, part in task.parts.items()
+        for name, part in task.texts_by_part.items()
     }
 
 
@@ -55,7 +55,7 @@ def test_all_tasks_are_found_in_the_layout_of_senteval(data):
     tasks = read_transfer(data.parent)
     assert tuple(task.name for task in tasks) == TRANSFER_TASKS
     for task in tasks:
-        assert task.texts == tuple(text for part in task.parts.values() for side in part.sides for text in side)
+        assert task.texts == tuple(text for part in task.texts_by_part.values() for side in part.sides for text in side)
         assert all(path.is_file() for path in task.files)
 
 
@@ -96,7 +96,7 @@ def test_sick_is_read_twice(data):
     (data / "SICK" / "SICK_trial.txt").write_bytes((SICK + SICK_ROWS).replace("\n", "\r\n").encode())
     relatedness, entailment = read_transfer(data, tasks=["SICK-R", "SICK-E"])
     assert relatedness.is_scored
-    assert relatedness.parts["dev"].labels.tolist() == [4.5, 3, 1]
+    assert relatedness.texts_by_part["dev"].labels.tolist() == [4.5, 3, 1]
     assert relatedness.classes == ("1", "2", "3", "4", "5")
     assert labeled(entailment)["dev"] == [
         ("a cat", "a dog", "NEUTRAL"),
@@ -109,8 +109,8 @@ def test_scores_of_the_benchmark_begin_at_0(data):
     task = read(data, "STSB-supervised")
     assert task.is_scored
     assert task.classes == ("0", "1", "2", "3", "4", "5")
-    assert task.parts["test"].labels.tolist() == [5, 0.4]
-    assert task.parts["test"].sides == (("a cat", "x"), ('said "no', "y"))
+    assert task.texts_by_part["test"].labels.tolist() == [5, 0.4]
+    assert task.texts_by_part["test"].sides == (("a cat", "x"), ('said "no', "y"))
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_the_real_files():
     if "ISOSENT_DATA" not in os.environ:
         pytest.skip("ISOSENT_DATA does not say where the research sets lie")
     found = {
-        task.name: [len(part.labels) for part in task.parts.values()]
+        task.name: [len(part.labels) for part in task.texts_by_part.values()]
         for task in read_transfer(os.environ["ISOSENT_DATA"])
     }
     assert (

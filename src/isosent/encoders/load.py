@@ -12,7 +12,7 @@ from isosent.encoders.reference import PERMISSIONS, SCHEMES, WEIGHTING_OPTIONS, 
 from isosent.encoders.st_modules import ModuleFolder
 from isosent.encoders.static import SplitFunction, load_static, load_token_embeddings, load_wordllama, load_words
 from isosent.encoders.transformer import PROMPT_OF, load_transformer
-from isosent.encoders.word_average import CorpusStatistics
+from isosent.encoders.word_average import Corpus
 from isosent.errors import InputError, InputFileError
 from isosent.pages.progress import Progress
 
@@ -23,7 +23,7 @@ def load_encoder(
     reference: Reference,
     *,
     split: SplitFunction | None = None,
-    corpus: CorpusStatistics | None = None,
+    corpus: Corpus | None = None,
     progress: Progress | None = None,
 ) -> Encoder:
     """Load the encoder that a reference names.

@@ -39,7 +39,7 @@ from isosent.encoders.reference import (
     write_options,
 )
 from isosent.encoders.st_modules import MODULES_FILE, read_static_folder
-from isosent.encoders.word_average import Average, CorpusStatistics, Weighting, Words
+from isosent.encoders.word_average import Average, Corpus, Weighting, Words
 from isosent.errors import FileFormatError, InputError, InputFileError, wrong_value
 from isosent.io.json import read_json
 from isosent.io.notes import fitted_texts, shared_space, verify_export
@@ -101,7 +101,7 @@ class StaticEncoder(Encoder):
         *,
         weighting: Weighting = Average(),  # noqa: B008
         frequencies: NDArray[np.float64] | None = None,
-        corpus: CorpusStatistics | None = None,
+        corpus: Corpus | None = None,
         modules: Sequence[LoadedModule] = (),
         normalize: bool = False,
     ) -> None:
@@ -119,7 +119,7 @@ class StaticEncoder(Encoder):
         if corpus is None and not weighting.learns and (frequencies is not None or not weighting.uses_frequencies):
             corpus = self._corpus(frequencies)
         self.corpus = corpus
-        learned = corpus or CorpusStatistics()
+        learned = corpus or Corpus()
         self._table = RowTable(self._rows, tables, learned.word_map, learned.principal)
         super().__init__(reference, options, modules[-1].out_dim if modules else weighting.dim(self._table.dim))
 
@@ -197,7 +197,7 @@ class StaticEncoder(Encoder):
     def embed(self, tokens: TokenIds, progress: Progress | None = None) -> NDArray[np.float32]:
         """Return the vectors of texts, shape (n_texts, dim); zero for a text without a known word."""
         with self._table.lock:
-            vectors = self.weighting.combine(self._words(tokens), self.corpus or CorpusStatistics())
+            vectors = self.weighting.combine(self._words(tokens), self.corpus or Corpus())
         vectors = apply_to_rows(self.modules, vectors) if self.modules else vectors
         return unit_rows(vectors).astype(np.float32, copy=False) if self.normalize else vectors
 
@@ -251,7 +251,7 @@ class StaticEncoder(Encoder):
                 f"explain: the text has {len(tokens.ids):,} tokens. At most {MOST_EXPLAINED:,} can be explained."
             )
         with self._table.lock:
-            vectors = self.weighting.summands(self._words(tokens), self.corpus or CorpusStatistics())
+            vectors = self.weighting.summands(self._words(tokens), self.corpus or Corpus())
         if vectors is None:
             raise InputError(
                 f"explain: {self.weighting.name} takes other powers of word vectors than their mean, so that a cosine "
@@ -308,7 +308,7 @@ class StaticEncoder(Encoder):
     @cached_property
     def _weights(self) -> NDArray[np.float32] | None:
         """Weight of each word; the last one is that of any unknown word."""
-        weights = self.weighting.word_weights(self.corpus or CorpusStatistics())
+        weights = self.weighting.word_weights(self.corpus or Corpus())
         return None if weights is None else weights.astype(np.float32)
 
     def _words(self, tokens: TokenIds) -> Words:
@@ -333,7 +333,7 @@ class StaticEncoder(Encoder):
         if not self.weighting.has_principal:
             raise InputError(f"the weighting is {self.weighting.name}. Only gem has principal vectors.", where=where)
 
-    def _with(self, corpus: CorpusStatistics) -> StaticEncoder:
+    def _with(self, corpus: Corpus) -> StaticEncoder:
         return StaticEncoder(
             self.reference,
             self.options,
@@ -346,15 +346,13 @@ class StaticEncoder(Encoder):
             normalize=self.normalize,
         )
 
-    def _corpus(
-        self, frequencies: NDArray[np.float64] | None, n_texts: int = 0, mean_length: float = 0.0
-    ) -> CorpusStatistics:
+    def _corpus(self, frequencies: NDArray[np.float64] | None, n_texts: int = 0, mean_length: float = 0.0) -> Corpus:
         """What frequencies and counts determine, without principal vectors."""
         if not self.weighting.uses_frequencies or frequencies is None:
-            return CorpusStatistics(n_texts, mean_length)
+            return Corpus(n_texts, mean_length)
         probabilities = frequencies
         word_map = self._zipfian_map(probabilities) if self.weighting.whitens_words else None
-        return CorpusStatistics(n_texts, mean_length, probabilities, word_map)
+        return Corpus(n_texts, mean_length, probabilities, word_map)
 
     def _zipfian_map(self, probabilities: NDArray[np.float64]) -> LinearMap:
         """Whitening of the word vectors, each weighted by its probability (Yokoi et al. 2024)."""
@@ -453,7 +451,7 @@ def _with_room(array: NDArray[Any], n_rows: int) -> NDArray[Any]:
     return longer
 
 
-def load_wordllama(options: Mapping[str, Any], *, corpus: CorpusStatistics | None = None) -> StaticEncoder:
+def load_wordllama(options: Mapping[str, Any], *, corpus: Corpus | None = None) -> StaticEncoder:
     """Load the vectors and the tokenizer of the package wordllama, without importing it."""
     spec = importlib.util.find_spec("wordllama")
     if spec is None or not spec.submodule_search_locations:
@@ -469,7 +467,7 @@ def load_words(
     options: Mapping[str, Any],
     *,
     split: SplitFunction | None = None,
-    corpus: CorpusStatistics | None = None,
+    corpus: Corpus | None = None,
     progress: Progress | None = None,
 ) -> StaticEncoder:
     """Load word vectors."""
@@ -504,7 +502,7 @@ def _word_tokenizer(words: Vocabulary, options: Mapping[str, Any], split: SplitF
     return TokenLookup(subwords, words, lowercase=lowercase, token_filter=token_filter, unknown=unknown)
 
 
-def load_static(location: str, options: Mapping[str, Any], *, corpus: CorpusStatistics | None = None) -> StaticEncoder:
+def load_static(location: str, options: Mapping[str, Any], *, corpus: Corpus | None = None) -> StaticEncoder:
     """Load a Model2Vec model, or a sentence-transformers folder that holds a StaticEmbedding."""
     folder = local_folder("static", location)
     reference = f"static:{location}" if folder is None else f"static:{escape(str(folder))}"
@@ -581,9 +579,7 @@ def _token_vectors(folder: Path, tensors: dict[str, NDArray[np.generic]]) -> NDA
     return table
 
 
-def load_token_embeddings(
-    location: str, options: Mapping[str, Any], *, corpus: CorpusStatistics | None = None
-) -> StaticEncoder:
+def load_token_embeddings(location: str, options: Mapping[str, Any], *, corpus: Corpus | None = None) -> StaticEncoder:
     """Load the input embeddings of a transformer, and its tokenizer, without its layers."""
     for name in ("layers", "pooling", "dense", "long", "overlap", *PROMPTS, *RUNTIME_OPTIONS):
         if name in options:
@@ -603,7 +599,7 @@ def _assembled(
     options: Mapping[str, Any],
     tokenizer: Tokenizing,
     vectors: Any,
-    corpus: CorpusStatistics | None,
+    corpus: Corpus | None,
     modules: Sequence[LoadedModule] = (),
 ) -> StaticEncoder:
     """Build an encoder with the weighting that the options name, and record every option in force."""

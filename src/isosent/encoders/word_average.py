@@ -1,10 +1,10 @@
 """Weightings: how the vectors of the words of a text become one vector.
 
-A `Weighting` gets `Words`, the rows of some texts, and the `CorpusStatistics`, what was learned from texts: word
-probabilities, mean length, the word map and principal vectors. `word_weights` says what a word counts, `combine` makes
-the vectors, `summands` the parts that add up to one, and `transform` names the linear step that follows, such as the
-removal of principal components. Only GEM has principal vectors: they come from the moments of its `coarse` vectors. A
-setting of a weighting is a field of its class; `reference` turns fields into options.
+A `Weighting` gets `Words`, the rows of some texts, and the `Corpus`, what was learned from texts: word probabilities,
+mean length, the word map and principal vectors. `word_weights` says what a word counts, `combine` makes the vectors,
+`summands` the parts that add up to one, and `transform` names the linear step that follows, such as the removal of
+principal components. Only GEM has principal vectors: they come from the moments of its `coarse` vectors. A setting of a
+weighting is a field of its class; `reference` turns fields into options.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Weighting(ABC):
     def check(self, word_dim: int) -> None:  # noqa: B027
         """Refuse word vectors with too few dimensions."""
 
-    def word_weights(self, corpus: CorpusStatistics) -> NDArray[np.float64] | None:
+    def word_weights(self, corpus: Corpus) -> NDArray[np.float64] | None:
         """Weight of each word of the vocabulary, and last that of any unknown word; None for 1."""
         return None
 
@@ -75,10 +75,10 @@ class Weighting(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def combine(self, words: Words, corpus: CorpusStatistics) -> NDArray[np.float32]:
+    def combine(self, words: Words, corpus: Corpus) -> NDArray[np.float32]:
         """One vector per text, shape (n_texts, dim); zero for a text without words."""
 
-    def summands(self, words: Words, corpus: CorpusStatistics) -> NDArray[np.float64] | None:
+    def summands(self, words: Words, corpus: Corpus) -> NDArray[np.float64] | None:
         """One vector per word of a single text, whose sum is what `combine` returns; None if there are none."""
         if not self.is_linear:
             return None
@@ -97,7 +97,7 @@ class Average(Weighting):
     name: ClassVar[str] = "mean"
     is_linear: ClassVar[bool] = True
 
-    def combine(self, words: Words, corpus: CorpusStatistics) -> NDArray[np.float32]:
+    def combine(self, words: Words, corpus: Corpus) -> NDArray[np.float32]:
         """Return the means."""
         return weighted_means(words.rows, words.ids, words.offsets)
 
@@ -133,11 +133,11 @@ class SIF(Weighting):
         """Refuse to remove every dimension."""
         _check_below("SIF", self.n_components, word_dim)
 
-    def word_weights(self, corpus: CorpusStatistics) -> NDArray[np.float64]:
+    def word_weights(self, corpus: Corpus) -> NDArray[np.float64]:
         """Return a / (a + p)."""
         return sif_weights(corpus.probabilities_and_none(), self.a)
 
-    def combine(self, words: Words, corpus: CorpusStatistics) -> NDArray[np.float32]:
+    def combine(self, words: Words, corpus: Corpus) -> NDArray[np.float32]:
         """Return the weighted means."""
         return weighted_means(words.rows, words.ids, words.offsets, words.weights)
 
@@ -177,16 +177,16 @@ class USIF(Weighting):
         """Refuse to remove every dimension."""
         _check_below("USIF", self.n_components, word_dim)
 
-    def word_weights(self, corpus: CorpusStatistics) -> NDArray[np.float64]:
+    def word_weights(self, corpus: Corpus) -> NDArray[np.float64]:
         """Return the weights by frequency and mean length."""
         return usif_weights(corpus.probabilities_and_none(), corpus.mean_length)
 
-    def combine(self, words: Words, corpus: CorpusStatistics) -> NDArray[np.float32]:
+    def combine(self, words: Words, corpus: Corpus) -> NDArray[np.float32]:
         """Return the balanced weighted means."""
         weights = np.ones(len(words.ids), np.float32) if words.weights is None else words.weights
         return balanced_means(words.rows, words.ids, words.offsets, weights)
 
-    def summands(self, words: Words, corpus: CorpusStatistics) -> NDArray[np.float64] | None:
+    def summands(self, words: Words, corpus: Corpus) -> NDArray[np.float64] | None:
         """Return the weighted words, each coordinate divided by its norm over this text."""
         rows = words.rows[words.ids].astype(np.float64)
         norms = np.linalg.norm(rows, axis=0)
@@ -233,7 +233,7 @@ class PowerMean(Weighting):
         """One width a power."""
         return word_dim * len(self.powers)
 
-    def combine(self, words: Words, corpus: CorpusStatistics) -> NDArray[np.float32]:
+    def combine(self, words: Words, corpus: Corpus) -> NDArray[np.float32]:
         """Return the power means."""
         return power_means(words.rows, words.ids, words.offsets, self.powers)
 
@@ -252,7 +252,7 @@ def _removal(n_components: int, *, by_share: bool = False) -> LinearTransform:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CorpusStatistics:
+class Corpus:
     """What a weighting learned from texts: frequencies, lengths and principal vectors, if it uses them."""
 
     n_texts: int = 0  # texts with at least one known word
@@ -280,7 +280,7 @@ class CorpusStatistics:
         return arrays
 
     @classmethod
-    def from_tensors(cls, arrays: Mapping[str, NDArray[np.float64]]) -> CorpusStatistics:
+    def from_tensors(cls, arrays: Mapping[str, NDArray[np.float64]]) -> Corpus:
         """The inverse of `tensors`."""
         try:
             n_texts, mean_length = int(arrays["size"][0]), float(arrays["size"][1])
@@ -368,11 +368,11 @@ class GEM(Weighting):
         """Return the principal vectors."""
         return PrincipalVectors.from_moments(moments, self.n_candidates)
 
-    def combine(self, words: Words, corpus: CorpusStatistics) -> NDArray[np.float32]:
+    def combine(self, words: Words, corpus: Corpus) -> NDArray[np.float32]:
         """Return the vectors of GEM."""
         return self._vectors(words, self._principal(words, corpus))[0]
 
-    def summands(self, words: Words, corpus: CorpusStatistics) -> NDArray[np.float64] | None:
+    def summands(self, words: Words, corpus: Corpus) -> NDArray[np.float64] | None:
         """Return the words by their weights in this text, without the principal vectors chosen for it."""
         principal = self._principal(words, corpus)
         _, weights, chosen = self._vectors(words, principal)
@@ -382,7 +382,7 @@ class GEM(Weighting):
             summands -= (summands @ removed.T) @ removed
         return summands
 
-    def _principal(self, words: Words, corpus: CorpusStatistics) -> PrincipalVectors:
+    def _principal(self, words: Words, corpus: Corpus) -> PrincipalVectors:
         return corpus.principal or PrincipalVectors(np.empty((0, words.rows.shape[1])), np.empty(0))
 
     def _vectors(self, words: Words, principal: PrincipalVectors) -> GemVectors:
