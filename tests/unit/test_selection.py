@@ -422,7 +422,7 @@ def test_auto_takes_no_other_setting(wordllama, texts):
     for name, settings in (("auto?strength=1", None), ("auto", {"strength": 1.0})):
         with pytest.raises(
             InputError,
-            match=r"auto has no option strength\. It chooses all but the dimensions \(in Python n_components\)",
+            match=r"auto has no option strength\. It chooses all but the dimensions and the purpose",
         ):
             wordllama.fitted(texts, name, settings=settings)
     with pytest.raises(InputError, match="n_components"):

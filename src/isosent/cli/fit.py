@@ -210,7 +210,7 @@ def fit(inputs: tuple[str, ...], output: Path, column: str | None, queries: str 
     result = run_fit(request, say=say)
     for path in inputs if column is not None and result.unit.endswith("texts") else ():
         say_unused_vectors(path, column)
-    deliver(Report(parts=fit_report(result, request)))
+    deliver(Report(parts=[*fit_report(result, request)]))
 
 
 def fit_report(result: FitResult, request: FitRequest) -> Iterator[Part]:

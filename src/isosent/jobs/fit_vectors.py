@@ -105,7 +105,7 @@ class VectorInputs(FitInputs):
         moments, has_transform = statistics.moments, self.request.fitted_transform is not None
         if not has_transform and moments is not None and not moments.weight:
             raise InputError("fit: there are no vectors, or only zero ones. At least one that is not zero is needed.")
-        after = super().fitted(model, statistics)
+        after = model.fitted_on_statistics(statistics, self.request.fitted_transform, report=self._say_likelihood)
         if moments is None:
             return after
         if not has_transform and after is model:  # else erasing is the fit
