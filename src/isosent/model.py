@@ -35,7 +35,7 @@ from isosent.numeric.similarity import cosine_matrix, unit_rows
 from isosent.pages.progress import Progress, encoding_bar, part_of
 from isosent.persistence import FitRecord, ModelRecord, StoredSize, write_model
 from isosent.postprocessing import NO_POSTPROCESSING, Postprocessing
-from isosent.role import DOCUMENTS, Role, RoleName
+from isosent.role import DOCUMENTS, ROLE_NAMES, Role, RoleName
 from isosent.space import Space
 from isosent.storage import ENCODED, Precision, Storage
 from isosent.transforms.auto import AutoChoice, choose_from_texts, choose_without_texts
@@ -319,6 +319,7 @@ class SentenceEncoder:
         if batch_size is not None:
             _check.whole_number("encode", "batch_size", batch_size, 1)
         _check.one_of("encode", "precision", precision, ENCODED)
+        _check.one_of("encode", "role", role, ROLE_NAMES)
         quantization = None if precision == Storage.float32 else self._quantization
         if quantization is None and precision != Storage.float32:
             raise InputError(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
 RoleName = Literal["text", "query", "document"]
+ROLE_NAMES: Final = get_args(RoleName)
 
 
 class Role(NamedTuple):

@@ -310,3 +310,10 @@ def test_a_file_that_is_named_like_a_function_is_named(isosent_, folder, monkeyp
     shutil.copy(folder / "nan.npy", folder / "folder" / "my_vectors.npy")
     monkeypatch.chdir(folder / "folder")
     assert "my_vectors.npy: row 3" in isosent_("fit", ".", "-o", "../x").err
+
+
+def test_a_file_of_vectors_in_place_of_a_model_is_not_to_be_renamed(isosent_, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    message = isosent_("encode", "texts.txt", "-m", "vectors.npy", "-o", "x.npy").err
+    assert "vectors.npy is an array" in message
+    assert "Rename" not in message

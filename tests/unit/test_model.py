@@ -151,3 +151,8 @@ def test_queries_are_not_left_alone_without_a_word(wordllama, documents, queries
     moments, query_moments = (Moments.from_rows(wordllama.encode(lines)) for lines in (documents, queries))
     with pytest.warns(isosent.IsosentWarning, match="vectors of queries stay as they are"):
         wordllama.fitted_on_moments(moments, transform="auto", query_moments=query_moments)
+
+
+def test_a_role_that_there_is_not_is_refused(wordllama):
+    with pytest.raises(InputError, match="role must be one of text, query, document; got 'qery'"):
+        wordllama.encode("a", role="qery")

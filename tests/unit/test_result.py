@@ -329,3 +329,9 @@ def test_a_comparison_is_exported(result):
     assert [row["task"] for row in rows][: len(compared.tasks)] == list(compared.tasks)
     assert {row["verdict"] for row in rows} <= {"the same", "cannot tell"}
     assert "STSB & " in compared.to_latex()
+
+
+def test_tables_name_the_fits_of_the_model(result):
+    fitted = replace(result, model=result.model | {"fits": [{"transform": "none"}, {"transform": "whitening"}]})
+    assert {row["model"] for row in csv.DictReader(fitted.to_csv().splitlines())} == {"wörter -> whitening"}
+    assert "wörter -> whitening, x100" in fitted.to_latex()

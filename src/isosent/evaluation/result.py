@@ -178,6 +178,14 @@ class EvaluationResult:
         fitted = [fit["transform"] for fit in self.model.get("fits", ())]
         return " -> ".join([self.model["reference"], *fitted, *([] if label == "none" else [label])])
 
+    @property
+    def _model_name(self) -> str:
+        """The model and what it was fitted with before; without the transform of this result."""
+        fitted = [fit["transform"] for fit in self.model.get("fits", ())]
+        if self.fitting["transform"] is not None and not self.fitting["transductive"]:
+            fitted = fitted[:-1]  # fitted once for all tasks, and so in the record of the model
+        return " -> ".join([self.model["reference"], *(name for name in fitted if name != "none")])
+
     def average(self, metric: str) -> float:
         """Unweighted mean of a metric over the tasks that have it; NaN if one is undefined or none has it.
 
@@ -248,7 +256,7 @@ class EvaluationResult:
         columns += ["known_items", "comparable"]
         rows = []
         for label, result in self.by_transform().items():
-            circumstances = (self.model["reference"], label, result.fitting["fit"] or "")
+            circumstances = (result._model_name, label, result.fitting["fit"] or "")
             for name, task in result.tasks.items():
                 known = ("", "") if task.n_known is None else (str(task.n_known), "yes" if task.is_comparable else "no")
                 for metric, score in task.scores.items():
@@ -282,7 +290,7 @@ class EvaluationResult:
         if has_average:
             columns.append(f"average{self.average_mark()}")
         notes = "".join(f" {note}" for note in self.deviation_notes)
-        return latex_table(columns, rows, caption=f"{self.model['reference']}, x100. {judged}.{notes}")
+        return latex_table(columns, rows, caption=f"{self._model_name}, x100. {judged}.{notes}")
 
     def to_json(self, *, items: bool = True) -> dict[str, Any]:
         """Return the result as JSON values; an undefined score is None.

@@ -161,7 +161,9 @@ def refuse_other_formats(where: str, start: bytes, *, reads: Collection[str] | N
     for signature in _SIGNATURES:
         if signature.start.match(start):
             if signature.kind not in reads:
-                raise FileFormatError(f"{where} is {signature.what}. {signature.advice}")
+                has_ending = where.lower().endswith(f".{signature.kind}") and signature.advice.startswith("Rename")
+                advice = "Something else is expected here." if has_ending else signature.advice
+                raise FileFormatError(f"{where} is {signature.what}. {advice}")
             return
 
 

@@ -185,6 +185,8 @@ def make_transform(names: str, *, dim: int | None = None, settings: Mapping[str,
         name, options = _check.split_options(step.strip())
         if name == AUTO:
             raise InputError("fit: auto cannot be one of several transforms.")
+        if name == NO_TRANSFORM:
+            raise InputError("fit: none cannot be one of several transforms. Name each alone, or leave it out.")
         if name not in TRANSFORMS:
             nearest = get_close_matches(name, (AUTO, NO_TRANSFORM, *TRANSFORMS), n=1)
             advice = f" Did you mean {nearest[0]}?" if nearest else ""
