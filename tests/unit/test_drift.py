@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from isosent.errors import InputError
+from isosent.errors import InputError, InputTypeError
 from isosent.numeric.drift import drift, excess_kurtosis, fourth_powers, shared_axes
 from isosent.numeric.moments import Moments
 
@@ -124,3 +124,8 @@ def test_sets_that_cannot_be_compared_are_refused():
         drift(*[Moments.from_rows(np.ones((50, 8)))] * 2)
     with pytest.raises(InputError, match="kurtosis"):
         drift(old, old, kurtosis=np.zeros(3))
+
+
+def test_what_is_no_moments_is_refused():
+    with pytest.raises(InputTypeError, match="old must be Moments; got one list"):
+        drift(["a text"], ["another"])

@@ -107,8 +107,8 @@ def _demo_steps(report: DemoReport) -> Iterator[list[str]]:
         "The same pool without a label: is a transform worth it?",
         f"{pool.recommendation}",
         f"With their English translation among the 10 nearest: {pool.original:.0%} before, {pool.fitted:.0%} after.",
-        "Both numbers: fitted on half of the pool, measured on the rest. The command below fits on all of it: with twice",
-        "the texts, isosent sees that they are separate groups, advises to erase, and keeps the vectors.",
+        "Both numbers: fitted on half of the pool, measured on the rest. The command below fits on all of it: with",
+        "twice the texts, isosent sees that they are separate groups, advises to erase, and keeps the vectors.",
         "Centering evens out a space in which texts look alike for the wrong reason, such as their language.",
         f"  {FIT}",
     ]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import InputError, wrong_value
+from isosent.errors import InputError, InputTypeError, wrong_value
 from isosent.numeric.moments import Moments
 from isosent.numeric.spectrum import spectrum
 from isosent.numeric.statistics import holm
@@ -209,6 +209,10 @@ def excess_kurtosis(fourth: Double, sets: list[Moments], axes: Double) -> Double
 
 
 def _check_sets(old: Moments, new: Moments) -> None:
+    for name, each in (("old", old), ("new", new)):
+        if not isinstance(each, Moments):
+            advice = "Make them of vectors: Moments.from_rows(vectors)."
+            raise wrong_value("drift", name, "be Moments", f"one {type(each).__name__}", advice, error=InputTypeError)
     _check.same_dim("drift", "new", new.dim, old.dim)
     for name, each in (("old", old), ("new", new)):
         if each.weight < FEWEST_ROWS:
