@@ -334,7 +334,10 @@ def test_the_command_line_has_workers(inputs, wordllama, tmp_path, monkeypatch, 
         (("encode", inputs[0], inputs[0], "-o", "out2"), "is named twice"),
         (("encode", inputs[0], "-o", "out2", "--on", "ray?cpus=1"), "the only option is the number of GPUs"),
         (("encode", "-", "-o", "out2", "--workers", "2"), "- can be read only once"),
-        (("fit", *inputs, "-o", "m", "--workers", "2", "--transform", "none"), "linear transform, not for --transform none"),
+        (
+            ("fit", *inputs, "-o", "m", "--workers", "2", "--transform", "none"),
+            "linear transform, not for --transform none",
+        ),
         (("fit", inputs[0], "-m", "wordllama?weighting=sif", "-o", "m", "--workers", "2"), "fitted in one process"),
         (("index", "v.npy", "-o", "i", "--workers", "2"), "--workers encode texts; v.npy holds vectors"),
     ):
