@@ -30,7 +30,6 @@ RULES = [
         "number types are named",
         rf"'({'|'.join(Storage)})'",
         "storage evaluation/retrieval",
-        "search/engine 1, search/units 1",
     ),
     # of what has a fingerprint: an encoder, a model's record, the comment of a table
     Rule(
@@ -57,12 +56,11 @@ RULES = [
         r"argpartition|np\.partition|\.knn\(|\.topk\(|fill_diagonal\(\w+, -np\.inf\)",
         "numeric/neighbors",
     ),
-    # model: the public property; base: names of transforms; main: names of classes in messages; flow, study: a paper
+    # model: the public property; base: names of transforms; flow, study: a paper
     Rule(
         "a flow is known",
         r"(?<!research)\.flow\b|\bFlowStep\b|\bGlow\b|\bGlowFlow\b",
-        "transforms/flow_step transforms/flow numeric/glow postprocessing model transforms/base __init__ cli/main "
-        "research/flow",
+        "transforms/flow_step transforms/flow numeric/glow postprocessing model transforms/base __init__ research/flow",
     ),
     # migration fits two maps between models, and reports both
     Rule("a map of queries is known", r"\bquery_map\b", "transforms/maps transforms/pairs model evaluation/migration"),

@@ -35,17 +35,17 @@ def test_a_store_finds_the_nearest_rows_wherever_they_are(places, wordllama, tex
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"like": ["r1"]}, "--like"),
-        ({"explain": True}, "--explain"),
-        ({"unique": True, "false_positives": 0.1}, "--false-positives, --unique"),
+        ({"like": ["r1"]}, "search: like needs"),
+        ({"explain": True}, "search: explain needs"),
+        ({"unique": True, "false_positives": 0.1}, "false_positives, unique"),
     ],
 )
 def test_what_a_table_cannot_do_it_refuses_before_it_is_opened(options, named):
     store = open_store("postgresql://me:secret@nowhere/db?password=secret&table=rows", "wordllama")
-    with pytest.raises(InputError, match=rf"{named} .*//nowhere/db is a database") as caught:
+    with pytest.raises(InputError, match=rf"{named}.*//nowhere/db is a database") as caught:
         store.hits(["a query"], 5, **options)
     assert "secret" not in str(caught.value)
-    with pytest.raises(InputError, match=r"--against .*database"):
+    with pytest.raises(InputError, match=r"against needs .*database"):
         store.index("against")
 
 

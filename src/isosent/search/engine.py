@@ -68,7 +68,7 @@ class SearchSettings(Struct, frozen=True, forbid_unknown_fields=True):
         _check.one_of("index", "store", self.store, INDEXED)
         if self.store not in stores_of(self.kind):
             raise InputError(
-                f"index: hnsw has no binary store. Use {option('kind', 'ivf')}, or {option('store', 'int8')}."
+                f"index: hnsw has no binary store. Use {option('kind', 'ivf')}, or {option('store', Storage.int8)}."
             )
 
 

@@ -44,7 +44,7 @@ def opened_vectors(vectors: Any) -> NDArray[np.floating] | VectorSource | None:
     if is_suspect:
         warnings.warn(
             f"{name} of uint8 is read as numbers from 0 to 255. If it holds packed bits, cosines of them mean nothing: "
-            f"make the index of the vectors, with {option('store', 'binary')}.",
+            f"make the index of the vectors, with {option('store', Storage.binary)}.",
             IsosentWarning,
             stacklevel=3,
         )

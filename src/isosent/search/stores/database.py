@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
 from isosent import _check
-from isosent.errors import InputError, IsosentWarning
+from isosent.errors import InputError, IsosentWarning, option
 from isosent.io.vector_source import VectorSource
 from isosent.loading import load
 from isosent.model import SentenceEncoder
@@ -284,7 +284,7 @@ class DatabaseStore:
         raise self._refusal([needed_by])
 
     def _refusal(self, options: Iterable[str]) -> InputError:
-        named = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(options))
+        named = ", ".join(map(option, sorted(options)))
         return InputError(f"search: {named} needs an index, and {_without_password(self._url)} is a database.")
 
     def hits(
