@@ -38,13 +38,14 @@ from isosent.encoders.reference import DEFAULT_REFERENCE, without_permissions
 from isosent.errors import InputError, InputFileError
 from isosent.io.atomic import check_folder
 from isosent.io.bounds import STANDARD_INPUT
+from isosent.io.formats import TEXT_ENDINGS, VECTOR_ENDINGS
 from isosent.io.remote import local_copies
 from isosent.io.remote import remove as remove_shards
 from isosent.io.shards import input_paths
 from isosent.io.source import open_source
-from isosent.io.texts import TEXT_ENDINGS, TextSource
+from isosent.io.texts import TextSource
 from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import VECTOR_ENDINGS, open_vectors
+from isosent.io.vectors import open_vectors
 from isosent.jobs.shards import Engine, encode_folder, how_resumed
 from isosent.loading import load
 from isosent.model import SentenceEncoder
