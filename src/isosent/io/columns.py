@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,7 +81,8 @@ def contents_of(path: Path) -> Contents:
 def _contents_of_version(path: Path, _: FileState) -> Contents:
     file_format = format_of(path)
     if not file_format.is_table:
-        return _contents_of_lines(path)
+        with open_to_read(path) as file:
+            return _contents_of_lines(path, file)
     if file_format.rows == "parquet":
         return _contents_of_parquet(path)
     with open_content(path) as (name, file):
@@ -91,11 +92,11 @@ def _contents_of_version(path: Path, _: FileState) -> Contents:
         lines = () if file_format.rows == "objects" else lines_in(name, file)
         first = next((line for line in lines if line.strip() and not line.startswith(EXCEL)), "")
         if '"' not in first and parse_numbers(first) is not None:  # whatever separates them
-            return _contents_of_lines(path)
+            return _contents_of_lines(path, file)
         file.seek(0)
         table = table_in(name, file_format, file, header=True)
         if _is_matrix(table):
-            return _contents_of_lines(path)
+            return _contents_of_lines(path, file)
         if table.objects is None:
             names = tuple(dict.fromkeys(table.columns))
             columns = _sample(names, (values for _, values in table.rows(optional=names)))
@@ -265,9 +266,9 @@ def _is_matrix(table: Table) -> bool:
     return len(names) >= len(table.columns) - 1 and all(map(is_number, names))
 
 
-def _contents_of_lines(path: Path) -> Contents:
-    with open_to_read(path) as file:
-        content = file.read(_SAMPLED_BYTES)
+def _contents_of_lines(path: Path, file: BinaryIO) -> Contents:
+    file.seek(0)
+    content = file.read(_SAMPLED_BYTES)
     lines = content.split(b"\n")
     if b"\0" in content or (len(lines) == 1 and len(content) == _SAMPLED_BYTES):
         return Contents()

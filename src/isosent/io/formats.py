@@ -26,8 +26,12 @@ class Format(NamedTuple):
     written: tuple[Storage, ...] = ()  # dtypes in which vectors are written
     module: str = ""  # reads vectors, where the file holds nothing else
     rows: Literal["fields", "objects", "parquet", ""] = ""  # how `isosent.io.tables` reads it
-    is_table: bool = False  # with columns rather than plain lines
     refusal: str = ""  # what it is and what to do, if it is not read
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it has columns, of texts or vectors, rather than plain lines."""
+        return {"texts", "vectors"} <= set(self.holds)
 
     @property
     def reader(self) -> Any:
@@ -41,19 +45,22 @@ class Format(NamedTuple):
 
 
 _FLOAT: Final = (Storage.float32,)
-_TABLE: Final = {"holds": ("texts", "vectors"), "is_table": True}
 
 FORMATS: Final = (
     Format(".npy", ("vectors",), NUMPY, (*WRITTEN, *CODES), "npy"),
     Format(".fvecs", ("vectors",), _FLOAT, _FLOAT, "vecs"),
     Format(".bvecs", ("vectors",), (Storage.uint8,), module="vecs"),
+    Format(".fbin", ("vectors",), _FLOAT, module="bigann"),
+    Format(".u8bin", ("vectors",), (Storage.uint8,), module="bigann"),
+    Format(".i8bin", ("vectors",), (Storage.int8,), module="bigann"),
+    Format(".ibin", refusal="holds neighbors of queries as int32, not vectors. Name the file of the vectors."),
     Format(".safetensors", ("vectors", "moments"), TENSORS, module="safetensors"),
+    Format(".csv", ("texts", "vectors"), _FLOAT, rows="fields"),
+    Format(".tsv", ("texts", "vectors"), _FLOAT, rows="fields"),
     Format(".txt", ("texts",), _FLOAT, rows="fields"),
-    Format(".csv", **_TABLE, dtypes=_FLOAT, rows="fields"),
-    Format(".tsv", **_TABLE, dtypes=_FLOAT, rows="fields"),
-    Format(".jsonl", **_TABLE, dtypes=_FLOAT, rows="objects"),
-    Format(".json", **_TABLE, dtypes=_FLOAT, rows="objects"),
-    Format(".parquet", **_TABLE, dtypes=NUMPY, written=WRITTEN, rows="parquet"),
+    Format(".jsonl", ("texts", "vectors"), _FLOAT, rows="objects"),
+    Format(".json", ("texts", "vectors"), _FLOAT, rows="objects"),
+    Format(".parquet", ("texts", "vectors"), NUMPY, WRITTEN, rows="parquet"),
     Format(".npz", refusal="is an archive of arrays, not vectors. Save the array that holds them: numpy.save."),
 )
 _BY_ENDING: Final = {each.ending: each for each in FORMATS}

@@ -478,18 +478,55 @@ def _jsonl_objects(name: str, file: BinaryIO) -> Iterator[tuple[int, dict[str, A
 def _json_objects(name: str, file: BinaryIO) -> Iterator[tuple[int, dict[str, Any]]]:
     content = bounds.read_bounded(name, file, bounds.LARGEST_JSON, "Write it as .jsonl, one object per line.")
     try:
-        listed = json.loads(content)
+        text = content.decode(json.detect_encoding(content), "surrogatepass")
+        first = next(_items(text), None)
+        listed: Any = _items(text)
+        if first is None or _is_item(first):  # no list, or the list within an answer, perhaps
+            listed = json.loads(text)
+        if isinstance(listed, dict):
+            rows = rows_of_answer(name, listed) or ([listed] if EMBEDDING in listed else None)
+            if rows is not None:
+                yield from enumerate(rows)
+                return
+        elif isinstance(listed, list) and all(map(_is_item, listed)):
+            listed = rows_of_answer(name, {"data": listed}) or []
+        if not isinstance(listed, (list, Iterator)):
+            raise FileFormatError(f"{name} is no list of JSON objects. Write [{{...}}, ...], or .jsonl.")
+        yield from _object_rows(name, listed)
+    except FileFormatError:
+        raise
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{name} is not valid JSON: {error}.") from None
-    if isinstance(listed, dict):
-        rows = rows_of_answer(name, listed) or ([listed] if EMBEDDING in listed else None)
-        if rows is not None:
-            yield from enumerate(rows)
-            return
-    elif isinstance(listed, list) and all(map(_is_item, listed)):  # the list within an answer
-        listed = rows_of_answer(name, {"data": listed}) or []
-    if not isinstance(listed, list):
-        raise FileFormatError(f"{name} is no list of JSON objects. Write [{{...}}, ...], or .jsonl.")
+
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+def _items(text: str) -> Iterator[Any]:
+    """The items of a list in JSON, each parsed when it is reached; none of what is no list."""
+    decode = json.JSONDecoder().raw_decode
+
+    def after_space(start: int) -> int:
+        match = _SPACE.match(text, start)
+        return match.end() if match else start
+
+    at = after_space(0)
+    if not text.startswith("[", at) or text.startswith("]", after_space(at + 1)):
+        return
+    mark = ","
+    while mark == ",":
+        try:
+            item, at = decode(text, after_space(at + 1))
+        except ValueError:
+            break
+        yield item
+        at = after_space(at)
+        mark = text[at : at + 1]
+    if mark != "]" or after_space(at + 1) < len(text):
+        json.loads(text)  # says what is wrong
+
+
+def _object_rows(name: str, listed: Iterable[Any]) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, fields in enumerate(listed):
         if not isinstance(fields, dict):
             where = f"{name}, {_ROW.format(number)}"
