@@ -38,11 +38,10 @@ from isosent.encoders.reference import DEFAULT_REFERENCE, without_permissions
 from isosent.errors import InputError, InputFileError
 from isosent.io.atomic import check_folder
 from isosent.io.bounds import STANDARD_INPUT
-from isosent.io.formats import TEXT_ENDINGS, VECTOR_ENDINGS
 from isosent.io.remote import local_copies
 from isosent.io.remote import remove as remove_shards
 from isosent.io.shards import input_paths
-from isosent.io.source import open_source
+from isosent.io.source import is_file_name, open_source
 from isosent.io.texts import TextSource
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
@@ -147,7 +146,7 @@ def create(
     """  # noqa: D301
     _extras.require("faiss")  # the extra is named before a file is read
     is_replaced = check_folder(output, INDEX)
-    names = input_paths(rows, (*TEXT_ENDINGS, *VECTOR_ENDINGS), as_parts=False)
+    names = input_paths(rows, "texts", "vectors", as_parts=False)
     with local_copies(names) as (paths, _):
         sources = [_opened_input(path, column, texts) for path in paths]
         if len(paths) > 1 and (texts is not None or any(source.kind == "vectors" for source in sources)):
@@ -429,7 +428,7 @@ def _query_texts(queries: tuple[str, ...]) -> tuple[tuple[str, ...], VectorSourc
 def _is_query_file(query: str) -> bool:
     if query == STANDARD_INPUT:
         return True
-    if not query.lower().endswith((*TEXT_ENDINGS, *VECTOR_ENDINGS, ".json")):
+    if not is_file_name(query):
         return False
     if os.path.isfile(query):  # noqa: PTH113 - Path.is_file fails where a text is longer than a path can be
         return True

@@ -24,7 +24,7 @@ from isosent import _check
 from isosent.errors import FileFormatError, InputError
 from isosent.io.bounds import MOST_DIMENSIONS
 from isosent.io.checksum import FileState, check_unchanged, verify_file
-from isosent.io.formats import TABLES, format_of
+from isosent.io.formats import TABLES, format_by_name
 from isosent.io.notes import INDEX_FILE, file_identity
 from isosent.io.system import naming, open_to_read
 from isosent.space import Space
@@ -93,7 +93,7 @@ class VectorSource:
     @property
     def may_be_bits(self) -> bool:
         """Whether the numbers may be packed bits, which nothing tells from numbers of 0 to 255."""
-        return self.storage is Storage.uint8 and format_of(self.path).dtypes != (Storage.uint8,)
+        return self.storage is Storage.uint8 and format_by_name(self.path).dtypes != (Storage.uint8,)
 
     @property
     def block_rows(self) -> int:

@@ -31,13 +31,12 @@ from isosent.errors import FileFormatError, InputError, MemoryWarning, OutputErr
 from isosent.io.atomic import check_destination, replacing
 from isosent.io.bounds import shown_bytes
 from isosent.io.json import parse_json
-from isosent.io.parquet import OtherColumns
 from isosent.io.schemas import Count
 from isosent.io.source import MOMENTS_ENDING, MOMENTS_FORMAT, MOMENTS_VERSION, MomentsSource
 from isosent.io.tensors import read_tensors, safetensors_header, tensors_bytes
 from isosent.io.texts import CountedTexts
 from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import check_vector_file, writing_vectors
+from isosent.io.vectors import check_vector_file, columns_beside, writing_vectors
 from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.numeric.drift import Drift, UnusualRow, drift, excess_kurtosis, fourth_powers, shared_axes
@@ -464,17 +463,8 @@ def transform_file(
         if record.quantization is None:
             raise InputError(f"transform: {dtype} needs a quantization. Fit one: isosent quantize VECTORS -m FOLDER.")
         dim, space = codes.width(dim), space.of_codes(codes)
-    are_tables = source.path.suffix.lower() == Path(output).suffix.lower() == ".parquet"
     row, n_zero_rows = 0, 0
-    other_columns = None
-    if are_tables:
-        other_columns = OtherColumns.of_file(
-            source.path,
-            str(source.column),
-            start_row=source.first_row,
-            n_rows=source.block_rows,
-            state=source.state,
-        )
+    other_columns = columns_beside(source, output)
     groups = groups_of_rows(record.postprocessing.groups, source, 0, source.n_rows)
     settings: dict[str, Any] = {"dtype": stored, "space": space, "are_codes": codes is not None}
     with writing_vectors(output, (source.n_rows, dim), other_columns=other_columns, **settings) as write:

@@ -28,7 +28,7 @@ from isosent._check import brief
 from isosent.errors import FileFormatError, InputError, InputTypeError, IsosentWarning, option
 from isosent.io.bounds import open_content
 from isosent.io.checksum import HashingFile
-from isosent.io.formats import ending_of, format_of
+from isosent.io.formats import ending_of, format_by_name
 from isosent.io.number_lists import SAMPLED_ROWS, kind_of
 from isosent.io.parquet import bounded_batches, reading_parquet
 from isosent.io.tables import DECIMAL_COMMA, is_number, open_table, table_in
@@ -513,7 +513,7 @@ def _read_table(path: str, *, without: str | None) -> Any:
     with open_content(path) as (name, content):
         most_cells = max(_FREE_CELLS, content.seek(0, os.SEEK_END))
         content.seek(0)
-        table = table_in(name, format_of(path), content, header=True)
+        table = table_in(name, format_by_name(path), content, header=True)
         table.require_distinct()
         names = [name for name in table.columns if name != without]
         rows = []
