@@ -10,6 +10,7 @@ a flag in the shell. ``str(error)`` is the message for Python; `isosent.cli.main
 
 import re
 from collections.abc import Callable
+from functools import cached_property
 from typing import NamedTuple
 
 _OPTION = re.compile("\ue000([^=\ue001]+)=?([^\ue001]*)\ue001")  # characters that no font and no file has a use for
@@ -49,10 +50,17 @@ class _Message(Exception):  # noqa: N818 - warnings have it too
 
     wrong: WrongValue | None = None  # if a value breaks a rule
 
+    where = ""  # the function, class or command that refuses
+
     def __init__(self, message: object = "", *, where: str = "") -> None:
-        self.where = where  # the function, class or command that refuses
-        self.marked = quoted(message)  # without `where`
+        self.where = where
+        self.marked = quoted(message)
         super().__init__(_for_python(self.marked))
+
+    @cached_property
+    def marked(self) -> str:
+        """The message without `where`; a class that calls no `__init__` of ours has what it was made of."""
+        return super().__str__()
 
     def __str__(self) -> str:
         return _for_python(quoted(self))

@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 import isosent
-from isosent.errors import InputFileError, MissingExtraError, OutputError, option, quoted
+from isosent.errors import InputError, InputFileError, IsosentWarning, MissingExtraError, OutputError, option, quoted
 from isosent.io.source import open_source
 
 
@@ -43,3 +43,17 @@ def test_an_error_that_is_quoted_or_sent_keeps_its_options_for_the_shell(kind):
     outer = kind(f"the job failed: {quoted(inner)}")
     assert str(outer) == "the job failed: fit: choose Some Name=3"
     assert outer.marked == f"the job failed: fit: choose {option('Some Name', 3)}"
+
+
+@pytest.mark.parametrize("base", [InputError, OutputError, IsosentWarning])
+def test_an_error_of_a_class_that_has_its_own_init_can_be_shown(base):
+    class Own(base):
+        def __init__(self, code):
+            self.code = code
+
+    class Plain(base.__bases__[-1] if base is not InputError else ValueError):
+        def __init__(self, code):
+            self.code = code
+
+    assert (str(Own(7)), repr(Own(7))) == (str(Plain(7)), repr(Plain(7)).replace("Plain", "Own"))
+    assert f"failed: {quoted(Own(7))}" == f"failed: {Plain(7)}"

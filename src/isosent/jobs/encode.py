@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -83,7 +84,7 @@ def texts_encoded(
             file = Path(folder, f"{place}.npy")
             with source.counted() as texts:
                 encode_file(model, texts, file, progress=progress)
-            sources.append(open_vectors(file))
+            sources.append(replace(open_vectors(file), texts=source.name))
         yield sources
 
 

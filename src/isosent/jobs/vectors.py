@@ -75,7 +75,7 @@ class FileMoments:
     @classmethod
     def empty_for(cls, source: VectorSource) -> FileMoments:
         """Moments of no rows of a file. Adding those of several files checks that the files belong together."""
-        return cls(Moments.empty(source.dim), 0, source.space, (str(source.path),))
+        return cls(Moments.empty(source.dim), 0, source.space, (source.name,))
 
     def __add__(self, other: FileMoments) -> FileMoments:
         """Return the moments of the rows of both."""
@@ -190,7 +190,7 @@ def moments_of(
     state, file = _State(reduce(add, map(FileMoments.empty_for, sources)), 0, 0), None
     if checkpoint is not None:
         settings = {**_SETTINGS, "block_rows": [source.block_rows for source in sources]}
-        file = _Checkpoint(checkpoint, settings, [{"name": str(source.path)} | source.identity for source in sources])
+        file = _Checkpoint(checkpoint, settings, [{"name": source.name} | source.identity for source in sources])
         state = file.read() or state
     done, n_rows_total = (sum(each.n_rows for each in some) for some in (sources[: state.source], sources))
     done += state.row
@@ -497,8 +497,8 @@ def groups_of_rows(
 
 def check_source(source: VectorSource, record: ModelRecord) -> None:
     """Refuse vectors that a model cannot be applied to."""
-    check_encoder_space(record, str(source.path), source.space)
-    _check.same_dim(str(source.path), "vectors", source.dim, record.encoder_dim)
+    check_encoder_space(record, source.name, source.space)
+    _check.same_dim(source.name, "vectors", source.dim, record.encoder_dim)
     if not record.fits and record.quantization is None:
         raise InputError(f"transform: {record.reference} is not fitted. Name a model folder.")
 
