@@ -25,7 +25,8 @@ _NORMALIZE = "isosent.normalize"
 def export_numpy(model: SentenceEncoder, output: str | os.PathLike[str]) -> Export:
     """Write ``weight`` and ``bias``, ``query_weight`` and ``query_bias`` if they differ, and the quantization."""
     check_destination(output)
-    if format_by_name(output).ending not in ("", ".safetensors"):
+    named = format_by_name(output)
+    if named.ending not in ("", ".safetensors") and not named.rows:
         raise OutputError(f"{output}: the arrays are written as .safetensors. Name such a file.")
     if Path(output).exists() and not _is_export(Path(output)):
         raise OutputError(f"{output} exists, and is no older numpy export. Name another file.")
