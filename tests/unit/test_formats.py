@@ -1,5 +1,6 @@
 """The table of file formats, the page that shows it, and formats of other benchmarks."""
 
+import gc
 import json
 import re
 import sys
@@ -117,6 +118,18 @@ def test_rows_that_are_not_kept_are_read_again(tables, name, monkeypatch):
         source = open_source(tables / name)
         np.testing.assert_array_equal(np.concatenate(list(source.blocks(3))), ROWS[3:] / 8)
         np.testing.assert_array_equal(np.concatenate(list(source.part(2, 4).blocks())), ROWS[2:6] / 8)
+
+
+def test_what_is_kept_of_all_files_is_bounded(tables, monkeypatch):
+    before = vector_source.ParsedRows.n_bytes_of_all
+    monkeypatch.setattr(vector_source, "KEPT_BYTES", before + 2 * ROWS.size * 4)
+    sources = [open_source(tables / "lists.json") for _ in range(4)]
+    assert vector_source.ParsedRows.n_bytes_of_all - before == 2 * ROWS.size * 4
+    for source in sources:
+        np.testing.assert_array_equal(np.concatenate(list(source.blocks())), ROWS / 8)
+    del source, sources
+    gc.collect()
+    assert vector_source.ParsedRows.n_bytes_of_all <= before
 
 
 def test_a_fault_far_down_in_a_list_of_objects_is_met_where_it_is_read(tmp_path):

@@ -32,7 +32,7 @@ from isosent.storage import NUMPY, Storage
 
 BLOCK_BYTES = 32 << 20
 ARRAY_BLOCK_ROWS = 8192
-KEPT_BYTES = 4 * BLOCK_BYTES  # of the numbers of a text file
+KEPT_BYTES = 4 * BLOCK_BYTES  # of the numbers of all text files that are open
 _PARSED_BLOCK = 1024
 BLOCK_ROWS_A_DIM = 4  # fewer rows than dimensions have no full rank, which moments would notice block by block
 
@@ -214,6 +214,8 @@ def check_size(path: Path, state: FileState, promised: int) -> None:
 class ParsedRows:
     """The first pass over rows that are parsed: kept as float32 if they are few, so that there is no second pass."""
 
+    n_bytes_of_all: ClassVar[int] = 0  # of many files that are open at once
+
     def __init__(self) -> None:
         self.are_kept = True
         self._blocks: list[Array] = []
@@ -226,10 +228,15 @@ class ParsedRows:
             return
         self._rows.append(row)
         self._n_bytes += 4 * len(row)
+        ParsedRows.n_bytes_of_all += 4 * len(row)
         if len(self._rows) == _PARSED_BLOCK:
             self._convert()
-        if self._n_bytes > KEPT_BYTES:
-            self.are_kept, self._rows, self._blocks = False, [], []
+        if ParsedRows.n_bytes_of_all > KEPT_BYTES:
+            self.__del__()
+            self.are_kept, self._rows, self._blocks, self._n_bytes = False, [], [], 0
+
+    def __del__(self) -> None:
+        ParsedRows.n_bytes_of_all -= self._n_bytes
 
     def _convert(self) -> None:
         with np.errstate(over="ignore"):  # infinity is refused by whoever reads the block
