@@ -11,7 +11,6 @@ their words say (`wording`), and `_grouped` groups a text with its duplicates, t
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,14 +20,13 @@ from numpy.typing import NDArray
 
 from isosent import _check, _extras
 from isosent.errors import wrong_value
-from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
 from isosent.numeric.neighbors import exact_products, nearest_in_lists, nearest_others
 from isosent.numeric.similarity import nonzero_rows
 from isosent.numeric.threads import one_thread_products
 from isosent.pages.progress import Progress
 from isosent.search.chance import Chance
-from isosent.search.units import compared_units
+from isosent.search.units import VectorsLike, compared_units
 from isosent.search.wording import Difference, Wordings
 
 # The rule. docs/research/duplicates.md says how its constants were chosen and measured.
@@ -191,7 +189,7 @@ def find_duplicates(
     texts: Sequence[str] | None,
     model: SentenceEncoder | None = None,
     *,
-    vectors: NDArray[np.floating] | str | os.PathLike[str] | VectorSource | None = None,
+    vectors: VectorsLike | None = None,
     false_positives: float = 0.01,
     seed: int = 0,
     progress: Progress | None = None,
