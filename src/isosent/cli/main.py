@@ -44,7 +44,7 @@ COMMANDS = {
         "explain": ("describe", "Say which words make two texts similar."),
     },
     "Search": {
-        "index": ("search", "Make an index of texts or vectors, and change it."),
+        "index": ("index", "Make an index of texts or vectors, and change it."),
         "search": ("search", "Find the nearest texts of an index or a database."),
         "duplicates": ("groups", "Find near-duplicates."),
         "cluster": ("groups", "Cluster texts by topic, and describe each cluster by words."),

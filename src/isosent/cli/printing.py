@@ -247,6 +247,16 @@ def _stats_parts(folder: Path, stats: "IndexStats") -> Iterator[Part]:
     yield from stale_notes(folder, stats)
 
 
+def budget_lines(stats: "IndexStats", budget_mb: float) -> list[str]:
+    """What the vectors would take in each dtype, and why that is better than fewer dimensions."""
+    sizes = ", ".join(f"{store} {megabytes(n_bytes)}" for store, n_bytes in stats.bytes_by_store().items())
+    return [
+        f"budget: {budget_mb:g} MB; {sizes}",
+        "advice: choose a smaller dtype before fewer dimensions. Fewer, whitened dimensions may be better only for",
+        "vectors of a raw layer or means of word vectors. What your vectors keep in fewer bytes: isosent inspect",
+    ]
+
+
 def megabytes(n_bytes: float) -> str:
     """A size in memory or on disk."""
     return f"{n_bytes / 1e6:,.3g} MB" if n_bytes < 1e9 else f"{n_bytes / 1e6:,.0f} MB"

@@ -14,11 +14,11 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from functools import reduce
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 import numpy as np
@@ -43,6 +43,8 @@ from isosent.io.shards import (
     write_index,
 )
 from isosent.io.texts import open_texts
+from isosent.io.vector_source import VectorSource
+from isosent.io.vectors import open_vectors
 from isosent.jobs.encode import TextRows, encoding, warn_once
 from isosent.jobs.vectors import FileMoments, read_moments
 from isosent.jobs.worker import Job, LocalEngine, Outcome, RunTasks, Task
@@ -140,6 +142,19 @@ def encode_folder(
     )
     warn_once(model, EncodingStats(**index.counts))
     return index
+
+
+@contextmanager
+def encoded_vectors(
+    model: SentenceEncoder, inputs: Sequence[str], folder: str, **settings: Any
+) -> Iterator[VectorSource]:
+    """The vectors of texts in a folder, which is removed when they have been used; as long as it stays, a run resumes.
+
+    The settings are those of `encode_folder`.
+    """
+    encode_folder(model, inputs, folder, **settings)
+    yield open_vectors(folder)
+    remote.remove(folder)
 
 
 def how_resumed(folder: str | os.PathLike[str], verb: str, index: ShardIndex) -> str:

@@ -25,9 +25,10 @@ import numpy as np
 from msgspec import Meta, Struct, to_builtins
 from numpy.typing import NDArray
 
+from isosent import _extras
 from isosent._check import brief
 from isosent.errors import FileFormatError, InputError, InputFileError, OutputError
-from isosent.io.atomic import Replaceable, is_temporary, locked, replacing, replacing_folder, sweep
+from isosent.io.atomic import Replaceable, check_folder, is_temporary, locked, replacing, replacing_folder, sweep
 from isosent.io.checksum import FileState, checksum_of, file_state, verify_file
 from isosent.io.json import check_schema, format_of, read_document, write_document
 from isosent.io.schemas import Checksum, Count, Document, FileName, Positive
@@ -124,6 +125,12 @@ def is_index(path: str | os.PathLike[str]) -> bool:
 
 
 INDEX = Replaceable("an isosent index", is_index)
+
+
+def check_index_folder(folder: Path) -> bool:
+    """Refuse, before any work, a folder that cannot become an index; whether it holds one, which is replaced."""
+    _extras.require("faiss")  # the extra is named before a file is read
+    return check_folder(folder, INDEX)
 
 
 def read_state(folder: Path) -> State:

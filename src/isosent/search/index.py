@@ -4,7 +4,7 @@ An `Index` shows one commit of its folder, a `Snapshot`, whose files stay open; 
 and `from_batches` make unit vectors (`units.py`) and a table of rows, and `build.write_index` writes the first commit.
 `search` and `more_like` ask `queries.py` which rows of the snapshot are nearest. A change locks the folder
 (`_writing`), which shows the last commit, perhaps of another process; `changes.py` writes new files, and `_commit`
-writes the manifest and opens what it names. A snapshot never changes, so threads may search while one of them adds rows.
+writes the manifest and opens what it names. A snapshot never changes: threads may search while one of them adds rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Recall: how many of the rows that are nearest by an exact search does an index find, or a static model?
+"""Recall: the share of the rows nearest by an exact search that an index finds, or a static model of queries.
 
 `original_queries` draws the rows whose neighbors before the map are found while an index is built; `build` compares
 them. `recall_of_originals` does it for other vectors of the same texts, and `query_recall` for a static model of
@@ -64,8 +64,8 @@ def recall_of_originals(snapshot: Snapshot, vectors: Any, ids: Any = None, *, se
     positions = snapshot.live if ids is None else snapshot.positions_of(ids)
     if n_vectors != len(snapshot):
         raise InputError(
-            f"{vectors.name} holds {n_vectors} vectors, and the index {len(snapshot)} texts. Give the vectors that it was "
-            "made of, one per text, in the same order or with the same ids."
+            f"{vectors.name} holds {n_vectors} vectors, and the index {len(snapshot)} texts. Give the vectors that it "
+            "was made of, one per text, in the same order or with the same ids."
         )
     if n_vectors != len(positions) or len(np.unique(positions)) != n_vectors or (positions < 0).any():
         raise InputError(
