@@ -1,5 +1,6 @@
 """The commands ``duplicates`` and ``cluster``."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from isosent.errors import InputError
 from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import progress_bar
-from isosent.pages.report import Part, Report, ReportTable
+from isosent.pages.report import Note, Part, Report, ReportTable
 from isosent.pages.tables import csv_table
 from isosent.report.groups_page import clusters_page, duplicates_page
 from isosent.search.clusters import AUTO, NO_VECTOR, Clusters
@@ -97,6 +98,12 @@ def duplicates(
         f"{len(found.kept):,} are left if one of each group is kept; without a vector: {found.n_without_vector:,}"
     )
     parts: list[Part] = [_largest_groups(found), counts] if found.groups else [counts]
+    if found.threshold is not None:
+        parts.append(
+            f"threshold: {found.threshold:.2f} times as near to each other as to the {compared.unit} around them, for "
+            f"false positives of {false_positives:.3g}"
+        )
+    parts += _written(outputs)
     deliver(Report(lambda: compared.document(found.to_json()), parts, files), outputs, as_json=as_json)
 
 
@@ -146,8 +153,13 @@ def cluster(
         ".csv": lambda: csv_table(("cluster", "row", "text", "score"), table_rows),
         ".html": lambda: clusters_page(found, source=Path(rows).name, vectors=compared.line),
     }
-    parts: list[Part] = [compared.line, _cluster_table(found)]
+    parts: list[Part] = [compared.line, _cluster_table(found), *_written(outputs)]
     deliver(Report(lambda: compared.document(found.to_json()), parts, files), outputs, as_json=as_json)
+
+
+def _written(outputs: Sequence[Path]) -> list[Note]:
+    """Which files hold the result; the parts of a report are shown when they do."""
+    return [Note(f"saved {path}") for path in outputs]
 
 
 def _cluster_table(found: Clusters) -> ReportTable:

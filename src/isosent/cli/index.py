@@ -257,8 +257,8 @@ def verify(folder: str, *, as_json: bool) -> None:
     deliver(Report(check._asdict() | {"has_changed": check.has_changed}, unchanged), as_json=as_json)
     if check.has_changed:
         raise InputError(
-            f"{opened.folder}: {CHANGED} {check}. Load the model that made INDEX (the same version, prompt, pooling and "
-            "maximum length), or make the index again."
+            f"{opened.folder}: {CHANGED} {check}. Load the model that made INDEX (the same version, prompt, pooling "
+            "and maximum length), or make the index again."
         )
     if check.are_other_texts:
         say(
@@ -284,7 +284,8 @@ def migrate(folder: str, mapping: str) -> None:
     if was_mapped:
         left = opened.stats().n_mapped or "no"
         show(
-            f"{opened.folder} was mapped to {model.record.name} before: nothing was changed; {left} mapped rows are left."
+            f"{opened.folder} was mapped to {model.record.name} before: nothing was changed; {left} mapped rows are "
+            "left."
         )
     else:
         show(f"{opened.folder}: mapped to {model.record.name}, which encodes queries from now on.")

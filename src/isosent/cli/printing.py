@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from isosent.errors import without_passwords
 from isosent.io.atomic import check_destination, replacing
 from isosent.io.columns import unused_vectors
 from isosent.io.json import without_nan
@@ -62,7 +63,7 @@ def say(part: str | ReportTable) -> None:
 
 def _print(part: str | ReportTable, *, to_error: bool) -> None:
     if isinstance(part, str):
-        click.echo(part, err=to_error)
+        click.echo(without_passwords(part) if to_error else part, err=to_error)
     else:
         make_console(sys.stderr if to_error else sys.stdout).print(_laid_out(part))
 
@@ -209,17 +210,18 @@ def stats_report(folder: Path, stats: "IndexStats") -> Report:
 def _stats_parts(folder: Path, stats: "IndexStats") -> Iterator[Part]:
     yield f"{folder}: {stats.n_rows} rows of {stats.dim} dimensions, {stats.space}"
     settings = stats.settings
-    chosen = {
-        "lists": settings.n_lists,
-        "probed": settings.n_probe,
-        "ef": settings.ef_search,
-        "rescored": settings.oversampling,
-    }
+    chosen = {"lists": settings.n_lists, "probed": settings.n_probe, "ef": settings.ef_search}
     listed = "".join(f", {name} {value}" for name, value in chosen.items() if value)
+    bits = " (1 bit per dimension)" if settings.store.is_bits else ""
     yield (
-        f"{settings.kind}, {settings.store}{listed}: {megabytes(stats.bytes_searched)} in memory, "
+        f"{settings.kind}, {settings.store}{bits}{listed}: {megabytes(stats.bytes_searched)} in memory, "
         f"{megabytes(stats.bytes_on_disk)} on disk"
     )
+    if settings.oversampling:
+        yield (
+            f"rescored x {settings.oversampling}: a search finds {settings.oversampling} candidates per result by these, "
+            "and ranks them again with a finer copy of the vectors on disk"
+        )
     if stats.recall is None:
         yield "recall@10: not measured; there are too few rows"
     else:

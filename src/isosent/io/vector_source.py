@@ -62,7 +62,7 @@ class VectorSource:
 
     kind: ClassVar[Literal["vectors"]] = "vectors"
 
-    path: Path  # the file, or a folder of shards; the name of an array
+    path: Path  # the file, or a folder of shards
     n_rows: int
     dim: int
     storage: Storage
@@ -143,27 +143,6 @@ class VectorSource:
             _check.finite_rows(str(self.path), "vectors", block, self.first_row + start_row)
         except InputError as error:
             raise FileFormatError(str(error)) from None
-
-
-def as_source(vectors: Any, name: str, block_rows: int) -> VectorSource | None:
-    """A source as it is, and an array as one, in blocks of so many rows; None for what is neither.
-
-    `name` is that of an array, for messages; its numbers are checked here.
-    """
-    if isinstance(vectors, VectorSource):
-        return vectors
-    if not isinstance(vectors, np.ndarray):
-        return None
-    rows = _check.matrix(name, "vectors", vectors)
-    _check.finite_rows(name, "vectors", rows)
-    exact = Storage.float32 if np.can_cast(rows.dtype, np.float32) else Storage.float64
-    storage = Storage(rows.dtype.name) if rows.dtype.name in READ else exact
-
-    def read(start_row: int, _: int) -> Iterator[Array]:
-        for start in range(start_row, len(rows), block_rows):
-            yield rows[start : start + block_rows].astype(storage, copy=False)
-
-    return VectorSource(Path(name), *rows.shape, storage, None, read)
 
 
 def no_column_error(path: str | os.PathLike[str], column: str) -> InputError:

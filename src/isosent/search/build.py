@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from isosent import _check, _extras
-from isosent.errors import InputError, option, wrong_value
+from isosent.errors import InputError, next_step, option, wrong_value
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import nonzero_rows
@@ -120,7 +120,8 @@ def _too_large(budget_mb: float, n_rows: int, dim: int, kind: Kind, store: Stora
     size = f"{n_rows * bytes_per_vector(dim, kind, store) / 1e6:.3g} MB"
     return InputError(
         f"index: {n_rows} x {dim} as {store} in a {kind} index takes {size}; the budget is {budget_mb:g} MB. "
-        f"Raise it, choose a smaller {option('store')}, or fit a model with fewer dimensions: isosent fit --dims."
+        f"Raise it, choose a smaller {option('store')}, or fit a model with fewer dimensions: "
+        f"{next_step('isosent fit --dims', 'SentenceEncoder.fitted')}."
     )
 
 
@@ -333,7 +334,7 @@ def write_index(
         if not settings.store.is_float and model.quantization is None and n_distinct < FEWEST_ROWS:
             raise InputError(
                 f"index: {settings.store} is fitted on {FEWEST_ROWS} different rows or more; there are {n_distinct}. "
-                "Use float32 or float16, or fit it first: isosent quantize."
+                f"Use float32 or float16, or fit it first: {next_step('isosent quantize', 'isosent.Quantization.fit')}."
             )
         model = _with_quantization(model, spill)
         assert model.quantization is not None

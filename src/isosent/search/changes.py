@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from isosent.encoders.reference import without_permissions
-from isosent.errors import InputError, IsosentWarning, option
+from isosent.errors import InputError, IsosentWarning, next_step, option
 from isosent.io.atomic import sweep
 from isosent.model import SentenceEncoder
 from isosent.numeric.drift import FEWEST_ROWS as FEWEST_COMPARED
@@ -152,7 +152,8 @@ def target_model(
 def _migration_of(mapping: SentenceEncoder) -> FitRecord:
     record = next((fit for fit in mapping.fits if fit.transform == MIGRATION), None)
     if record is None:
-        raise InputError("migrate: the map is an ordinary model. Make one: isosent migrate OLD NEW TEXTS -o map.")
+        step = next_step("isosent migrate OLD NEW TEXTS -o map", "isosent.evaluation.migration.migrate")
+        raise InputError(f"migrate: the map is an ordinary model. Make one: {step}.")
     return record
 
 
@@ -185,7 +186,8 @@ def migrated(
         source[0] = last = last_commit()  # nobody else writes from here on
         same_space("the map", old, f"the index {folder}", last.space)
         if last.n_mapped:
-            raise InputError(f"{folder} still has {last.n_mapped} mapped rows. Replace them: index add.")
+            step = next_step("isosent index add", "Index.add")
+            raise InputError(f"{folder} still has {last.n_mapped} mapped rows. Replace them: {step}.")
         for start in range(0, len(last), BATCH_ROWS):
             vectors = last.vectors(last.live[start : start + BATCH_ROWS])
             has_vector.append(nonzero_rows(vectors))

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from isosent import _extras
 from isosent._check import brief
-from isosent.errors import FileFormatError, InputError, InputFileError, OutputError
+from isosent.errors import FileFormatError, InputError, InputFileError, OutputError, next_step
 from isosent.io.atomic import Replaceable, check_folder, is_temporary, locked, replacing, replacing_folder, sweep
 from isosent.io.checksum import FileState, checksum_of, file_state, verify_file
 from isosent.io.json import check_schema, format_of, read_document, write_document
@@ -140,7 +140,8 @@ def read_state(folder: Path) -> State:
     except FileNotFoundError:
         what = "it has no manifest.json" if folder.is_dir() else "there is no such folder"
         what = "it is a file" if folder.is_file() else what
-        raise InputFileError(f"{folder} is not an index: {what}. Make one: isosent index TEXTS -o INDEX") from None
+        step = next_step("isosent index TEXTS -o INDEX", "Index.create(texts, model, folder=...)")
+        raise InputFileError(f"{folder} is not an index: {what}. Make one: {step}") from None
     state: State = check_schema(document["index"], str(folder / MANIFEST), State)
     names = [entry.name for entry in state.files]
     if len(set(names)) < len(names):  # each would be opened, and take memory, again

@@ -15,7 +15,7 @@ import numpy as np
 from isosent._locks import Lock
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.encoders.static import StaticEncoder
-from isosent.errors import InputError, IsosentWarning, ModelFolderError
+from isosent.errors import InputError, IsosentWarning, ModelFolderError, next_step
 from isosent.loading import load_saved
 from isosent.model import SentenceEncoder
 from isosent.numeric.canary import CHANGED, CanaryCheck
@@ -68,9 +68,10 @@ class IndexModels:
         """The model of the vectors, refused if it encodes no texts."""
         model = self.of_vectors(snapshot)
         if isinstance(model.encoder, PrecomputedVectors):
+            vector = next_step("a file of its vector, such as query.npy", "its vector")
             raise InputError(
                 f"{self.folder} has no model of texts: it holds vectors alone. Encode the query where they came from, "
-                "and search with a file of its vector, such as query.npy; or make the index with the model: -m MODEL."
+                f"and search with {vector}; or make the index with the model: {next_step('-m MODEL', 'model=...')}."
             )
         return model
 
@@ -106,8 +107,8 @@ class IndexModels:
             reason, is_elsewhere, _ = str(error).partition("\n")
             if not is_elsewhere:
                 raise
-            advice = f"If it was moved, put it back, or name it: isosent search {self.folder} QUERY -m REFERENCE."
-            raise ModelFolderError(f"{reason}\n{advice} In Python: see Index.open.") from error
+            step = next_step(f"isosent search {self.folder} QUERY -m REFERENCE", "see Index.open")
+            raise ModelFolderError(f"{reason}\nIf it was moved, put it back, or name it: {step}.") from error
 
     def _canary_cosine(self, snapshot: Snapshot, *, of_first_query: bool = False) -> float | None:
         """Lowest cosine of fixed texts, when the index was made and now; None if they were not kept."""
@@ -131,8 +132,8 @@ class IndexModels:
         self._is_checked = True
         check = CanaryCheck(self._canary_cosine(snapshot, of_first_query=True))
         if check.has_changed:
-            advice = f"See: isosent index verify {self.folder}"
-            warnings.warn(f"{self.folder}: {CHANGED} {check}. {advice}", IsosentWarning, stacklevel=4)
+            step = next_step(f"isosent index verify {self.folder}", "Index.verify")
+            warnings.warn(f"{self.folder}: {CHANGED} {check}. See: {step}", IsosentWarning, stacklevel=4)
 
     def verified(self, snapshot: Snapshot) -> CanaryCheck:
         """Encode fixed texts, and the longest of some rows drawn at random, again; see `Index.verify`."""
@@ -172,6 +173,6 @@ def check_query_model(query_model: SentenceEncoder, space: Space, where: str = "
     if shares is None or query_model.record.postprocessing.steps:
         raise InputError(
             f"{query_model.record.name} lies in the space of no other model. Distil one from the model of {where}: "
-            "isosent distill MODEL TEXTS -o FOLDER."
+            f"{next_step('isosent distill MODEL TEXTS -o FOLDER', 'isosent.distill')}."
         )
     same_space("the query model", shares, where, space)
