@@ -219,8 +219,8 @@ def _stats_parts(folder: Path, stats: "IndexStats") -> Iterator[Part]:
     )
     if settings.oversampling:
         yield (
-            f"rescored x {settings.oversampling}: a search finds {settings.oversampling} candidates per result by these, "
-            "and ranks them again with a finer copy of the vectors on disk"
+            f"rescored x {settings.oversampling}: a search takes {settings.oversampling} candidates per result from "
+            "these, and ranks them again with a finer copy of the vectors on disk"
         )
     if stats.recall is None:
         yield "recall@10: not measured; there are too few rows"

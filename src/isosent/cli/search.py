@@ -187,8 +187,8 @@ def _recall_report(opened: Index, against: str) -> Report:
 def _hit_parts(pairs: Sequence[tuple[str, Sequence[Hit]]]) -> Iterator[Part]:
     if any(_share(hit) for _, hits in pairs for hit in hits):
         yield Note(
-            "cosine, percentile, id, text. The percentile is the share of random pairs of texts that score lower; it is "
-            "lower for texts that are near to everything, so its order may differ."
+            "cosine, percentile, id, text. Percentile: the share of random pairs of texts that score lower; texts that "
+            "are near to everything get a lower one, so its order may differ."
         )
     for number, (query, hits) in enumerate(pairs):
         if len(pairs) > 1:

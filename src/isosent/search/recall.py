@@ -57,7 +57,7 @@ def original_queries(
 
 def recall_of_originals(snapshot: Snapshot, vectors: Any, ids: Any = None, *, seed: int = 0) -> tuple[float, int]:
     """Recall of an index against an exact search of other vectors of its texts, and the number of queries."""
-    vectors = opened_vectors("the array", vectors)
+    vectors = opened_vectors("recall_against", vectors, "the array")
     if vectors is None:
         raise InputError("there are no vectors. Pass vectors.", where="recall_against")
     n_vectors = vectors.n_rows

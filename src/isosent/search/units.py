@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.encoders.load import encoder_for
 from isosent.errors import InputError, IsosentWarning, option
-from isosent.io.vector_source import VectorSource, as_source
-from isosent.io.vectors import open_vectors
+from isosent.io.vector_source import VectorSource
+from isosent.io.vectors import source_of
 from isosent.loading import check_model
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import unit_rows
@@ -35,21 +35,16 @@ VectorsLike: TypeAlias = NDArray[np.floating] | str | os.PathLike[str] | VectorS
 Queries: TypeAlias = str | Sequence[str] | NDArray[np.floating] | VectorSource  # texts, or vectors
 
 
-def opened_vectors(where: str, vectors: VectorsLike | None) -> VectorSource | None:
+def opened_vectors(where: str, vectors: VectorsLike | None, name: str = "vectors") -> VectorSource | None:
     """Vectors of a caller, in memory or in a file; codes are refused, as far as they are known."""
     if vectors is None:
         return None
-    if isinstance(vectors, (str, os.PathLike)):
-        vectors = open_vectors(vectors)
-    source = as_source(vectors, where, BATCH_ROWS)
-    if source is None:  # what numpy can make an array of
-        source = as_source(_check.matrix(where, "vectors", vectors), where, BATCH_ROWS)
-        assert source is not None
+    source = source_of(vectors, where=where, name=name)
     refuse_codes(source.name, source.space)
-    if source.storage is Storage.uint8 and source.path.suffix.lower() != ".bvecs":
-        name = source.name if source is vectors else f"{where}: an array"
+    if source.may_be_bits:
+        what = source.name if source.where is None else f"{where}: an array"
         warnings.warn(
-            f"{name} of uint8 is read as numbers from 0 to 255. If it holds packed bits, cosines of them mean nothing: "
+            f"{what} of uint8 is read as numbers from 0 to 255. If it holds packed bits, cosines of them mean nothing: "
             f"make the index of the vectors, with {option('store', Storage.binary)}.",
             IsosentWarning,
             stacklevel=3,
@@ -59,12 +54,11 @@ def opened_vectors(where: str, vectors: VectorsLike | None) -> VectorSource | No
 
 def opened_queries(queries: Queries) -> list[str] | VectorSource:
     """Texts of queries, or their vectors."""
-    if isinstance(queries, np.ndarray) and queries.dtype.kind in "UO":
-        queries = queries.tolist()
-    if isinstance(queries, np.ndarray) and queries.ndim == 1:
-        queries = queries[None, :]
-    vectors = as_source(queries, "search", BATCH_ROWS)
-    return some_queries(queries) if vectors is None else vectors
+    if isinstance(queries, np.ndarray) and queries.dtype.kind not in "UO":
+        return source_of(queries[None, :] if queries.ndim == 1 else queries, where="search", name="queries")
+    if getattr(queries, "kind", None) == "vectors":
+        return cast("VectorSource", queries)
+    return some_queries(queries.tolist() if isinstance(queries, np.ndarray) else queries)
 
 
 def some_queries(queries: Any) -> list[str]:
@@ -98,7 +92,8 @@ def raw_blocks(record: ModelRecord, vectors: VectorSource) -> Iterator[NDArray[n
     """Blocks of vectors of a model's encoder, or of the model itself if their file says so."""
     if not is_of_model(record, vectors):
         check_encoder_space(record, vectors.name, vectors.space)
-        _check.same_dim(vectors.name, "vectors", vectors.dim, record.encoder_dim)
+        where, name = (vectors.name, "vectors") if vectors.where is None else (vectors.where, vectors.name)
+        _check.same_dim(where, name, vectors.dim, record.encoder_dim)
     return checked_blocks(vectors)
 
 
