@@ -10,15 +10,14 @@ from isosent.io.json import document_bytes
 from isosent.search import Index
 from isosent.search.commits import MANIFEST
 from isosent.search.engine import bytes_per_vector
-from isosent.storage import COMPUTED, ENCODED, INDEXED, READ, WRITTEN, Storage
-
-NUMPY = [storage for storage in Storage if storage not in ("bfloat16", "binary", "ubinary")]
+from isosent.storage import COMPUTED, ENCODED, INDEXED, NUMPY, TENSORS, WRITTEN, Storage
 
 
 def test_the_names_that_folders_files_and_commands_have_stay():
     names = {"float64", "float32", "float16", "bfloat16", "int8", "uint8", "binary", "ubinary"}  # of 0.1.0
     assert set(map(str, Storage)) == names
-    assert set(READ) == {"float16", "bfloat16", "float32", "float64", "int8", "uint8"}
+    assert set(TENSORS) == {"float16", "bfloat16", "float32", "float64", "int8", "uint8"}
+    assert set(TENSORS) - set(NUMPY) == {"bfloat16"}
     assert WRITTEN == ("float32", "float16")
     assert ENCODED == ("float32", "int8", "ubinary")
     assert INDEXED == ("float32", "float16", "int8", "binary")

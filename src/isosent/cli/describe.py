@@ -19,13 +19,13 @@ from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.errors import InputError, IsosentWarning
 from isosent.explanation import Explanation
 from isosent.io.bounds import STANDARD_INPUT
+from isosent.io.formats import TEXT_ENDINGS, VECTOR_ENDINGS
 from isosent.io.notes import NOTE_FILE, read_export_note
 from isosent.io.source import open_source
 from isosent.io.system import open_to_read
 from isosent.io.tables import is_number
 from isosent.io.tensors import safetensors_header
-from isosent.io.texts import TEXT_ENDINGS, TextSource, read_texts
-from isosent.io.vectors import VECTOR_ENDINGS
+from isosent.io.texts import TextSource, read_texts
 from isosent.jobs.vectors import moments_in
 from isosent.loading import read_record
 from isosent.model import SentenceEncoder

@@ -23,11 +23,12 @@ from isosent.cli.printing import say, say_unused_vectors, show, show_tokens
 from isosent.encoders.base import EncodingStats
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
+from isosent.io.formats import TEXT_ENDINGS, VECTOR_ENDINGS
 from isosent.io.remote import is_remote
 from isosent.io.shards import SHARD_FORMATS, SHARD_SIZE, Sharding, check_shard_folder, input_paths
 from isosent.io.source import open_source
-from isosent.io.texts import TEXT_ENDINGS, TextSource, open_texts
-from isosent.io.vectors import VECTOR_ENDINGS, check_vector_file, open_vectors
+from isosent.io.texts import TextSource, open_texts
+from isosent.io.vectors import check_vector_file, open_vectors
 from isosent.jobs.encode import encode_file, texts_encoded
 from isosent.jobs.shards import Engine, encode_folder, how_resumed, transform_folder
 from isosent.jobs.vectors import (

@@ -17,10 +17,9 @@ from isosent.cli.options import Share, json_option
 from isosent.cli.printing import deliver, say, shortened
 from isosent.errors import InputError, InputFileError, option
 from isosent.io.bounds import STANDARD_INPUT
+from isosent.io.formats import format_of
 from isosent.io.source import open_source
-from isosent.io.texts import TEXT_ENDINGS
 from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import VECTOR_ENDINGS
 from isosent.pages.report import Note, Part, Report
 from isosent.search.engine import K_MEASURED
 from isosent.search.index import Index
@@ -30,7 +29,6 @@ from isosent.search.rows import TEXT
 from isosent.search.stores import open_store
 
 _MOST_HITS = 10
-_TEXT_LIKE = (".txt", ".csv", ".tsv")  # a query may end so and be no file
 _LARGEST_CHANCE = 0.5  # of a recall; with fewer texts, chance finds most
 
 
@@ -153,11 +151,12 @@ def _queries(queries: tuple[str, ...]) -> tuple[Sequence[str], VectorSource | No
 def _is_query_file(query: str) -> bool:
     if query == STANDARD_INPUT:
         return True
-    if not query.lower().endswith((*TEXT_ENDINGS, *VECTOR_ENDINGS, ".json")):
+    if not format_of(query).ending:
         return False
     if os.path.isfile(query):  # noqa: PTH113 - Path.is_file fails where a text is longer than a path can be
         return True
-    if " " not in query and not query.lower().endswith(_TEXT_LIKE):
+    # a query may end so and be no file
+    if " " not in query and format_of(query).rows != "fields":
         raise InputFileError(f"{query}: no such file.")
     return False
 

@@ -2,8 +2,8 @@
 
 `contents_of` looks at the first rows, in the same way whatever the format; `number_lists` has the rule for a value.
 `open_rows` opens a column, or the lines of a file, as a `VectorSource`: each row is read once when it is opened, so
-that one without a vector is named before any work is done, and again for each pass. A column of parquet lists is opened
-by `isosent.io.parquet` instead. `isosent.io.vectors` is where all others ask.
+that one without a vector is named before any work is done. What is not small is read again for each pass. A column of
+parquet lists is opened by `isosent.io.parquet` instead. `isosent.io.vectors` is where all others ask.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import os
 import re
 import warnings
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,9 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.errors import FileFormatError, IsosentWarning
 from isosent.io.bounds import LONGEST_VECTOR_LINE, MOST_DIMENSIONS, lines_in, open_content
-from isosent.io.checksum import check_unchanged, file_state
+from isosent.io.checksum import FileState, check_unchanged, file_state
+from isosent.io.formats import format_of
+from isosent.io.json_lists import holds_lists
 from isosent.io.notes import read_note
 from isosent.io.number_lists import (
     EXCEL,
@@ -43,9 +45,9 @@ from isosent.io.number_lists import (
 from isosent.io.parquet import VECTOR_COLUMN, find_seal, list_storage, table_batches, table_schema
 from isosent.io.remote import is_remote
 from isosent.io.system import open_to_read
-from isosent.io.tables import ABSENT, ENDINGS, Table, ending_of, is_number, paths_of, table_in, value_at
+from isosent.io.tables import ABSENT, Table, is_number, paths_of, table_in, value_at
 from isosent.io.texts import is_table
-from isosent.io.vector_source import VectorSource, holds_json_lists
+from isosent.io.vector_source import ParsedRows, VectorSource
 from isosent.space import Space
 from isosent.storage import Storage
 
@@ -66,25 +68,35 @@ class Contents(NamedTuple):
     incomplete: tuple[str, ...] = ()  # vectors that lack numbers
     texts: tuple[str, ...] = ()
     is_ours: bool = False  # isosent wrote the file
+    are_lists: bool = False  # those lines, or the items of a document of JSON, are lists of numbers in JSON
     unread: tuple[str, ...] = ()  # may be vectors, but are not read as such: packed, or spread over columns
 
 
 def contents_of(path: Path) -> Contents:
-    """Look at the first rows of a table, or of a file of lines."""
-    ending = ending_of(path)
-    if ending == ".parquet":
+    """Look at the first rows of a table, or of a file of lines; once while the file stays as it is."""
+    return _contents_of_version(path, file_state(path))
+
+
+@lru_cache(maxsize=256)
+def _contents_of_version(path: Path, _: FileState) -> Contents:
+    file_format = format_of(path)
+    if not file_format.is_table:
+        with open_to_read(path) as file:
+            return _contents_of_lines(path, file)
+    if file_format.rows == "parquet":
         return _contents_of_parquet(path)
-    if ending not in ENDINGS or ending == ".txt":
-        return _contents_of_lines(path)
     with open_content(path) as (name, file):
-        lines = () if ending in (".json", ".jsonl") else lines_in(name, file)
+        if holds_lists(file_format.ending, file):
+            return Contents(vectors=(LINES,), are_lists=True)
+        file.seek(0)
+        lines = () if file_format.rows == "objects" else lines_in(name, file)
         first = next((line for line in lines if line.strip() and not line.startswith(EXCEL)), "")
         if '"' not in first and parse_numbers(first) is not None:  # whatever separates them
-            return _contents_of_lines(path)
+            return _contents_of_lines(path, file)
         file.seek(0)
-        table = table_in(name, ending, file, header=True)
+        table = table_in(name, file_format, file, header=True)
         if _is_matrix(table):
-            return _contents_of_lines(path)
+            return _contents_of_lines(path, file)
         if table.objects is None:
             names = tuple(dict.fromkeys(table.columns))
             columns = _sample(names, (values for _, values in table.rows(optional=names)))
@@ -117,7 +129,7 @@ def _sample(names: Sequence[str], rows: Iterator[Sequence[Any]]) -> dict[str, li
 def unused_vectors(path: str | os.PathLike[str], column: str | None = None) -> str | None:
     """A column of vectors next to texts, for a command that encodes texts; None if there is none."""
     file = Path(path)
-    if is_remote(path) or not file.is_file() or not is_table(file) or not file.stat().st_size or is_list_file(file):
+    if is_remote(path) or not file.is_file() or not is_table(file) or not file.stat().st_size:
         return None
     contents = contents_of(file)
     if column is None:
@@ -135,11 +147,6 @@ def warn_unread(path: str | os.PathLike[str], contents: Contents) -> None:
             IsosentWarning,
             stacklevel=1,
         )
-
-
-def is_list_file(file: Path) -> bool:
-    """Whether a file of JSON holds lists alone, one of them a vector, rather than objects."""
-    return ending_of(file) in (".json", ".jsonl") and holds_json_lists(file)
 
 
 def _contents(columns: dict[str, list[Any]], typed: frozenset[str] = frozenset()) -> Contents:
@@ -259,9 +266,9 @@ def _is_matrix(table: Table) -> bool:
     return len(names) >= len(table.columns) - 1 and all(map(is_number, names))
 
 
-def _contents_of_lines(path: Path) -> Contents:
-    with open_to_read(path) as file:
-        content = file.read(_SAMPLED_BYTES)
+def _contents_of_lines(path: Path, file: BinaryIO) -> Contents:
+    file.seek(0)
+    content = file.read(_SAMPLED_BYTES)
     lines = content.split(b"\n")
     if b"\0" in content or (len(lines) == 1 and len(content) == _SAMPLED_BYTES):
         return Contents()
@@ -330,7 +337,7 @@ def _line_rows(path: Path) -> Iterator[Row]:
 
 def _table_rows(path: Path, column: str) -> Iterator[Row]:
     with open_content(path) as (name, file):
-        table = table_in(name, ending_of(path), file, header=True, is_streamed=True)
+        table = table_in(name, format_of(path), file, header=True, is_streamed=True)
         if table.columns.count(column) > 1:
             table.require(column)  # which of the two
         for number, (value,) in table.rows(optional=[column]):
@@ -345,6 +352,7 @@ def open_rows(path: Path, column: str) -> VectorSource:
     state = file_state(path)
     rows = partial(_line_rows, path) if column == LINES else partial(_table_rows, path, column)
     n_rows = dim = 0
+    parsed = ParsedRows()
     for place, value in rows():
         numbers = _numbers_of(place, column, value)
         dim = dim or len(numbers)
@@ -352,6 +360,7 @@ def open_rows(path: Path, column: str) -> VectorSource:
             raise FileFormatError(f"{place}: {_label(column)} has {len(numbers)} numbers, and the first has {dim}.")
         if not all(map(math.isfinite, numbers)):
             raise FileFormatError(f"{place}: {_label(column)} lacks a number, or holds one that is not finite.")
+        parsed.append(numbers)
         n_rows += 1
     if dim > MOST_DIMENSIONS:
         raise FileFormatError(f"{path}: {dim:,} dimensions; vectors may have {MOST_DIMENSIONS:,} at most.")
@@ -360,6 +369,9 @@ def open_rows(path: Path, column: str) -> VectorSource:
 
     def read(start_row: int, block_rows: int) -> Iterator[NDArray[np.float32]]:
         check_unchanged(path, state)
+        if parsed.are_kept:
+            yield from parsed.blocks(start_row, block_rows)
+            return
         pending = islice(rows(), start_row, None)
         while block := list(islice(pending, block_rows)):
             with np.errstate(over="ignore"):  # infinity is refused by whoever reads the block

@@ -230,15 +230,15 @@ def are_written_lists(values: Sequence[Any]) -> bool:
 def _of_items(items: Sequence[Any]) -> NumberList | None:
     if len(items) == 1 and isinstance(items[0], list | tuple):  # a matrix of one row
         return _of_items(items[0])
-    if not all(
-        item is None or (isinstance(item, int | float | Decimal) and not isinstance(item, bool)) for item in items
-    ):
+    kinds = set(map(type, items)) - {type(None)}  # a few, where the items are many
+    if not all(issubclass(kind, (int, float, Decimal)) and kind is not bool for kind in kinds):
         return None
     try:
         numbers = [math.nan if item is None else float(item) for item in items]
     except OverflowError:  # a whole number of more than 308 digits
         return None
-    return NumberList(numbers, all(isinstance(item, int) for item in items), is_bracketed=True)
+    is_whole = None not in items and all(issubclass(kind, int) for kind in kinds)
+    return NumberList(numbers, is_whole, is_bracketed=True)
 
 
 def _may_be_list(text: str) -> bool:

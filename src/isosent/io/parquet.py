@@ -37,17 +37,11 @@ from isosent.io.checksum import (
 from isosent.io.system import open_to_read, system_error
 from isosent.io.vector_source import Array, VectorSource, in_blocks
 from isosent.space import Space
-from isosent.storage import Storage
+from isosent.storage import NUMPY, Storage
 
 VECTOR_COLUMN = "vector"
 SEAL_MARK = b"isosent.checksum="
 
-_ARROW_NAMES = {
-    "halffloat": Storage.float16,
-    "float": Storage.float32,
-    "double": Storage.float64,
-    **{storage.value: storage for storage in (Storage.int8, Storage.uint8)},
-}
 _READ_BUFFER_BYTES = 1 << 20
 _BATCH_ROWS, _TIGHT_ROWS = 1024, 16
 _BATCH_TEXT_BYTES = 64 << 20  # of a batch of texts, if each row repeats the longest
@@ -355,7 +349,7 @@ def list_storage(kind: Any) -> Storage | None:
 
     if not any(test(kind) for test in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)):
         return None
-    return _ARROW_NAMES.get(str(kind.value_type))
+    return next((storage for storage in NUMPY if pa.from_numpy_dtype(storage.stored) == kind.value_type), None)
 
 
 def _first_length(path: Path, name: str) -> int:

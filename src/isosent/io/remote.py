@@ -28,13 +28,13 @@ from isosent import _extras
 from isosent._check import brief
 from isosent.errors import InputFileError, IsosentError, OutputError
 from isosent.io.bounds import STANDARD_INPUT
+from isosent.io.formats import format_of
 from isosent.io.notes import INDEX_FILE, NOTE_ENDING, note_path
 
 _REMOTE: Final = re.compile(r"^(?!https?:|file:|hf:)[a-z][a-z0-9+.-]+://")
 _MOST_STAGED: Final = 2  # files that a worker keeps a copy of
 _PIECE_BYTES: Final = 8 << 20
 _LONGEST_NAME: Final = 100  # characters of a copy
-_NOTED: Final = (".npy", ".fvecs")  # files that have a note beside them
 _UNFINISHED: Final = re.compile(r"\..+-\d+\.tmp")  # uploads
 
 State = tuple[int, int]
@@ -176,7 +176,7 @@ def _copy(url: str, copy: Path) -> None:
             _download(path_in(url, name), copy / name)
         return
     _download(url, copy)
-    if copy.suffix.lower() in _NOTED and exists(url + NOTE_ENDING):
+    if format_of(copy).has_note and exists(url + NOTE_ENDING):
         _download(url + NOTE_ENDING, note_path(copy))
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from isosent.errors import FileFormatError
+from isosent.io.formats import format_of
 from isosent.io.system import open_to_read
 
 START_BYTES: Final = 1 << 14  # of a file, which show what it is; the names in an archive lie in them
@@ -147,7 +147,6 @@ _SIGNATURES: Final = (
     _signature("utf-16", rb"\xff\xfe|\xfe\xff", "text in UTF-16 or UTF-32", "Convert the file to UTF-8."),
 )
 READ_AS_WORDS: Final = ("fasttext", "word2vec", "zip", GZIP)  # besides text
-_NAMED_BY_ENDING: Final = ("npy", "parquet", "safetensors")
 
 
 def refuse_other_formats(where: str, start: bytes, *, reads: Collection[str] | None = None) -> None:
@@ -156,8 +155,8 @@ def refuse_other_formats(where: str, start: bytes, *, reads: Collection[str] | N
     A reader passes the kinds that it `reads`. Without them, it is a reader that has chosen by the ending of the name.
     """
     if reads is None:
-        ending = Path(where).suffix.lower().removeprefix(".")
-        reads = (ending,) if ending in _NAMED_BY_ENDING else ()
+        named = format_of(where)
+        reads = () if named.refusal else (named.ending.removeprefix("."),)
     for signature in _SIGNATURES:
         if signature.start.match(start):
             if signature.kind not in reads:

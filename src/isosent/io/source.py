@@ -25,14 +25,15 @@ from typing import Any, ClassVar, Literal, overload
 from isosent import _check
 from isosent.errors import InputError
 from isosent.io.bounds import STANDARD_INPUT
+from isosent.io.formats import FORMATS, format_of, listed
 from isosent.io.json import parse_json
-from isosent.io.tables import ending_of
 from isosent.io.tensors import safetensors_header
 from isosent.io.texts import TextSource
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import holds_vectors, open_vectors
 
-MOMENTS_FORMAT, MOMENTS_VERSION, MOMENTS_ENDING = "isosent-moments", 1, ".safetensors"
+MOMENTS_FORMAT, MOMENTS_VERSION = "isosent-moments", 1
+MOMENTS_ENDING = listed(each for each in FORMATS if "moments" in each.holds)
 
 _FETCH_S = 60.0
 _MOST_FETCHED = 1 << 30
@@ -109,7 +110,7 @@ def open_vectors_or_moments(path: str, *, column: str | None = None) -> VectorSo
 def _holds_moments(path: str | os.PathLike[str]) -> bool:
     if _is_url(path):
         return True
-    if ending_of(path) != MOMENTS_ENDING:
+    if "moments" not in format_of(path).holds:
         return False
     return safetensors_header(_check.input_file(path))[1].get("format") == MOMENTS_FORMAT
 

@@ -30,10 +30,10 @@ from isosent.errors import FileFormatError, InputError, InputFileError, IsosentW
 from isosent.io import bounds
 from isosent.io.answers import EMBEDDING, rows_of_answer
 from isosent.io.bounds import DecodedBlocks, lines_in, open_content, split_lines
+from isosent.io.formats import FORMATS, Format, ending_of, format_of, listed
 from isosent.io.number_lists import SAMPLED_ROWS, VECTORS_ADVICE, parse_numbers
 from isosent.io.parquet import bounded_batches, reading_parquet, verify_parquet
 
-ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".json", ".parquet")
 _PACKED = ".gz"  # may follow each of them
 STSB_COLUMNS = ("genre", "filename", "year", "id", "score", "sentence1", "sentence2")
 
@@ -58,6 +58,7 @@ class Table:
         self.separator = ","  # of these fields
         self.schema: Any = None  # that of pyarrow for a .parquet file
         self.objects: Iterator[tuple[int, dict[str, Any]]] | None = None  # what `rows` reads too, of a .json or .jsonl
+        self.first_row = 0  # of the file, that `rows` begins with
         self.part = ""  # train, dev or test if only its rows were read, because a column says which they are
 
     def rows(self, *columns: str, optional: Sequence[str] = ()) -> Iterator[tuple[int, Values]]:
@@ -148,14 +149,15 @@ def open_table(
     fewer fields than the header are refused, unless `short_rows`.
     """
     is_packed = ending_of(path) == _PACKED
-    ending = ending_of(Path(path).stem) if is_packed else ending_of(path)
-    if ending not in ENDINGS:
-        raise InputFileError(f"{path} is no table. Expected a name that ends in {', '.join(ENDINGS)}.")
+    file_format = format_of(Path(path).stem if is_packed else path)
+    if not file_format.rows:
+        endings = listed(each for each in FORMATS if each.rows)
+        raise InputFileError(f"{path} is no table. Expected a name that ends in {endings}.")
     with (
         open_content(path, is_packed=is_packed) as (name, file),
         bounds.unpacked(name, file) if is_packed else nullcontext(file) as content,
     ):
-        yield table_in(name, ending, content, header=header, short_rows=short_rows)
+        yield table_in(name, file_format, content, header=header, short_rows=short_rows)
 
 
 def table_name(path: str | os.PathLike[str]) -> str:
@@ -166,7 +168,7 @@ def table_name(path: str | os.PathLike[str]) -> str:
 
 def table_in(
     name: str,
-    ending: str,
+    file_format: Format,
     file: BinaryIO,
     *,
     header: bool | None = None,
@@ -178,16 +180,11 @@ def table_in(
 
     A reader that keeps one row at a time, `is_streamed`, may read a .parquet file that unpacks to more than the memory.
     """
-    if ending == ".parquet":
+    if file_format.rows == "parquet":
         return _parquet_table(name, file, first_row, is_streamed=is_streamed)
-    if ending in (".json", ".jsonl"):
-        return _object_table(name, ending, file)
-    return _delimited_table(name, ending, file, header, short_rows)
-
-
-def ending_of(path: str | os.PathLike[str]) -> str:
-    """Ending of a file's name."""
-    return Path(path).suffix.lower()
+    if file_format.rows == "objects":
+        return _object_table(name, file_format.ending, file)
+    return _delimited_table(name, file_format.ending, file, header, short_rows)
 
 
 # -- choosing columns by what they are -------------------------------------------------------------------------------
@@ -481,18 +478,55 @@ def _jsonl_objects(name: str, file: BinaryIO) -> Iterator[tuple[int, dict[str, A
 def _json_objects(name: str, file: BinaryIO) -> Iterator[tuple[int, dict[str, Any]]]:
     content = bounds.read_bounded(name, file, bounds.LARGEST_JSON, "Write it as .jsonl, one object per line.")
     try:
-        listed = json.loads(content)
+        text = content.decode(json.detect_encoding(content), "surrogatepass")
+        first = next(_items(text), None)
+        listed: Any = _items(text)
+        if first is None or _is_item(first):  # no list, or the list within an answer, perhaps
+            listed = json.loads(text)
+        if isinstance(listed, dict):
+            rows = rows_of_answer(name, listed) or ([listed] if EMBEDDING in listed else None)
+            if rows is not None:
+                yield from enumerate(rows)
+                return
+        elif isinstance(listed, list) and all(map(_is_item, listed)):
+            listed = rows_of_answer(name, {"data": listed}) or []
+        if not isinstance(listed, (list, Iterator)):
+            raise FileFormatError(f"{name} is no list of JSON objects. Write [{{...}}, ...], or .jsonl.")
+        yield from _object_rows(name, listed)
+    except FileFormatError:
+        raise
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"{name} is not valid JSON: {error}.") from None
-    if isinstance(listed, dict):
-        rows = rows_of_answer(name, listed) or ([listed] if EMBEDDING in listed else None)
-        if rows is not None:
-            yield from enumerate(rows)
-            return
-    elif isinstance(listed, list) and all(map(_is_item, listed)):  # the list within an answer
-        listed = rows_of_answer(name, {"data": listed}) or []
-    if not isinstance(listed, list):
-        raise FileFormatError(f"{name} is no list of JSON objects. Write [{{...}}, ...], or .jsonl.")
+
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+def _items(text: str) -> Iterator[Any]:
+    """The items of a list in JSON, each parsed when it is reached; none of what is no list."""
+    decode = json.JSONDecoder().raw_decode
+
+    def after_space(start: int) -> int:
+        match = _SPACE.match(text, start)
+        return match.end() if match else start
+
+    at = after_space(0)
+    if not text.startswith("[", at) or text.startswith("]", after_space(at + 1)):
+        return
+    mark = ","
+    while mark == ",":
+        try:
+            item, at = decode(text, after_space(at + 1))
+        except ValueError:
+            break
+        yield item
+        at = after_space(at)
+        mark = text[at : at + 1]
+    if mark != "]" or after_space(at + 1) < len(text):
+        json.loads(text)  # says what is wrong
+
+
+def _object_rows(name: str, listed: Iterable[Any]) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, fields in enumerate(listed):
         if not isinstance(fields, dict):
             where = f"{name}, {_ROW.format(number)}"
@@ -551,7 +585,7 @@ def _parquet_table(name: str, file: BinaryIO, first_row: int, *, is_streamed: bo
             number += len(batch)
 
     table = Table(name, list(paths(parquet.schema_arrow)), select, _ROW)
-    table.schema = parquet.schema_arrow
+    table.schema, table.first_row = parquet.schema_arrow, first_row
     return table
 
 

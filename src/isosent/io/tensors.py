@@ -25,18 +25,13 @@ from isosent.io.checksum import UNSEALED, damaged, is_intact, sealed
 from isosent.io.json import check_schema, parse_json
 from isosent.io.schemas import Count
 from isosent.io.system import naming, open_to_read, read_bytes, system_error
+from isosent.storage import TENSORS
 
 SEAL = "isosent.checksum"
 # numpy has no bfloat16: its bytes are read as uint16
-TENSOR_TYPES = {
-    "F64": "<f8",
-    "F32": "<f4",
-    "F16": "<f2",
-    "BF16": "<u2",
-    "I64": "<i8",
-    "I32": "<i4",
-    "I8": "i1",
-    "U8": "u1",
+TENSOR_TYPES = {storage.tensor: storage.stored for storage in TENSORS} | {
+    "I64": np.dtype("<i8"),
+    "I32": np.dtype("<i4"),
 }
 
 
@@ -87,7 +82,7 @@ def map_tensors(path: Path) -> tuple[dict[str, MappedTensor], dict[str, str]]:
             if entry["dtype"] not in TENSOR_TYPES:
                 continue
             shape, (begin, end) = tuple(entry["shape"]), entry["data_offsets"]
-            dtype = np.dtype(TENSOR_TYPES[entry["dtype"]])
+            dtype = TENSOR_TYPES[entry["dtype"]]
             if end - begin != prod(shape) * dtype.itemsize:
                 raise ValueError(f"tensor {name} has the wrong number of bytes")
             array: NDArray[Any] = np.ndarray(shape, dtype, buffer=mapped, offset=data_start + begin)

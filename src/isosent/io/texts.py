@@ -26,6 +26,7 @@ from isosent.errors import FileFormatError, InputError, InputFileError, option
 from isosent.io import bounds
 from isosent.io.bounds import lines_in, open_content
 from isosent.io.checksum import FileState, open_file_state
+from isosent.io.formats import TABLES, Format, ending_of, format_of
 from isosent.io.number_lists import (
     SAMPLED_ROWS,
     SAVE_ADVICE,
@@ -37,12 +38,10 @@ from isosent.io.number_lists import (
     parse_numbers,
 )
 from isosent.io.parquet import VECTOR_COLUMN
-from isosent.io.tables import Table, check_depth, ending_of, is_number, table_in
-from isosent.io.vector_source import OPENERS, no_column_error
+from isosent.io.tables import Table, check_depth, is_number, table_in
+from isosent.io.vector_source import no_column_error
 from isosent.storage import Storage
 
-_TABLES = (".csv", ".tsv", ".jsonl", ".parquet", ".json")
-TEXT_ENDINGS = (".txt", ".csv", ".tsv", ".jsonl", ".parquet")  # of the files of a folder, where .json are notes
 _USUAL_COLUMN = "text"
 _BLOCK_TEXTS = 1024
 _SAMPLED_CHARACTERS = 4 << 20
@@ -75,7 +74,7 @@ def read_texts(path: str | os.PathLike[str], *, column: str | None = None) -> li
         If there is no such column (the message lists the columns), or `column` is set for plain lines.
     """
     with open_content(path) as (name, file):
-        texts = list(_texts_in(name, ending_of(path), file, column))
+        texts = list(_texts_in(name, format_of(path), file, column))
     if not texts:
         raise _no_texts_error(name)
     return texts
@@ -88,16 +87,15 @@ def read_labels(
     if not is_table(path):
         raise no_column_error(path, column)
     with open_content(path) as (name, file):
-        ending = ending_of(path)
-        table = table_in(name, ending, file, header=True, first_row=first_row, is_streamed=True)
-        skipped = 0 if ending == ".parquet" else first_row
+        table = table_in(name, format_of(path), file, header=True, first_row=first_row, is_streamed=True)
+        skipped = first_row - table.first_row
         end = None if n_rows is None else skipped + n_rows
         return [value for _, (value,) in islice(table.rows(column), skipped, end)]
 
 
 def is_table(path: str | os.PathLike[str]) -> bool:
     """Whether a file is a table with columns rather than plain lines."""
-    return ending_of(path) in _TABLES
+    return format_of(path).is_table
 
 
 def name_of_texts(name: str) -> str:
@@ -106,16 +104,18 @@ def name_of_texts(name: str) -> str:
 
 
 def _texts_in(
-    name: str, ending: str, file: BinaryIO, column: str | None, first_row: int = 0, *, is_streamed: bool = False
+    name: str, file_format: Format, file: BinaryIO, column: str | None, first_row: int = 0, *, is_streamed: bool = False
 ) -> Iterator[str]:
     """Read texts one after the other from a row on, with memory for a piece of the file."""
-    if ending not in _TABLES:
+    if not file_format.is_table:
         if column is not None:
             raise InputError(
-                f"{name} is read as plain lines, so there is no column {column!r}. Leave it out, or name a .csv, .tsv, "
-                ".jsonl or .parquet file."
+                f"{name} is read as plain lines, so there is no column {column!r}. Leave it out, or name a {TABLES} "
+                "file."
             )
-        if ending in OPENERS:
+        if file_format.refusal:
+            raise FileFormatError(f"{name} {file_format.refusal}")
+        if file_format.module:
             raise FileFormatError(f"{name} holds vectors, not texts. Name a file of texts.")
         lines = lines_in(name, file, first_row=first_row)
         sampled = _sampled(lines, len)
@@ -123,9 +123,9 @@ def _texts_in(
         yield from sampled
         yield from lines
         return
-    table = table_in(name, ending, file, header=True, first_row=first_row, is_streamed=is_streamed)
+    table = table_in(name, file_format, file, header=True, first_row=first_row, is_streamed=is_streamed)
     column = _text_column(table, column)
-    rows = islice(table.rows(column), 0 if ending == ".parquet" else first_row, None)
+    rows = islice(table.rows(column), first_row - table.first_row, None)
     first = _sampled(rows, lambda row: len(row[1][0]) if isinstance(row[1][0], str) else 1)
     refuse_vectors(name, column, [value for _, (value,) in first])
     for number, (value,) in chain(first, rows):
@@ -271,7 +271,7 @@ def open_texts(
 
         def read(first_row: int = 0) -> Iterator[str]:
             file.seek(0)
-            return _texts_in(name, ending_of(path), file, column, first_row, is_streamed=True)
+            return _texts_in(name, format_of(path), file, column, first_row, is_streamed=True)
 
         def state() -> FileState | None:
             return open_file_state(file) if isinstance(file, BufferedReader) else None
@@ -283,10 +283,10 @@ def open_texts(
 
         def open_again() -> Table:
             file.seek(0)
-            return table_in(name, ending_of(path), file, header=True, is_streamed=True)
+            return table_in(name, format_of(path), file, header=True, is_streamed=True)
 
         # columns of a .parquet file are read by the path, and a pipe has none
-        has_columns = is_table(path) and (ending_of(path) != ".parquet" or Path(path).is_file())
+        has_columns = is_table(path) and (format_of(path).rows != "parquet" or Path(path).is_file())
         table = partial(TextTable, open_again, column) if has_columns else None
         labels = partial(read_labels, path) if is_table(path) else None
         yield CountedTexts(name, n_texts, sha256, read, before, lambda: state() == before, table, labels)

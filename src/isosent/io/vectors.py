@@ -1,8 +1,8 @@
 """Files of vectors: opened by their extension, and written block by block, with a note or a checksum inside.
 
-`holds_vectors` says whether a file holds vectors or texts, and `open_vectors` opens one of vectors: by its ending with
-`isosent.io.vector_source`, by what `isosent.io.columns` sees in its columns, or a complete folder of shards as if it
-were one file. `writing_vectors` writes .npy and .fvecs here, .parquet with `isosent.io.parquet`.
+`holds_vectors` says whether a file holds vectors or texts, and `open_vectors` opens one of vectors: with the module of
+its format (`isosent.io.formats`), by what `isosent.io.columns` sees in its columns, or a complete folder of shards as
+if it were one file. `writing_vectors` writes one, with that module or with `isosent.io.parquet`.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from __future__ import annotations
 import os
 import warnings
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isosent import _check, _extras
@@ -26,7 +25,9 @@ from isosent._check import brief
 from isosent.errors import FileFormatError, InputError, IsosentWarning, option
 from isosent.io.atomic import check_destination, fsync, locked, replacing
 from isosent.io.checksum import HashingFile
-from isosent.io.columns import LINES, Contents, contents_of, incomplete_vector, is_list_file, open_rows, warn_unread
+from isosent.io.columns import LINES, Contents, contents_of, incomplete_vector, open_rows, warn_unread
+from isosent.io.formats import FORMATS, Format, format_of, listed
+from isosent.io.json_lists import open_lists
 from isosent.io.notes import INDEX_FILE, note_entry, note_path, older_entry, write_note
 from isosent.io.parquet import (
     VECTOR_COLUMN,
@@ -39,18 +40,11 @@ from isosent.io.parquet import (
 from isosent.io.remote import is_folder
 from isosent.io.shards import ShardIndex, check_complete, read_index
 from isosent.io.signatures import refuse_other_file
-from isosent.io.tables import ending_of, open_table
+from isosent.io.tables import open_table
 from isosent.io.texts import is_table, read_labels
-from isosent.io.vector_source import (
-    OPENERS,
-    VectorSource,
-    in_blocks,
-    open_json,
-)
+from isosent.io.vector_source import VectorSource, Write, in_blocks
 from isosent.space import Space
-from isosent.storage import WRITTEN, Storage
-
-VECTOR_ENDINGS = (*OPENERS, ".parquet", ".jsonl", ".csv", ".tsv")  # of the files of a folder, where .json are notes
+from isosent.storage import CODES, WRITTEN, Storage
 
 
 def open_vectors(path: str | os.PathLike[str] | VectorSource, *, column: str | None = None) -> VectorSource:
@@ -66,13 +60,14 @@ def open_vectors(path: str | os.PathLike[str] | VectorSource, *, column: str | N
     file = _check.input_file(path)
     read = partial(read_labels, file) if is_table(file) else None
     try:
-        if opener := OPENERS.get(ending_of(file)):
-            return opener(file, column)
-        _no_archive(file)
-        if is_list_file(file):
-            return replace(open_json(file, column), read_labels=read)
+        file_format = _readable_format(file)
+        if file_format.module:
+            source: VectorSource = file_format.reader.open_vectors(file, column)
+            return source
+        if contents_of(file).are_lists:
+            return replace(open_lists(file, column), read_labels=read)
         name, contents = _chosen_column(file, column)
-        is_stored_list = ending_of(file) == ".parquet" and _is_stored_list(file, name)
+        is_stored_list = file_format.rows == "parquet" and _is_stored_list(file, name)
         source = open_parquet(file, name) if is_stored_list else open_rows(file, name)
         return replace(source, read_labels=read, text_columns=contents.texts)
     except PermissionError as error:
@@ -103,20 +98,20 @@ def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) ->
     if is_folder(path):
         return (Path(path) / INDEX_FILE).exists()
     file = Path(path)
-    if ending_of(file) in OPENERS:
+    file_format = _readable_format(file)
+    if file_format.module:
         return True
-    _no_archive(file)
-    if ending_of(file) in (".json", ".jsonl", ".parquet"):
+    if file_format.rows in ("objects", "parquet"):
         _check.input_file(file)
     if not file.is_file() or not file.stat().st_size:
         return False
-    if is_list_file(file):
-        return True
     try:
         contents = contents_of(file)
     except (FileFormatError, InputError):
         refuse_other_file(file)
         raise
+    if contents.are_lists:
+        return True
     if column is not None:
         if column in contents.incomplete:
             raise incomplete_vector(file, column)
@@ -173,12 +168,12 @@ def _no_vectors_error(file: Path, contents: Contents) -> InputError:
         names = ", ".join(contents.lists)
         advice = f" Name one of {names} if it is: {option('column', 'NAME')}." if contents.lists else ""
         return FileFormatError(f"{file} has no column of vectors, lists of numbers; it has: {found}.{advice}")
-    endings = ", ".join((*OPENERS, ".parquet", ".json", ".jsonl", ".csv", ".tsv"))
+    endings = listed(each for each in FORMATS if "vectors" in each.holds)
     return InputError(f"{file} is no file of vectors. Use one that ends in {endings}.")
 
 
 def _types_of_columns(file: Path) -> dict[str, str]:
-    if ending_of(file) == ".parquet":
+    if format_of(file).rows == "parquet":
         return {field.name: str(field.type) for field in table_schema(file)[0]}
     with open_table(file, header=True) as table:
         return dict.fromkeys(table.columns, "")
@@ -188,9 +183,11 @@ def _list_columns(columns: Mapping[str, str]) -> str:
     return brief(", ".join(name + (kind and f" ({kind})") for name, kind in columns.items()), 600)
 
 
-def _no_archive(path: Path) -> None:
-    if ending_of(path) == ".npz":
-        raise InputError(f"{path} is an archive of arrays, not vectors. Save the array that holds them: numpy.save.")
+def _readable_format(path: Path) -> Format:
+    file_format = format_of(path)
+    if file_format.refusal:
+        raise InputError(f"{path} {file_format.refusal}")
+    return file_format
 
 
 def open_shard(folder: Path, index: ShardIndex, number: int) -> VectorSource:
@@ -228,25 +225,23 @@ def _open_folder(folder: Path, index: ShardIndex, column: str | None) -> VectorS
     return VectorSource(folder, n_rows, index.dim, storage, index.space, read)
 
 
-ENDINGS = (".npy", ".fvecs", ".parquet")
-
-Write = Callable[[NDArray[Any]], None]
-
-
 def check_vector_file(path: str | os.PathLike[str], dtype: str = Storage.float32, *, are_codes: bool = False) -> None:
     """Refuse a file that `writing_vectors` cannot write, before any work is done."""
-    ending = Path(path).suffix.lower()
-    if ending not in ENDINGS:
-        listed = f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
-        raise InputError(f"{path}: vectors cannot be written to this kind of file. Use {listed}.")
+    file_format = format_of(path)
+    if not file_format.written:
+        endings = listed((each for each in FORMATS if each.written), " or ")
+        raise InputError(f"{path}: vectors cannot be written to this kind of file. Use {endings}.")
     if are_codes:
-        if ending != ".npy":
-            raise InputError(f"{path}: codes can be written to an .npy file only. Name one.")
+        if not set(CODES) <= set(file_format.written):
+            endings = listed((each for each in FORMATS if set(CODES) <= set(each.written)), " or ")
+            raise InputError(f"{path}: codes can be written to an {endings} file only. Name one.")
     elif dtype not in WRITTEN:
         raise InputError(f"{path}: there is no dtype {dtype!r}. Choose one of {', '.join(WRITTEN)}.")
-    if ending == ".fvecs" and dtype != Storage.float32:
-        raise InputError(f"{path}: a .fvecs file holds float32, not {dtype}. Name a .npy or .parquet file.")
-    if ending == ".parquet":
+    elif dtype not in file_format.written:
+        endings = listed((each for each in FORMATS if dtype in each.written), " or ")
+        held = ", ".join(file_format.written)
+        raise InputError(f"{path}: a {file_format.ending} file holds {held}, not {dtype}. Name a {endings} file.")
+    if file_format.rows == "parquet":
         _extras.require("pyarrow")
     check_destination(path)
 
@@ -269,7 +264,8 @@ def writing_vectors(
     """
     check_vector_file(path, dtype, are_codes=are_codes)
     path = Path(path).resolve()  # the note belongs to the file, not to a link to it
-    if path.suffix.lower() == ".parquet":
+    file_format = format_of(path)
+    if file_format.is_table:
         metadata = {} if space is None else space.metadata
         with replacing(path) as new, writing_parquet(new, shape[1], dtype, metadata, other_columns) as write:
             yield write
@@ -280,8 +276,7 @@ def writing_vectors(
             with replacing(path) as temporary:
                 with temporary.open("wb") as opened:
                     hashing = HashingFile(opened)
-                    is_npy = path.suffix.lower() == ".npy"
-                    yield _writing_npy(hashing, shape, dtype) if is_npy else _writing_fvecs(hashing, shape[1])
+                    yield file_format.reader.writer(hashing, shape, dtype)
                 fsync(temporary)
                 entry = note_entry(temporary, hashing.checksum, {"shape": shape, "dtype": dtype}, space)
                 # of two processes that write the same file, one puts array and note in place, then the other
@@ -294,26 +289,3 @@ def writing_vectors(
                 if not path.exists():
                     note_path(path).unlink(missing_ok=True)
         raise
-
-
-def _writing_npy(file: HashingFile, shape: tuple[int, int], dtype: str) -> Write:
-    """Write as `numpy.save` does, but through the file object, which reports a full disk where numpy does not."""
-    stored = np.dtype(dtype).newbyteorder("<")
-    header = {"descr": stored.str, "fortran_order": False, "shape": shape}
-    np.lib.format.write_array_header_1_0(cast("IO[bytes]", file), header)
-
-    def write(rows: NDArray[Any]) -> None:
-        file.write(np.ascontiguousarray(rows, stored).data)
-
-    return write
-
-
-def _writing_fvecs(file: HashingFile, dim: int) -> Write:
-    record = np.dtype([("dim", "<i4"), ("values", "<f4", (dim,))])
-
-    def write(rows: NDArray[Any]) -> None:
-        records = np.empty(len(rows), record)
-        records["dim"], records["values"] = dim, rows
-        file.write(records.data)
-
-    return write

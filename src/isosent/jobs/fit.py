@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from isosent.errors import InputError, IsosentWarning, option
+from isosent.io.formats import TEXT_ENDINGS, VECTOR_ENDINGS
 from isosent.io.pairs import read_matches
 from isosent.io.remote import local_copies
 from isosent.io.shards import input_paths
 from isosent.io.source import kind_of_input, open_source, open_vectors_or_moments
-from isosent.io.texts import TEXT_ENDINGS
-from isosent.io.vectors import VECTOR_ENDINGS
 from isosent.jobs import fit_texts, fit_vectors
 from isosent.jobs.fit_request import FitInputs, FitRequest, Say
 from isosent.jobs.inspect import PairRecalls, SeparateGroups, find_groups

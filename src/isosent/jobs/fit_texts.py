@@ -12,9 +12,10 @@ from typing import Any
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError, option
 from isosent.io.columns import unused_vectors
+from isosent.io.formats import TEXT_ENDINGS
 from isosent.io.remote import local_copies, remove
 from isosent.io.shards import SHARD_SIZE, input_paths
-from isosent.io.texts import TEXT_ENDINGS, TextSource, read_labels
+from isosent.io.texts import TextSource, read_labels
 from isosent.jobs.fit_request import FitInputs, Floats
 from isosent.jobs.inspect import known_pairs, pairs_found
 from isosent.jobs.shards import how_resumed, measure_folder, sample_rows, sample_texts

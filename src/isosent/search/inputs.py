@@ -23,21 +23,20 @@ from isosent._check import brief
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import FileFormatError, InputError, IsosentWarning, option
 from isosent.io.bounds import open_content
+from isosent.io.formats import TEXT_ENDINGS, VECTOR_ENDINGS, format_of
 from isosent.io.number_lists import SAMPLED_ROWS, kind_of
 from isosent.io.parquet import bounded_batches, reading_parquet
 from isosent.io.remote import local_copies
 from isosent.io.shards import input_paths
 from isosent.io.source import open_source
-from isosent.io.tables import DECIMAL_COMMA, ending_of, is_number, open_table, table_in
-from isosent.io.texts import TEXT_ENDINGS, TextSource, numbers_error, read_texts, refuse_vectors
+from isosent.io.tables import DECIMAL_COMMA, is_number, open_table, table_in
+from isosent.io.texts import TextSource, numbers_error, read_texts, refuse_vectors
 from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import VECTOR_ENDINGS
 from isosent.search.rows import ID, TEXT, VECTOR, is_text
 
 _CUSTOM_ID: Final = "custom_id"  # of a request in a batch
 _DIGITS: Final = re.compile(r"\d+", re.ASCII)
 _FREE_CELLS: Final = 4 << 20  # of a table of text; beyond, a cell for each byte: rows of JSON may lack columns
-_TYPED: Final = (".parquet", ".jsonl", ".json")
 # numbers that are written as numbers are: 007, +49 and 12e4 are names, and so is what 64 bits cannot hold exactly;
 # 1e-05 and 1.5e+20 are how programs write numbers
 _WHOLE: Final = r"^(0|-?[1-9]\d{0,18})$"
@@ -270,7 +269,7 @@ def read_rows(
             )
         return source.texts(), None, None
     table = _read_table(path, without=vector_column)
-    is_untyped = ending_of(path) not in _TYPED
+    is_untyped = format_of(path).rows == "fields"
     kinds = {} if schema is None else {field.name: field.type for field in schema}
     columns = {
         name: _typed(table[name], kinds.get(_renamed(name))) if is_untyped else table[name]
@@ -357,7 +356,7 @@ def _read_table(path: str, *, without: str | None) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if ending_of(path) == ".parquet":
+    if format_of(path).rows == "parquet":
         file = _check.input_file(path)
         with reading_parquet(str(file)), pq.ParquetFile(file, memory_map=True) as table:
             schema = table.schema_arrow
@@ -370,7 +369,7 @@ def _read_table(path: str, *, without: str | None) -> Any:
     with open_content(path) as (name, content):
         most_cells = max(_FREE_CELLS, content.seek(0, os.SEEK_END))
         content.seek(0)
-        table = table_in(name, ending_of(path), content, header=True)
+        table = table_in(name, format_of(path), content, header=True)
         table.require_distinct()
         names = [name for name in table.columns if name != without]
         rows = []
@@ -388,7 +387,7 @@ def _read_table(path: str, *, without: str | None) -> Any:
             points = [value and DECIMAL_COMMA.sub(r"\1.\2", value) for value in values]
             values = tuple(points) if all(not value or is_number(value) for value in points) else values
         try:
-            arrays[name] = pa.array(values, None if ending_of(path) in _TYPED else pa.string())
+            arrays[name] = pa.array(values, pa.string() if format_of(path).rows == "fields" else None)
         except (pa.ArrowException, TypeError, OverflowError, UnicodeError) as error:
             raise InputError(f"{path}: the values of {name} are not of one type: {brief(error)}.") from None
     return pa.table(arrays)

@@ -28,8 +28,8 @@ from starlette.responses import Response
 from isosent.demo import EXAMPLE, PoolRow, demo_pool, translated_share
 from isosent.errors import InputError
 from isosent.exports.check import shortened
+from isosent.io.formats import ending_of
 from isosent.io.parquet import table_schema
-from isosent.io.tables import ending_of
 from isosent.io.texts import name_of_texts
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments

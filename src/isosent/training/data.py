@@ -24,6 +24,7 @@ import numpy as np
 
 from isosent import _check, _extras
 from isosent.errors import FileFormatError, InputError, InputTypeError, option, wrong_value
+from isosent.io.formats import ending_of
 from isosent.io.pairs import (
     DEV,
     EMPTY_TEXT,
@@ -40,7 +41,6 @@ from isosent.io.tables import (
     ColumnSet,
     Table,
     columns_missing,
-    ending_of,
     find_columns,
     has_columns,
     open_table,

@@ -46,11 +46,12 @@ from isosent.exports.check import (
 from isosent.exports.sentence_transformers import check_vectors, quiet_library
 from isosent.exports.tokenizer import transformer_tokenizer
 from isosent.io.atomic import check_folder, replacing_folder
+from isosent.io.formats import TEXT_ENDINGS
 from isosent.io.notes import TEXTS_FILE
 from isosent.io.remote import local_copies, remove
 from isosent.io.shards import Sharding, input_paths
 from isosent.io.tensors import tensors_bytes
-from isosent.io.texts import TEXT_ENDINGS, open_texts, text_blocks
+from isosent.io.texts import open_texts, text_blocks
 from isosent.io.vector_source import VectorSource, in_blocks
 from isosent.io.vectors import open_vectors
 from isosent.jobs.shards import Engine, encode_folder, how_resumed

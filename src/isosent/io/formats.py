@@ -1,0 +1,89 @@
+"""Formats of files: what each ending holds, and which dtypes its vectors have when they are read and written.
+
+One row a format; who asks what a file is by its name asks here, and messages and docs/formats.md list what stands here.
+A format of nothing but vectors is a module of `isosent.io` with ``open_vectors(path, column)``, and with
+``writer(file, shape, dtype)`` if it is written, and its row. Vectors in tables and in lines are seen from the content:
+see `isosent.io.columns`. What a file is by its first bytes is known to `isosent.io.signatures`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+from isosent.storage import CODES, NUMPY, TENSORS, WRITTEN, Storage
+
+
+class Format(NamedTuple):
+    """What a file is whose name ends in `ending`."""
+
+    ending: str
+    holds: tuple[Literal["texts", "vectors", "moments"], ...] = ()
+    dtypes: tuple[Storage, ...] = ()  # of vectors that are read
+    written: tuple[Storage, ...] = ()  # dtypes in which vectors are written
+    module: str = ""  # reads vectors, where the file holds nothing else
+    rows: Literal["fields", "objects", "parquet", ""] = ""  # how `isosent.io.tables` reads it
+    refusal: str = ""  # what it is and what to do, if it is not read
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it has columns, of texts or vectors, rather than plain lines."""
+        return {"texts", "vectors"} <= set(self.holds)
+
+    @property
+    def reader(self) -> Any:
+        """The module that reads its vectors."""
+        return import_module(f"isosent.io.{self.module}")
+
+    @property
+    def has_note(self) -> bool:
+        """Whether a file that isosent writes has a note beside it, because it has no room for metadata."""
+        return bool(self.written) and not self.is_table
+
+
+_FLOAT: Final = (Storage.float32,)
+
+FORMATS: Final = (
+    Format(".npy", ("vectors",), NUMPY, (*WRITTEN, *CODES), "npy"),
+    Format(".fvecs", ("vectors",), _FLOAT, _FLOAT, "vecs"),
+    Format(".bvecs", ("vectors",), (Storage.uint8,), module="vecs"),
+    Format(".fbin", ("vectors",), _FLOAT, module="bigann"),
+    Format(".u8bin", ("vectors",), (Storage.uint8,), module="bigann"),
+    Format(".i8bin", ("vectors",), (Storage.int8,), module="bigann"),
+    Format(".ibin", refusal="holds neighbors of queries as int32, not vectors. Name the file of the vectors."),
+    Format(".safetensors", ("vectors", "moments"), TENSORS, module="safetensors"),
+    Format(".csv", ("texts", "vectors"), _FLOAT, rows="fields"),
+    Format(".tsv", ("texts", "vectors"), _FLOAT, rows="fields"),
+    Format(".txt", ("texts",), _FLOAT, rows="fields"),
+    Format(".jsonl", ("texts", "vectors"), _FLOAT, rows="objects"),
+    Format(".json", ("texts", "vectors"), _FLOAT, rows="objects"),
+    Format(".parquet", ("texts", "vectors"), NUMPY, WRITTEN, rows="parquet"),
+    Format(".npz", refusal="is an archive of arrays, not vectors. Save the array that holds them: numpy.save."),
+)
+_BY_ENDING: Final = {each.ending: each for each in FORMATS}
+_NOTES: Final = ".json"  # in a folder, files of this format are notes
+_UNKNOWN: Final = Format("", ("texts",), _FLOAT)
+
+
+def ending_of(path: str | os.PathLike[str]) -> str:
+    """Ending of a file's name."""
+    return Path(path).suffix.lower()
+
+
+def format_of(path: str | os.PathLike[str]) -> Format:
+    """The format that the name of a file says; a file of any other name holds lines."""
+    return _BY_ENDING.get(ending_of(path), _UNKNOWN)
+
+
+def listed(formats: Iterable[Format], last: str = ", ") -> str:
+    """Their endings, for a message."""
+    *endings, end = (each.ending for each in formats)
+    return f"{', '.join(endings)}{last}{end}" if endings else end
+
+
+TABLES: Final = listed((each for each in FORMATS if each.is_table and each.ending != _NOTES), " or ")
+TEXT_ENDINGS: Final = tuple(each.ending for each in FORMATS if "texts" in each.holds and each.ending != _NOTES)
+VECTOR_ENDINGS: Final = tuple(each.ending for each in FORMATS if "vectors" in each.holds and each.ending != _NOTES)

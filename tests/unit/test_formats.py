@@ -1,0 +1,71 @@
+"""The table of file formats, the page that shows it, and formats of other benchmarks."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from isosent.errors import FileFormatError, InputError
+from isosent.io.formats import FORMATS
+from isosent.io.source import open_source
+from isosent.io.texts import read_texts
+
+PAGE = Path(__file__).parents[2] / "docs" / "formats.md"
+ROWS = np.random.default_rng(0).integers(-90, 90, (7, 5))
+
+
+def test_the_page_lists_the_formats_with_their_dtypes():
+    rows = [line.strip("| \n").split("|") for line in PAGE.read_text().splitlines() if line.startswith("| `.")]
+    shown = {}
+    for names, _, read, written in ([cell.strip() for cell in (*row, "", "")][:4] for row in rows):
+        for ending in re.findall(r"`(\.\w+)`", names):
+            shown.setdefault(ending, set()).add((read, written))
+    readable = [each for each in FORMATS if not each.refusal]
+    table = {each.ending: {(", ".join(each.dtypes), ", ".join(each.written))} for each in readable}
+    assert shown == table
+    assert all(f"`{each.ending}`" in PAGE.read_text() for each in FORMATS if each.ending != ".npz")
+
+
+def write(path, rows, header=None):
+    path.write_bytes(np.array(header or rows.shape, "<u4").tobytes() + rows.tobytes())
+    return path
+
+
+@pytest.mark.parametrize(("ending", "dtype"), [("fbin", "<f4"), ("u8bin", "u1"), ("i8bin", "i1"), ("FBIN", "<f4")])
+def test_files_of_big_ann_benchmarks_are_read(tmp_path, ending, dtype):
+    rows = np.abs(ROWS).astype(dtype) if dtype == "u1" else (ROWS / (3 if dtype == "<f4" else 1)).astype(dtype)
+    source = open_source(write(tmp_path / f"base.{ending}", rows))
+    assert (source.n_rows, source.dim, source.storage) == (7, 5, rows.dtype.name)
+    np.testing.assert_array_equal(np.concatenate(list(source.blocks())), rows)
+    np.testing.assert_array_equal(np.concatenate(list(source.part(2, 3).blocks())), rows[2:5])
+    assert not source.may_be_bits
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ((8, 5), "truncated"),  # a row is missing
+        ((6, 5), "of another dtype"),  # a row too many: a part of a larger file
+        ((0x07000000, 0x00000005), "truncated"),
+        ((7, 0), "shape"),
+        ((7, 1 << 30), "dimensions"),
+    ],
+)
+def test_a_header_that_does_not_fit_the_size_is_refused(tmp_path, header, message):
+    path = write(tmp_path / "base.fbin", ROWS.astype("<f4"), header)
+    with pytest.raises(FileFormatError, match=message):
+        open_source(path)
+
+
+def test_a_file_that_ends_in_its_header_is_refused(tmp_path):
+    (tmp_path / "base.fbin").write_bytes(b"\7\0\0\0\5\0")
+    with pytest.raises(FileFormatError, match="truncated"):
+        open_source(tmp_path / "base.fbin")
+
+
+@pytest.mark.parametrize("read", [open_source, read_texts])
+def test_neighbors_are_no_vectors(tmp_path, read):
+    path = write(tmp_path / "truth.ibin", ROWS.astype("<i4"))
+    with pytest.raises(InputError, match="neighbors"):
+        read(path)
