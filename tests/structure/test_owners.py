@@ -47,8 +47,7 @@ RULES = [
         "vectors in a file are told from an array",
         r"isinstance\(\w+, (\(.*)?VectorSource\b",
         "io",
-        "evaluation/migration 2, jobs/inspect 1, search/build 1, search/index 1, search/stores 1, "
-        "search/stores/database 1, search/units 4",
+        "evaluation/migration 2, jobs/inspect 1",
     ),
     Rule("an index or a database is told apart", r"\bis_(index|database)\b", "search"),
     Rule(
@@ -79,10 +78,10 @@ RULES = [
         "endings of files are named",
         r"'\*?\.(npy|npz|parquet|safetensors|jsonl|ndjson|csv|tsv|txt|json|yaml|arrow|feather|gz|zip|h5|bin|vec|pt|pkl)'",
         "io words encoders",
-        "cli/describe 5, cli/evaluate 11, cli/groups 6, cli/inspect 1, cli/printing 1, cli/search 4, "
+        "cli/describe 5, cli/evaluate 11, cli/groups 6, cli/inspect 1, cli/printing 1, "
         "evaluation/labeled 8, evaluation/retrieval 1, exports/faiss 1, exports/numpy 2, "
         "exports/sentence_transformers 1, jobs/encode 1, jobs/shards 1, jobs/vectors 1, networks/load 5, "
-        "research/commands 6, search/rows 4, server/page 2, training/data 1",
+        "research/commands 6, server/page 2, training/data 1",
     ),
     Rule(
         "flags are named",
@@ -96,8 +95,8 @@ RULES = [
 ]
 # how many modules of isosent a module imports, where it is more than the most
 WIDE = (
-    "cli/describe 23, cli/evaluate 39, cli/inspect 24, cli/search 32, encoders/static 28, evaluation/run 24, "
-    "jobs/shards 21, jobs/vectors 27, model 27, search/build 23, search/index 25, training/distill 33, "
+    "cli/describe 23, cli/evaluate 39, cli/inspect 24, encoders/static 28, evaluation/run 24, "
+    "jobs/vectors 27, model 27, training/distill 33, "
     "training/run 24"
 )
 

@@ -163,10 +163,9 @@ def _is_query_file(query: str) -> bool:
 
 def _recall_report(opened: Index, against: str) -> Report:
     """Recall of an index against an exact search of other vectors of the same texts."""
-    file = opened_rows(against)
-    if not file.are_vectors:
+    rows = opened_rows(against).read()
+    if rows.vectors is None:
         raise InputError(f"search: --against needs vectors; {against} holds texts. Encode them: isosent encode.")
-    rows = file.read()
     recall, n_queries = opened.recall_against(rows.vectors, ids=rows.ids)
     by_chance = K_MEASURED / len(opened)
     if recall < by_chance + 4 * (by_chance / (K_MEASURED * n_queries)) ** 0.5 and by_chance < _LARGEST_CHANCE:

@@ -135,7 +135,7 @@ def opened_inputs(
         if len(files) > 1 and (texts is not None or any(each.are_vectors for each in files)):
             raise InputError(
                 f"index: {', '.join(paths)}: only texts can come from several files. Vectors with their texts: isosent "
-                "index VECTORS --texts TEXTS."
+                f"index VECTORS {option('texts', 'TEXTS')}."
             )
         yield names, files
 

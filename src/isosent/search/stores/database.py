@@ -288,8 +288,8 @@ class DatabaseStore:
     def index(self, needed_by: str) -> Index:
         """Refuse: the rows are in no folder."""
         raise InputError(
-            f"{needed_by} needs an index, and {_without_password(self._url)} is a database. Make an index of it: "
-            "isosent index pull; isosent index push writes it back."
+            f"{needed_by} needs an index, and {_without_password(self._url)} is a database. isosent index pull makes "
+            "an index of it, and isosent index push writes one back."
         )
 
     def hits(
