@@ -1,7 +1,9 @@
 """What a search returns, and what an index says of itself.
 
-A `SearchResult` is that of an index, whose columns are read when they are requested. A `Hit` is one row of it, or of
-the table of a database: what commands and servers show.
+A `SearchResult` is that of an index; its positions and scores are there at once, ids and columns are read from the
+snapshot when they are requested (`to_arrow`). A `Hit` is one row of it, or of the table of a database: what commands
+and servers show, with the words that make it similar if they ask (`explained`). `IndexStats` are the facts of an index:
+its size, its recall, and whether that is stale.
 """
 
 from __future__ import annotations
