@@ -12,6 +12,7 @@ URL (`without_passwords`).
 
 import re
 from collections.abc import Callable
+from functools import cached_property
 from typing import NamedTuple
 
 # marked by characters that no font and no file has a use for
@@ -65,10 +66,17 @@ class _Message(Exception):  # noqa: N818 - warnings have it too
 
     wrong: WrongValue | None = None  # if a value breaks a rule
 
+    where = ""  # the function, class or command that refuses
+
     def __init__(self, message: object = "", *, where: str = "") -> None:
-        self.where = where  # the function, class or command that refuses
-        self.marked = without_passwords(quoted(message))  # without `where`
+        self.where = where
+        self.marked = without_passwords(quoted(message))
         super().__init__(_for_python(self.marked))
+
+    @cached_property
+    def marked(self) -> str:
+        """The message without `where`; a class that calls no `__init__` of ours has what it was made of."""
+        return super().__str__()
 
     def __str__(self) -> str:
         return _for_python(quoted(self))

@@ -82,6 +82,10 @@ def test_bad_rows_are_counted_where_other_commands_refuse_them(isosent_, here):
     np.save(here / "bad.npy", vectors)
     counts = json.loads(isosent_("inspect", "bad.npy", "--json").out)["counts"]
     assert (counts["n_non_finite"], counts["n_zero"], counts["n_used"]) == (1, 1, 198)
+    first, refused = "First remove the rows that hold NaN or infinity (1)", isosent_("fit", "bad.npy", "--loss", "0.01")
+    assert refused.code == 2
+    assert first in " ".join(isosent_("inspect", "bad.npy").out.split())
+    assert "First remove" not in isosent_("inspect", "v.npy").out
 
 
 def test_a_table_of_texts_and_vectors_holds_vectors_unless_a_column_of_texts_is_named(isosent_, here, refuses):

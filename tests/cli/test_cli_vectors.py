@@ -282,6 +282,10 @@ def test_bad_vectors_are_refused_in_a_sentence(isosent_, here, refuses):
     refuses(
         isosent_("moments", "texts.txt", "-o", "m.safetensors"), "texts.txt holds texts, not vectors. Name the model"
     )
+    refuses(
+        isosent_("moments", "v.npy", "texts.txt", "-m", "wordllama", "-o", "m.safetensors"),
+        "error: texts.txt: vectors of 256 dimensions, but those of v.npy have 4",
+    )
     refuses(isosent_("transform", "v.npy", "-o", "o.npy"), "Missing option '--model'")
     isosent_("moments", "v.npy", "-o", "of_v.safetensors")
     refuses(isosent_("transform", "of_v.safetensors", "-m", "m", "-o", "o.npy"), "holds isosent-")

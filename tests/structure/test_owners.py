@@ -11,10 +11,14 @@ from typing import NamedTuple
 
 import pytest
 
+from isosent.io.formats import FORMATS
 from isosent.storage import Storage
 
 SOURCE = Path(__file__).parents[2] / "src" / "isosent"
 MOST_IMPORTS = 20
+ENDINGS = {each.ending for each in FORMATS} | {
+    *(".ndjson", ".yaml", ".arrow", ".feather", ".gz", ".zip", ".h5", ".bin", ".vec", ".pt", ".pkl")
+}
 
 
 class Rule(NamedTuple):
@@ -22,6 +26,7 @@ class Rule(NamedTuple):
     pattern: str  # in code as `ast.unparse` writes it: strings in single quotes; docstrings and comments are gone
     owners: str  # modules, or packages
     exceptions: str = ""  # modules, each with a number
+    apart: str = ""  # code that asks nothing
 
 
 RULES = [
@@ -74,14 +79,15 @@ RULES = [
     Rule("JSON or text is decided", r"\b(if|not|and|or) as_json\b", "cli/printing"),
     Rule("a table is laid out on a terminal", r"\brich\.table\b", "cli/printing"),
     Rule("the edge is found by its name", r"isosent\.research", "research cli/main report/leaderboard"),
+    # a command says what it writes: its `outputs_option`, and the `files` of its report; asked is what an input holds.
+    # A pattern such as *.tsv is the layout of a folder of another library, as is what networks/load finds in that of a
+    # model; exports/numpy writes one format, and refuses the names of others
     Rule(
         "endings of files are named",
-        r"'\*?\.(npy|npz|parquet|safetensors|jsonl|ndjson|csv|tsv|txt|json|yaml|arrow|feather|gz|zip|h5|bin|vec|pt|pkl)'",
-        "io words encoders",
-        "cli/describe 5, cli/evaluate 11, cli/groups 6, cli/inspect 1, cli/printing 1, "
-        "evaluation/labeled 8, evaluation/retrieval 1, exports/faiss 1, exports/numpy 2, "
-        "exports/sentence_transformers 1, jobs/encode 1, jobs/shards 1, jobs/vectors 1, networks/load 5, "
-        "research/commands 6, server/page 2, training/data 1",
+        rf"'({'|'.join(map(re.escape, ENDINGS))})'",
+        "io words encoders networks/load exports/numpy",
+        "cli/describe 5, cli/evaluate 3, cli/printing 1, evaluation/labeled 8, search/units 1",
+        apart=r"outputs_option\(.*\)|\bfiles(: .*)? = \{.*\}",
     ),
     Rule(
         "flags are named",
@@ -96,7 +102,7 @@ RULES = [
 # how many modules of isosent a module imports, where it is more than the most
 WIDE = (
     "cli/describe 23, cli/evaluate 39, cli/inspect 24, encoders/static 28, evaluation/run 24, "
-    "jobs/vectors 27, model 27, training/distill 33, "
+    "jobs/vectors 26, model 27, training/distill 33, "
     "training/run 24"
 )
 
@@ -122,7 +128,8 @@ def code():
 
 def counted(rule):
     """How often each module asks."""
-    counts = {module: len(re.findall(rule.pattern, text)) for module, text in code().items()}
+    texts = {module: re.sub(rule.apart, "", text) if rule.apart else text for module, text in code().items()}
+    counts = {module: len(re.findall(rule.pattern, text)) for module, text in texts.items()}
     return {module: n for module, n in counts.items() if n}
 
 

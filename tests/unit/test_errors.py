@@ -6,7 +6,17 @@ import warnings
 import pytest
 
 import isosent
-from isosent.errors import InputFileError, MissingExtraError, OutputError, in_shell, next_step, option, quoted
+from isosent.errors import (
+    InputError,
+    InputFileError,
+    IsosentWarning,
+    MissingExtraError,
+    OutputError,
+    in_shell,
+    next_step,
+    option,
+    quoted,
+)
 from isosent.io.source import open_source
 from isosent.search import Index
 
@@ -74,3 +84,17 @@ def test_no_message_shows_the_password_of_a_url(url, shown):
         for text in spellings(said):
             assert f"'{shown}'" in text
     assert f"({shown})" in str(InputFileError(f"({url})"))
+
+
+@pytest.mark.parametrize("base", [InputError, OutputError, IsosentWarning])
+def test_an_error_of_a_class_that_has_its_own_init_can_be_shown(base):
+    class Own(base):
+        def __init__(self, code):
+            self.code = code
+
+    class Plain(base.__bases__[-1] if base is not InputError else ValueError):
+        def __init__(self, code):
+            self.code = code
+
+    assert (str(Own(7)), repr(Own(7))) == (str(Plain(7)), repr(Plain(7)).replace("Plain", "Own"))
+    assert f"failed: {quoted(Own(7))}" == f"failed: {Plain(7)}"

@@ -503,9 +503,9 @@ def memory():
 def test_inputs_and_shards_may_lie_elsewhere(memory, inputs, whole, wordllama):
     for path in inputs:
         memory.pipe(f"/in/{Path(path).name}", Path(path).read_bytes())
-    urls = isosent.io.shards.input_paths(["memory://in"], (".txt", ".jsonl", ".parquet"))
+    urls = isosent.io.shards.input_paths(["memory://in"], "texts")
     assert urls == [f"memory://in/{Path(path).name}" for path in inputs]
-    assert isosent.io.shards.input_paths(["memory://in/*.txt"], ()) == urls[:1]
+    assert isosent.io.shards.input_paths(["memory://in/*.txt"]) == urls[:1]
     index = encode(urls, "memory://out", LocalEngine(), wordllama)
     assert index.is_complete
     names = [name for name in contents(whole) if name != "shards.json"]
@@ -522,12 +522,12 @@ def test_names_elsewhere_mean_what_they_mean_here(memory, texts, tmp_path):
     expanded = isosent.io.shards.input_paths
     for name in ("a.txt", ".hidden.txt", "x[1].txt"):
         memory.pipe(f"/in/{name}", f"{texts[0]}\n".encode())
-    assert expanded(["memory://in"], (".txt",)) == ["memory://in/a.txt", "memory://in/x[1].txt"]
-    assert expanded(["memory://in/x[1].txt"], (".txt",)) == ["memory://in/x[1].txt"]
+    assert expanded(["memory://in"], "texts") == ["memory://in/a.txt", "memory://in/x[1].txt"]
+    assert expanded(["memory://in/x[1].txt"], "texts") == ["memory://in/x[1].txt"]
     folder = tmp_path / "n[1]"
     folder.mkdir()
     (folder / "a.txt").write_text("a\n")
-    assert expanded([f"{folder}/*.txt"], (".txt",)) == [f"{folder}/a.txt"]
+    assert expanded([f"{folder}/*.txt"], "texts") == [f"{folder}/a.txt"]
 
 
 def test_an_input_elsewhere_whose_change_cannot_be_seen_is_read_again(memory, texts, wordllama):
@@ -544,7 +544,7 @@ def test_shards_elsewhere_are_checked_and_read_in_their_order(memory, inputs, wo
     memory.pipe("/out/.shards.json-77.tmp", b"a killed upload")
     encode(inputs, "memory://out", LocalEngine(), wordllama)
     assert not memory.exists("/out/.shards.json-77.tmp")
-    urls = isosent.io.shards.input_paths(["memory://out"], (".npy",))
+    urls = isosent.io.shards.input_paths(["memory://out"], "vectors")
     assert urls == [f"memory://out/part-{number:05d}.npy" for number in range(N_SHARDS)]
     with isosent.io.remote.local_copies(["memory://out", urls[3]]) as (paths, named):
         assert named(f"in {paths[1]}") == f"in {urls[3]}"
@@ -560,7 +560,7 @@ def test_shards_elsewhere_are_checked_and_read_in_their_order(memory, inputs, wo
     index = isosent.io.shards.read_index("memory://out")
     isosent.io.shards.write_index("memory://out", index.with_shards({3: None}))
     with pytest.raises(InputFileError, match="has only 9 of its 10"):
-        isosent.io.shards.input_paths(["memory://out"], (".npy",))
+        isosent.io.shards.input_paths(["memory://out"], "vectors")
 
 
 def test_texts_and_vectors_elsewhere_are_fitted_and_indexed(memory, inputs, tmp_path, monkeypatch):

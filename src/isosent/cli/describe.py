@@ -19,9 +19,8 @@ from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.errors import InputError, IsosentWarning
 from isosent.explanation import Explanation
 from isosent.io.bounds import STANDARD_INPUT
-from isosent.io.formats import TEXT_ENDINGS, VECTOR_ENDINGS
 from isosent.io.notes import NOTE_FILE, read_export_note
-from isosent.io.source import open_source
+from isosent.io.source import is_file_name, open_source
 from isosent.io.system import open_to_read
 from isosent.io.tables import is_number
 from isosent.io.tensors import safetensors_header
@@ -234,8 +233,7 @@ def similarity(first: str, second: str, model: str | None, as_json: bool) -> Non
 
 def _two_texts(*texts: str) -> list[str]:
     """Two texts, of which one may be the line of standard input; files are refused."""
-    endings = (*TEXT_ENDINGS, *VECTOR_ENDINGS)
-    if files := [text for text in texts if text.lower().endswith(endings) and os.path.isfile(text)]:  # noqa: PTH113 - a text may be longer than a path can be
+    if files := [text for text in texts if is_file_name(text) and os.path.isfile(text)]:  # noqa: PTH113 - a text may be longer than a path can be
         raise InputError(
             f"{files[0]} is a file; similarity and explain compare two texts. Compare vectors: isosent search, isosent "
             "drift."

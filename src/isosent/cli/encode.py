@@ -23,7 +23,6 @@ from isosent.cli.printing import say, say_unused_vectors, show, show_tokens
 from isosent.encoders.base import EncodingStats
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
-from isosent.io.formats import TEXT_ENDINGS, VECTOR_ENDINGS
 from isosent.io.remote import is_remote
 from isosent.io.shards import SHARD_FORMATS, SHARD_SIZE, Sharding, check_shard_folder, input_paths
 from isosent.io.source import open_source
@@ -95,7 +94,7 @@ def encode(
     if queries and documents:
         raise InputError("--queries and --documents exclude each other.")
     role: RoleName = "query" if queries else "document" if documents else "text"
-    paths = input_paths(inputs, TEXT_ENDINGS)
+    paths = input_paths(inputs, "texts")
     sharding = _sharding(output, paths, dtype, file_format, shard_size, engine)
     if sharding is None:
         _encode_file(model, paths[0], output, column, role, dtype)
@@ -205,7 +204,7 @@ def transform(
     \b
     isosent transform vectors.npy -m model -o smaller.npy
     """  # noqa: D301
-    paths = input_paths(vectors, VECTOR_ENDINGS)
+    paths = input_paths(vectors, "vectors")
     sharding = _sharding(output, paths, WRITTEN[0] if dtype in CODES else dtype, file_format, shard_size, engine)
     if sharding is not None and dtype in CODES:
         raise InputError(f"transform: --dtype {dtype} is for one .npy file; {output} is a folder.")

@@ -115,6 +115,8 @@ def _inspection_parts(inspection: Inspection, *, details: bool) -> Iterator[Part
             smaller = f"How small the vectors can be was not measured. {error}"
     lacks_texts = inspection.model is None and choice is not None and not choice.candidates
     if lacks_texts and sizes is not None:
+        if n_refused := inspection.counts.n_non_finite:
+            smaller += f" First remove the rows that hold NaN or infinity ({n_refused}): fit refuses them."
         smaller += f" Save it: isosent fit {inspection.source} --loss 0.01 -o FOLDER"
     yield f"{smaller}\n{inspection.advice}" if lacks_texts else inspection.advice
     if choice is not None and choice.candidates:

@@ -17,8 +17,8 @@ from isosent.cli.options import Share, json_option
 from isosent.cli.printing import deliver, say, shortened
 from isosent.errors import InputError, InputFileError, option
 from isosent.io.bounds import STANDARD_INPUT
-from isosent.io.formats import format_of
-from isosent.io.source import open_source
+from isosent.io.formats import format_by_name
+from isosent.io.source import is_file_name, open_source
 from isosent.io.vector_source import VectorSource
 from isosent.pages.report import Note, Part, Report
 from isosent.search.engine import K_MEASURED
@@ -151,12 +151,12 @@ def _queries(queries: tuple[str, ...]) -> tuple[Sequence[str], VectorSource | No
 def _is_query_file(query: str) -> bool:
     if query == STANDARD_INPUT:
         return True
-    if not format_of(query).ending:
+    if not is_file_name(query):
         return False
     if os.path.isfile(query):  # noqa: PTH113 - Path.is_file fails where a text is longer than a path can be
         return True
     # a query may end so and be no file
-    if " " not in query and format_of(query).rows != "fields":
+    if " " not in query and format_by_name(query).rows != "fields":
         raise InputFileError(f"{query}: no such file.")
     return False
 

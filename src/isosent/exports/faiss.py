@@ -27,6 +27,7 @@ from isosent.exports.check import (
 )
 from isosent.io.atomic import check_destination, locked, replacing
 from isosent.io.checksum import file_checksum
+from isosent.io.formats import format_by_name
 from isosent.io.notes import is_noted, note_entry, note_path
 from isosent.io.parquet import read_integers
 from isosent.io.vector_source import VectorSource
@@ -281,7 +282,7 @@ def _search(saved: Any, source: _ModelVectors, sample: _Rows, *, with_map: bool)
 
 def _distinct_ids(vectors: VectorSource, column: str) -> NDArray[np.int64]:
     path = vectors.path
-    if path.suffix.lower() != ".parquet":
+    if not format_by_name(path).is_parquet:
         raise InputError(f"{option('ids', column)}: {path} has no columns. Leave it out: rows are numbered from 0.")
     ids = read_integers(path, column, vectors.state)
     distinct, counts = np.unique(ids, return_counts=True)

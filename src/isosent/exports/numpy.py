@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from isosent.errors import OutputError
 from isosent.exports.check import Export, compare, require_agreement, required_maps, sample_vectors, space_of, total
 from isosent.io.atomic import check_destination, replacing
+from isosent.io.formats import format_by_name
 from isosent.io.system import system_error
 from isosent.io.tensors import open_tensors, tensors_bytes
 from isosent.model import SentenceEncoder
@@ -24,7 +25,7 @@ _NORMALIZE = "isosent.normalize"
 def export_numpy(model: SentenceEncoder, output: str | os.PathLike[str]) -> Export:
     """Write ``weight`` and ``bias``, ``query_weight`` and ``query_bias`` if they differ, and the quantization."""
     check_destination(output)
-    if Path(output).suffix.lower() in (".npy", ".npz"):
+    if format_by_name(output).ending not in ("", ".safetensors"):
         raise OutputError(f"{output}: the arrays are written as .safetensors. Name such a file.")
     if Path(output).exists() and not _is_export(Path(output)):
         raise OutputError(f"{output} exists, and is no older numpy export. Name another file.")

@@ -9,7 +9,7 @@ import numpy as np
 
 from isosent.errors import FileFormatError
 from isosent.io.checksum import file_state
-from isosent.io.formats import format_of
+from isosent.io.formats import format_by_name
 from isosent.io.notes import read_note
 from isosent.io.system import open_to_read
 from isosent.io.vector_source import Array, StoredRows, VectorSource, matrix_shape, no_column
@@ -26,7 +26,7 @@ def open_vectors(path: Path, column: str | None) -> VectorSource:
     if len(header) < _HEADER_BYTES:
         raise FileFormatError(f"{path} is truncated: it has {state[1]} bytes, and its header alone has 8.")
     n_rows, dim = matrix_shape(path, [int(n) for n in np.frombuffer(header, "<u4")])
-    (storage,) = format_of(path).dtypes
+    (storage,) = format_by_name(path).dtypes
     promised = _HEADER_BYTES + n_rows * storage.n_bytes(dim)
     if state[1] != promised:  # a header of another byte order or dtype is seen by that, too
         raise FileFormatError(

@@ -25,7 +25,7 @@ from isosent import _check
 from isosent.errors import FileFormatError, IsosentWarning
 from isosent.io.bounds import LONGEST_VECTOR_LINE, MOST_DIMENSIONS, lines_in, open_content
 from isosent.io.checksum import FileState, check_unchanged, file_state
-from isosent.io.formats import format_of
+from isosent.io.formats import format_by_name
 from isosent.io.json_lists import holds_lists
 from isosent.io.notes import read_note
 from isosent.io.number_lists import (
@@ -79,11 +79,11 @@ def contents_of(path: Path) -> Contents:
 
 @lru_cache(maxsize=256)
 def _contents_of_version(path: Path, _: FileState) -> Contents:
-    file_format = format_of(path)
+    file_format = format_by_name(path)
     if not file_format.is_table:
         with open_to_read(path) as file:
             return _contents_of_lines(path, file)
-    if file_format.rows == "parquet":
+    if file_format.is_parquet:
         return _contents_of_parquet(path)
     with open_content(path) as (name, file):
         if holds_lists(file_format.ending, file):
@@ -337,7 +337,7 @@ def _line_rows(path: Path) -> Iterator[Row]:
 
 def _table_rows(path: Path, column: str) -> Iterator[Row]:
     with open_content(path) as (name, file):
-        table = table_in(name, format_of(path), file, header=True, is_streamed=True)
+        table = table_in(name, format_by_name(path), file, header=True, is_streamed=True)
         if table.columns.count(column) > 1:
             table.require(column)  # which of the two
         for number, (value,) in table.rows(optional=[column]):

@@ -16,12 +16,14 @@ from typing import Any, Final, Literal, NamedTuple
 
 from isosent.storage import CODES, NUMPY, TENSORS, WRITTEN, Storage
 
+Holds = Literal["texts", "vectors", "moments"]
+
 
 class Format(NamedTuple):
     """What a file is whose name ends in `ending`."""
 
     ending: str
-    holds: tuple[Literal["texts", "vectors", "moments"], ...] = ()
+    holds: tuple[Holds, ...] = ()
     dtypes: tuple[Storage, ...] = ()  # of vectors that are read
     written: tuple[Storage, ...] = ()  # dtypes in which vectors are written
     module: str = ""  # reads vectors, where the file holds nothing else
@@ -32,6 +34,11 @@ class Format(NamedTuple):
     def is_table(self) -> bool:
         """Whether it has columns, of texts or vectors, rather than plain lines."""
         return {"texts", "vectors"} <= set(self.holds)
+
+    @property
+    def is_parquet(self) -> bool:
+        """Whether it is a table whose columns are read one by one, with their types."""
+        return self.rows == "parquet"
 
     @property
     def reader(self) -> Any:
@@ -64,7 +71,7 @@ FORMATS: Final = (
     Format(".npz", refusal="is an archive of arrays, not vectors. Save the array that holds them: numpy.save."),
 )
 _BY_ENDING: Final = {each.ending: each for each in FORMATS}
-_NOTES: Final = ".json"  # in a folder, files of this format are notes
+NOTES: Final = ".json"  # what a folder holds of this format are notes
 _UNKNOWN: Final = Format("", ("texts",), _FLOAT)
 
 
@@ -73,7 +80,7 @@ def ending_of(path: str | os.PathLike[str]) -> str:
     return Path(path).suffix.lower()
 
 
-def format_of(path: str | os.PathLike[str]) -> Format:
+def format_by_name(path: str | os.PathLike[str]) -> Format:
     """The format that the name of a file says; a file of any other name holds lines."""
     return _BY_ENDING.get(ending_of(path), _UNKNOWN)
 
@@ -84,6 +91,4 @@ def listed(formats: Iterable[Format], last: str = ", ") -> str:
     return f"{', '.join(endings)}{last}{end}" if endings else end
 
 
-TABLES: Final = listed((each for each in FORMATS if each.is_table and each.ending != _NOTES), " or ")
-TEXT_ENDINGS: Final = tuple(each.ending for each in FORMATS if "texts" in each.holds and each.ending != _NOTES)
-VECTOR_ENDINGS: Final = tuple(each.ending for each in FORMATS if "vectors" in each.holds and each.ending != _NOTES)
+TABLES: Final = listed((each for each in FORMATS if each.is_table and each.ending != NOTES), " or ")

@@ -28,7 +28,7 @@ from isosent import _extras
 from isosent._check import brief
 from isosent.errors import InputFileError, IsosentError, OutputError
 from isosent.io.bounds import STANDARD_INPUT
-from isosent.io.formats import format_of
+from isosent.io.formats import format_by_name
 from isosent.io.notes import INDEX_FILE, NOTE_ENDING, note_path
 
 _REMOTE: Final = re.compile(r"^(?!https?:|file:|hf:)[a-z][a-z0-9+.-]+://")
@@ -176,7 +176,7 @@ def _copy(url: str, copy: Path) -> None:
             _download(path_in(url, name), copy / name)
         return
     _download(url, copy)
-    if format_of(copy).has_note and exists(url + NOTE_ENDING):
+    if format_by_name(copy).has_note and exists(url + NOTE_ENDING):
         _download(url + NOTE_ENDING, note_path(copy))
 
 

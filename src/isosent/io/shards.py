@@ -25,6 +25,7 @@ from msgspec.structs import replace
 from isosent import _check
 from isosent.errors import FileFormatError, InputError, IsosentError, OutputError
 from isosent.io.atomic import check_parent, is_temporary, locked, sweep
+from isosent.io.formats import FORMATS, NOTES, Holds
 from isosent.io.json import check_format, check_schema, format_of, read_json, write_document
 from isosent.io.notes import INDEX_FILE
 from isosent.io.remote import (
@@ -263,16 +264,17 @@ def locked_shards(folder: str) -> Iterator[None]:
 # -- the inputs of a job ---------------------------------------------------------------------------------------------
 
 
-def input_paths(patterns: Sequence[str], endings: Sequence[str], *, as_parts: bool = True) -> list[str]:
-    """List the files that are named: files, the files of a folder with one of the endings, and globs.
+def input_paths(patterns: Sequence[str], *holds: Holds, as_parts: bool = True) -> list[str]:
+    """List the files that are named: files, the files of a folder that may hold one of these, and globs.
 
     A folder of shards is one input; elsewhere its parts are, in their order, unless `as_parts` is false.
     """
     inputs: list[str] = []
+    endings = tuple(each.ending for each in FORMATS if set(holds) & set(each.holds) and each.ending != NOTES)
     for pattern in patterns:
         base, _, name = pattern.rpartition("/")
         if is_folder(pattern):
-            paths = _inputs_in(pattern, tuple(endings), as_parts)
+            paths = _inputs_in(pattern, endings, as_parts)
         elif _GLOB.search(pattern) and not exists(pattern):
             if _GLOB.search(base) and not is_folder(base):
                 raise InputError(f"{pattern}: only the last part of a path may hold *, ? or [.")

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from isosent.errors import FileFormatError
-from isosent.io.formats import format_of
+from isosent.io.formats import format_by_name
 from isosent.io.system import open_to_read
 
 START_BYTES: Final = 1 << 14  # of a file, which show what it is; the names in an archive lie in them
@@ -155,7 +155,7 @@ def refuse_other_formats(where: str, start: bytes, *, reads: Collection[str] | N
     A reader passes the kinds that it `reads`. Without them, it is a reader that has chosen by the ending of the name.
     """
     if reads is None:
-        named = format_of(where)
+        named = format_by_name(where)
         reads = () if named.refusal else (named.ending.removeprefix("."),)
     for signature in _SIGNATURES:
         if signature.start.match(start):

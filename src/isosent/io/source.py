@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Literal, overload
 from isosent import _check
 from isosent.errors import InputError
 from isosent.io.bounds import STANDARD_INPUT
-from isosent.io.formats import FORMATS, format_of, listed
+from isosent.io.formats import FORMATS, format_by_name, listed
 from isosent.io.json import parse_json
 from isosent.io.tensors import safetensors_header
 from isosent.io.texts import TextSource
@@ -107,10 +107,15 @@ def open_vectors_or_moments(path: str, *, column: str | None = None) -> VectorSo
     return MomentsSource(path) if _holds_moments(path) else open_vectors(path, column=column)
 
 
+def is_file_name(text: str) -> bool:
+    """Whether a text, such as a query, ends as the names of files do."""
+    return bool(format_by_name(text).ending)
+
+
 def _holds_moments(path: str | os.PathLike[str]) -> bool:
     if _is_url(path):
         return True
-    if "moments" not in format_of(path).holds:
+    if "moments" not in format_by_name(path).holds:
         return False
     return safetensors_header(_check.input_file(path))[1].get("format") == MOMENTS_FORMAT
 

@@ -30,7 +30,7 @@ from isosent.errors import FileFormatError, InputError, InputFileError, IsosentW
 from isosent.io import bounds
 from isosent.io.answers import EMBEDDING, rows_of_answer
 from isosent.io.bounds import DecodedBlocks, lines_in, open_content, split_lines
-from isosent.io.formats import FORMATS, Format, ending_of, format_of, listed
+from isosent.io.formats import FORMATS, Format, ending_of, format_by_name, listed
 from isosent.io.number_lists import SAMPLED_ROWS, VECTORS_ADVICE, parse_numbers
 from isosent.io.parquet import bounded_batches, reading_parquet, verify_parquet
 
@@ -149,7 +149,7 @@ def open_table(
     fewer fields than the header are refused, unless `short_rows`.
     """
     is_packed = ending_of(path) == _PACKED
-    file_format = format_of(Path(path).stem if is_packed else path)
+    file_format = format_by_name(Path(path).stem if is_packed else path)
     if not file_format.rows:
         endings = listed(each for each in FORMATS if each.rows)
         raise InputFileError(f"{path} is no table. Expected a name that ends in {endings}.")
@@ -180,7 +180,7 @@ def table_in(
 
     A reader that keeps one row at a time, `is_streamed`, may read a .parquet file that unpacks to more than the memory.
     """
-    if file_format.rows == "parquet":
+    if file_format.is_parquet:
         return _parquet_table(name, file, first_row, is_streamed=is_streamed)
     if file_format.rows == "objects":
         return _object_table(name, file_format.ending, file)

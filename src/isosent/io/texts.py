@@ -26,7 +26,7 @@ from isosent.errors import FileFormatError, InputError, InputFileError, option
 from isosent.io import bounds
 from isosent.io.bounds import lines_in, open_content
 from isosent.io.checksum import FileState, open_file_state
-from isosent.io.formats import TABLES, Format, ending_of, format_of
+from isosent.io.formats import TABLES, Format, ending_of, format_by_name
 from isosent.io.number_lists import (
     SAMPLED_ROWS,
     SAVE_ADVICE,
@@ -74,7 +74,7 @@ def read_texts(path: str | os.PathLike[str], *, column: str | None = None) -> li
         If there is no such column (the message lists the columns), or `column` is set for plain lines.
     """
     with open_content(path) as (name, file):
-        texts = list(_texts_in(name, format_of(path), file, column))
+        texts = list(_texts_in(name, format_by_name(path), file, column))
     if not texts:
         raise _no_texts_error(name)
     return texts
@@ -87,7 +87,7 @@ def read_labels(
     if not is_table(path):
         raise no_column_error(path, column)
     with open_content(path) as (name, file):
-        table = table_in(name, format_of(path), file, header=True, first_row=first_row, is_streamed=True)
+        table = table_in(name, format_by_name(path), file, header=True, first_row=first_row, is_streamed=True)
         skipped = first_row - table.first_row
         end = None if n_rows is None else skipped + n_rows
         return [value for _, (value,) in islice(table.rows(column), skipped, end)]
@@ -95,7 +95,7 @@ def read_labels(
 
 def is_table(path: str | os.PathLike[str]) -> bool:
     """Whether a file is a table with columns rather than plain lines."""
-    return format_of(path).is_table
+    return format_by_name(path).is_table
 
 
 def name_of_texts(name: str) -> str:
@@ -271,7 +271,7 @@ def open_texts(
 
         def read(first_row: int = 0) -> Iterator[str]:
             file.seek(0)
-            return _texts_in(name, format_of(path), file, column, first_row, is_streamed=True)
+            return _texts_in(name, format_by_name(path), file, column, first_row, is_streamed=True)
 
         def state() -> FileState | None:
             return open_file_state(file) if isinstance(file, BufferedReader) else None
@@ -283,10 +283,10 @@ def open_texts(
 
         def open_again() -> Table:
             file.seek(0)
-            return table_in(name, format_of(path), file, header=True, is_streamed=True)
+            return table_in(name, format_by_name(path), file, header=True, is_streamed=True)
 
         # columns of a .parquet file are read by the path, and a pipe has none
-        has_columns = is_table(path) and (format_of(path).rows != "parquet" or Path(path).is_file())
+        has_columns = is_table(path) and (not format_by_name(path).is_parquet or Path(path).is_file())
         table = partial(TextTable, open_again, column) if has_columns else None
         labels = partial(read_labels, path) if is_table(path) else None
         yield CountedTexts(name, n_texts, sha256, read, before, lambda: state() == before, table, labels)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from isosent.errors import FileFormatError
 from isosent.io.checksum import HashingFile, file_state
-from isosent.io.formats import format_of
+from isosent.io.formats import format_by_name
 from isosent.io.notes import read_note
 from isosent.io.system import open_to_read
 from isosent.io.vector_source import Array, StoredRows, VectorSource, Write, no_column
@@ -21,7 +21,7 @@ def open_vectors(path: Path, column: str | None) -> VectorSource:
     """Open a file of rows of one length."""
     no_column(path, column)
     state = file_state(path)
-    (storage,) = format_of(path).dtypes
+    (storage,) = format_by_name(path).dtypes
     with open_to_read(path) as file:
         start = file.read(4)
     dim, size = int.from_bytes(start, "little", signed=True), state[1]

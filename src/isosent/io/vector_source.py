@@ -24,7 +24,7 @@ from isosent import _check
 from isosent.errors import FileFormatError, InputError
 from isosent.io.bounds import MOST_DIMENSIONS
 from isosent.io.checksum import FileState, check_unchanged, verify_file
-from isosent.io.formats import TABLES, format_of
+from isosent.io.formats import TABLES, format_by_name
 from isosent.io.notes import INDEX_FILE, file_identity
 from isosent.io.system import naming, open_to_read
 from isosent.space import Space
@@ -60,6 +60,7 @@ class VectorSource:
     first_row: int = 0  # in the file, if these are a part of its rows
     read_labels: Callable[..., list[Any]] | None = None  # reads a column of the file, if it is a table
     text_columns: tuple[str, ...] = ()  # of that table
+    texts: str | None = None  # the file of texts that these are the vectors of, if they are in a temporary file
     where: str | None = None  # of an array: the function that it was passed to
 
     @classmethod
@@ -77,8 +78,8 @@ class VectorSource:
 
     @property
     def name(self) -> str:
-        """The path, for messages."""
-        return str(self.path)
+        """What messages call it: the path, if the user named it."""
+        return self.texts or str(self.path)
 
     @property
     def is_table(self) -> bool:
@@ -93,7 +94,7 @@ class VectorSource:
     @property
     def may_be_bits(self) -> bool:
         """Whether the numbers may be packed bits, which nothing tells from numbers of 0 to 255."""
-        return self.storage is Storage.uint8 and format_of(self.path).dtypes != (Storage.uint8,)
+        return self.storage is Storage.uint8 and format_by_name(self.path).dtypes != (Storage.uint8,)
 
     @property
     def block_rows(self) -> int:
@@ -149,7 +150,7 @@ class VectorSource:
             _check.finite_rows(self.where, self.name, block, self.first_row + start_row)
             return
         try:
-            _check.finite_rows(str(self.path), "vectors", block, self.first_row + start_row)
+            _check.finite_rows(self.name, "vectors", block, self.first_row + start_row)
         except InputError as error:
             raise FileFormatError(str(error)) from None
 

@@ -26,7 +26,7 @@ from isosent.errors import FileFormatError, InputError, IsosentWarning, option
 from isosent.io.atomic import check_destination, fsync, locked, replacing
 from isosent.io.checksum import HashingFile
 from isosent.io.columns import LINES, Contents, contents_of, incomplete_vector, open_rows, warn_unread
-from isosent.io.formats import FORMATS, Format, format_of, listed
+from isosent.io.formats import FORMATS, Format, format_by_name, listed
 from isosent.io.json_lists import open_lists
 from isosent.io.notes import INDEX_FILE, note_entry, note_path, older_entry, write_note
 from isosent.io.parquet import (
@@ -67,7 +67,7 @@ def open_vectors(path: str | os.PathLike[str] | VectorSource, *, column: str | N
         if contents_of(file).are_lists:
             return replace(open_lists(file, column), read_labels=read)
         name, contents = _chosen_column(file, column)
-        is_stored_list = file_format.rows == "parquet" and _is_stored_list(file, name)
+        is_stored_list = file_format.is_parquet and _is_stored_list(file, name)
         source = open_parquet(file, name) if is_stored_list else open_rows(file, name)
         return replace(source, read_labels=read, text_columns=contents.texts)
     except PermissionError as error:
@@ -173,7 +173,7 @@ def _no_vectors_error(file: Path, contents: Contents) -> InputError:
 
 
 def _types_of_columns(file: Path) -> dict[str, str]:
-    if format_of(file).rows == "parquet":
+    if format_by_name(file).is_parquet:
         return {field.name: str(field.type) for field in table_schema(file)[0]}
     with open_table(file, header=True) as table:
         return dict.fromkeys(table.columns, "")
@@ -184,7 +184,7 @@ def _list_columns(columns: Mapping[str, str]) -> str:
 
 
 def _readable_format(path: Path) -> Format:
-    file_format = format_of(path)
+    file_format = format_by_name(path)
     if file_format.refusal:
         raise InputError(f"{path} {file_format.refusal}")
     return file_format
@@ -227,7 +227,7 @@ def _open_folder(folder: Path, index: ShardIndex, column: str | None) -> VectorS
 
 def check_vector_file(path: str | os.PathLike[str], dtype: str = Storage.float32, *, are_codes: bool = False) -> None:
     """Refuse a file that `writing_vectors` cannot write, before any work is done."""
-    file_format = format_of(path)
+    file_format = format_by_name(path)
     if not file_format.written:
         endings = listed((each for each in FORMATS if each.written), " or ")
         raise InputError(f"{path}: vectors cannot be written to this kind of file. Use {endings}.")
@@ -241,9 +241,18 @@ def check_vector_file(path: str | os.PathLike[str], dtype: str = Storage.float32
         endings = listed((each for each in FORMATS if dtype in each.written), " or ")
         held = ", ".join(file_format.written)
         raise InputError(f"{path}: a {file_format.ending} file holds {held}, not {dtype}. Name a {endings} file.")
-    if file_format.rows == "parquet":
+    if file_format.is_parquet:
         _extras.require("pyarrow")
     check_destination(path)
+
+
+def columns_beside(source: VectorSource, output: str | os.PathLike[str]) -> OtherColumns | None:
+    """What stands beside the vectors of a table, if the output can hold it with its types."""
+    if not format_by_name(source.path).is_parquet or not format_by_name(output).is_parquet:
+        return None
+    return OtherColumns.of_file(
+        source.path, str(source.column), start_row=source.first_row, n_rows=source.block_rows, state=source.state
+    )
 
 
 @contextmanager
@@ -264,7 +273,7 @@ def writing_vectors(
     """
     check_vector_file(path, dtype, are_codes=are_codes)
     path = Path(path).resolve()  # the note belongs to the file, not to a link to it
-    file_format = format_of(path)
+    file_format = format_by_name(path)
     if file_format.is_table:
         metadata = {} if space is None else space.metadata
         with replacing(path) as new, writing_parquet(new, shape[1], dtype, metadata, other_columns) as write:

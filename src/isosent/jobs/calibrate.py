@@ -32,15 +32,15 @@ def sample_of_texts(
 
 def sample_of_vectors(model: SentenceEncoder, source: VectorSource, *, seed: int = 0) -> NDArray[np.float32]:
     """A random part of the vectors of the model's encoder, transformed."""
-    check_encoder_space(model.record, str(source.path), source.space)
-    _check.same_dim(str(source.path), "vectors", source.dim, model.encoder.dim)
+    check_encoder_space(model.record, source.name, source.space)
+    _check.same_dim(source.name, "vectors", source.dim, model.encoder.dim)
     rows = np.sort(np.random.default_rng(seed).permutation(source.n_rows)[:MOST_TEXTS])
     encoded = picked_rows(source.blocks(), rows) if len(rows) else np.empty((0, source.dim))
     source.check_finite(encoded, 0)
     encoded = rows_with_vector(encoded)
     if len(encoded) < 2:
         raise InputError(
-            f"{source.path}: at least two vectors that are not zero are needed, and there are {len(encoded)}."
+            f"{source.name}: at least two vectors that are not zero are needed, and there are {len(encoded)}."
         )
     return model.transform(encoded)
 

@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -19,6 +20,7 @@ from isosent import _check
 from isosent.encoders.base import WINDOW, EncodingStats, collecting_stats
 from isosent.errors import InputError
 from isosent.io.bounds import STANDARD_INPUT
+from isosent.io.formats import format_by_name
 from isosent.io.parquet import VECTOR_COLUMN, OtherColumns
 from isosent.io.texts import CountedTexts, TextSource, text_blocks
 from isosent.io.vector_source import VectorSource
@@ -51,7 +53,7 @@ def encode_file(
     check_vector_file(output, dtype)
     encode, dim = encoding(model, role)  # refuses a model that cannot encode, before anything is written
     encode = with_groups(encode, groups_of_rows(model.groups, source, 0, source.n_texts))
-    rows = TextRows(source, to_table=Path(output).suffix.lower() == ".parquet")
+    rows = TextRows(source, to_table=format_by_name(output).is_table)
     space = model.space
     part = 0, source.n_texts
     encoding_stats = write_encoded(output, rows, part, encode, dim=dim, space=space, dtype=dtype, progress=progress)
@@ -82,7 +84,7 @@ def texts_encoded(
             file = Path(folder, f"{place}.npy")
             with source.counted() as texts:
                 encode_file(model, texts, file, progress=progress)
-            sources.append(open_vectors(file))
+            sources.append(replace(open_vectors(file), texts=source.name))
         yield sources
 
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from isosent.errors import InputError, IsosentWarning, option
-from isosent.io.formats import TEXT_ENDINGS, VECTOR_ENDINGS
 from isosent.io.pairs import read_matches
 from isosent.io.remote import local_copies
 from isosent.io.shards import input_paths
@@ -95,7 +94,7 @@ def _opened(request: FitRequest, say: Say) -> Iterator[FitInputs]:
     if request.engine is not None:
         yield INPUTS["workers"](request, (), say)
         return
-    with local_copies(input_paths(request.inputs, (*TEXT_ENDINGS, *VECTOR_ENDINGS), as_parts=False)) as (paths, named):
+    with local_copies(input_paths(request.inputs, "texts", "vectors", as_parts=False)) as (paths, named):
         sources = [open_source(path, column=request.column, moments=True) for path in paths]
         kind = "texts" if all(source.kind == "texts" for source in sources) else "vectors"
         yield INPUTS[kind](request, sources, say, named=named)

@@ -12,7 +12,6 @@ from typing import Any
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError, option
 from isosent.io.columns import unused_vectors
-from isosent.io.formats import TEXT_ENDINGS
 from isosent.io.remote import local_copies, remove
 from isosent.io.shards import SHARD_SIZE, input_paths
 from isosent.io.texts import TextSource, read_labels
@@ -86,7 +85,7 @@ class WorkerInputs(FitInputs):
 
     def load(self) -> SentenceEncoder:
         """Refuse what is not encoded, and a model that workers cannot load."""
-        self.paths = input_paths(self.request.inputs, TEXT_ENDINGS)
+        self.paths = input_paths(self.request.inputs, "texts")
         self.folder = f"{os.fspath(self.request.output)}.shards"
         workers = option("engine")
         for path in self.paths if self.request.column is None else ():

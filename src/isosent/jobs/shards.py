@@ -29,6 +29,7 @@ from isosent._check import brief
 from isosent.encoders.base import EncodingStats
 from isosent.errors import InputError, IsosentError, OutputError, WorkerError, quoted
 from isosent.io import remote
+from isosent.io.formats import format_by_name
 from isosent.io.notes import NOTE_ENDING
 from isosent.io.shards import (
     SHARD_SIZE,
@@ -347,7 +348,7 @@ def _missing_shards(folder: str, index: ShardIndex) -> list[int]:
     sizes = remote.sizes(folder)
 
     def is_there(name: str, size_bytes: int) -> bool:
-        return sizes.get(name) == size_bytes and (not name.endswith(".npy") or name + NOTE_ENDING in sizes)
+        return sizes.get(name) == size_bytes and (not format_by_name(name).has_note or name + NOTE_ENDING in sizes)
 
     return [
         number

@@ -31,13 +31,12 @@ from isosent.errors import FileFormatError, InputError, MemoryWarning, OutputErr
 from isosent.io.atomic import check_destination, replacing
 from isosent.io.bounds import shown_bytes
 from isosent.io.json import parse_json
-from isosent.io.parquet import OtherColumns
 from isosent.io.schemas import Count
 from isosent.io.source import MOMENTS_ENDING, MOMENTS_FORMAT, MOMENTS_VERSION, MomentsSource
 from isosent.io.tensors import read_tensors, safetensors_header, tensors_bytes
 from isosent.io.texts import CountedTexts
 from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import check_vector_file, writing_vectors
+from isosent.io.vectors import check_vector_file, columns_beside, writing_vectors
 from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.numeric.drift import Drift, UnusualRow, drift, excess_kurtosis, fourth_powers, shared_axes
@@ -76,7 +75,7 @@ class FileMoments:
     @classmethod
     def empty_for(cls, source: VectorSource) -> FileMoments:
         """Moments of no rows of a file. Adding those of several files checks that the files belong together."""
-        return cls(Moments.empty(source.dim), 0, source.space, (str(source.path),))
+        return cls(Moments.empty(source.dim), 0, source.space, (source.name,))
 
     def __add__(self, other: FileMoments) -> FileMoments:
         """Return the moments of the rows of both."""
@@ -191,7 +190,7 @@ def moments_of(
     state, file = _State(reduce(add, map(FileMoments.empty_for, sources)), 0, 0), None
     if checkpoint is not None:
         settings = {**_SETTINGS, "block_rows": [source.block_rows for source in sources]}
-        file = _Checkpoint(checkpoint, settings, [{"name": str(source.path)} | source.identity for source in sources])
+        file = _Checkpoint(checkpoint, settings, [{"name": source.name} | source.identity for source in sources])
         state = file.read() or state
     done, n_rows_total = (sum(each.n_rows for each in some) for some in (sources[: state.source], sources))
     done += state.row
@@ -464,17 +463,8 @@ def transform_file(
         if record.quantization is None:
             raise InputError(f"transform: {dtype} needs a quantization. Fit one: isosent quantize VECTORS -m FOLDER.")
         dim, space = codes.width(dim), space.of_codes(codes)
-    are_tables = source.path.suffix.lower() == Path(output).suffix.lower() == ".parquet"
     row, n_zero_rows = 0, 0
-    other_columns = None
-    if are_tables:
-        other_columns = OtherColumns.of_file(
-            source.path,
-            str(source.column),
-            start_row=source.first_row,
-            n_rows=source.block_rows,
-            state=source.state,
-        )
+    other_columns = columns_beside(source, output)
     groups = groups_of_rows(record.postprocessing.groups, source, 0, source.n_rows)
     settings: dict[str, Any] = {"dtype": stored, "space": space, "are_codes": codes is not None}
     with writing_vectors(output, (source.n_rows, dim), other_columns=other_columns, **settings) as write:
@@ -507,8 +497,8 @@ def groups_of_rows(
 
 def check_source(source: VectorSource, record: ModelRecord) -> None:
     """Refuse vectors that a model cannot be applied to."""
-    check_encoder_space(record, str(source.path), source.space)
-    _check.same_dim(str(source.path), "vectors", source.dim, record.encoder_dim)
+    check_encoder_space(record, source.name, source.space)
+    _check.same_dim(source.name, "vectors", source.dim, record.encoder_dim)
     if not record.fits and record.quantization is None:
         raise InputError(f"transform: {record.reference} is not fitted. Name a model folder.")
 

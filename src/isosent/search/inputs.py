@@ -23,7 +23,7 @@ from isosent._check import brief
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import FileFormatError, InputError, IsosentWarning, option
 from isosent.io.bounds import open_content
-from isosent.io.formats import TEXT_ENDINGS, VECTOR_ENDINGS, format_of
+from isosent.io.formats import format_by_name
 from isosent.io.number_lists import SAMPLED_ROWS, kind_of
 from isosent.io.parquet import bounded_batches, reading_parquet
 from isosent.io.remote import local_copies
@@ -129,7 +129,7 @@ def opened_inputs(
     inputs: Sequence[str], *, column: str | None, texts: str | None
 ) -> Iterator[tuple[list[str], list[RowFiles]]]:
     """Open files, folders of them and patterns, and their names; only texts can come from several files."""
-    names = input_paths(inputs, (*TEXT_ENDINGS, *VECTOR_ENDINGS), as_parts=False)
+    names = input_paths(inputs, "texts", "vectors", as_parts=False)
     with local_copies(names) as (paths, _):
         files = [opened_rows(path, column=column, texts=texts) for path in paths]
         if len(files) > 1 and (texts is not None or any(each.are_vectors for each in files)):
@@ -269,7 +269,7 @@ def read_rows(
             )
         return source.texts(), None, None
     table = _read_table(path, without=vector_column)
-    is_untyped = format_of(path).rows == "fields"
+    is_untyped = format_by_name(path).rows == "fields"
     kinds = {} if schema is None else {field.name: field.type for field in schema}
     columns = {
         name: _typed(table[name], kinds.get(_renamed(name))) if is_untyped else table[name]
@@ -356,7 +356,7 @@ def _read_table(path: str, *, without: str | None) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    if format_of(path).rows == "parquet":
+    if format_by_name(path).rows == "parquet":
         file = _check.input_file(path)
         with reading_parquet(str(file)), pq.ParquetFile(file, memory_map=True) as table:
             schema = table.schema_arrow
@@ -369,7 +369,7 @@ def _read_table(path: str, *, without: str | None) -> Any:
     with open_content(path) as (name, content):
         most_cells = max(_FREE_CELLS, content.seek(0, os.SEEK_END))
         content.seek(0)
-        table = table_in(name, format_of(path), content, header=True)
+        table = table_in(name, format_by_name(path), content, header=True)
         table.require_distinct()
         names = [name for name in table.columns if name != without]
         rows = []
@@ -387,7 +387,7 @@ def _read_table(path: str, *, without: str | None) -> Any:
             points = [value and DECIMAL_COMMA.sub(r"\1.\2", value) for value in values]
             values = tuple(points) if all(not value or is_number(value) for value in points) else values
         try:
-            arrays[name] = pa.array(values, pa.string() if format_of(path).rows == "fields" else None)
+            arrays[name] = pa.array(values, pa.string() if format_by_name(path).rows == "fields" else None)
         except (pa.ArrowException, TypeError, OverflowError, UnicodeError) as error:
             raise InputError(f"{path}: the values of {name} are not of one type: {brief(error)}.") from None
     return pa.table(arrays)

@@ -24,7 +24,7 @@ import numpy as np
 
 from isosent import _check, _extras
 from isosent.errors import FileFormatError, InputError, InputTypeError, option, wrong_value
-from isosent.io.formats import ending_of
+from isosent.io.formats import format_by_name
 from isosent.io.pairs import (
     DEV,
     EMPTY_TEXT,
@@ -588,7 +588,7 @@ def _read_labeled(table: Table, columns: Mapping[str, str], classes: Sequence[st
 
 def _stored_class_names(path: str, column: str) -> list[str] | None:
     """Names that the package datasets stores in a parquet file with a column of classes."""
-    if ending_of(path) != ".parquet":
+    if not format_by_name(path).is_parquet:
         return None
     pq = _extras.require("pyarrow.parquet")
 

@@ -46,7 +46,6 @@ from isosent.exports.check import (
 from isosent.exports.sentence_transformers import check_vectors, quiet_library
 from isosent.exports.tokenizer import transformer_tokenizer
 from isosent.io.atomic import check_folder, replacing_folder
-from isosent.io.formats import TEXT_ENDINGS
 from isosent.io.notes import TEXTS_FILE
 from isosent.io.remote import local_copies, remove
 from isosent.io.shards import Sharding, input_paths
@@ -216,7 +215,7 @@ def distill_files(
     chosen, folder = _checked(model, output, transform), f"{os.fspath(output)}.shards"
     if "-" in inputs:
         raise InputError("distill: the texts are read several times, which standard input cannot be. Name a file.")
-    names = input_paths(inputs, TEXT_ENDINGS)
+    names = input_paths(inputs, "texts")
     with local_copies(names) as (paths, _):
 
         def texts() -> Iterator[str]:
