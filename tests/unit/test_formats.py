@@ -1,12 +1,15 @@
 """The table of file formats, the page that shows it, and formats of other benchmarks."""
 
+import json
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from isosent.errors import FileFormatError, InputError
+from isosent.io import vector_source
 from isosent.io.formats import FORMATS
 from isosent.io.source import open_source
 from isosent.io.texts import read_texts
@@ -69,3 +72,64 @@ def test_neighbors_are_no_vectors(tmp_path, read):
     path = write(tmp_path / "truth.ibin", ROWS.astype("<i4"))
     with pytest.raises(InputError, match="neighbors"):
         read(path)
+
+
+@pytest.fixture
+def tables(tmp_path):
+    rows = ROWS / 8  # exact in float32
+    objects = [{"text": f"a text {n}", "embedding": row} for n, row in enumerate(rows.tolist())]
+    (tmp_path / "lists.json").write_text(json.dumps(rows.tolist()))
+    (tmp_path / "lists.jsonl").write_text("\n".join(map(json.dumps, rows.tolist())))
+    (tmp_path / "both.json").write_text(json.dumps(objects, indent=1))
+    (tmp_path / "both.jsonl").write_text("\n".join(map(json.dumps, objects)))
+    lines = ["text,embedding", *(f'{fields["text"]},"{fields["embedding"]}"' for fields in objects)]
+    (tmp_path / "both.csv").write_text("\n".join(lines))
+    np.savetxt(tmp_path / "lines.csv", rows, delimiter=",")
+    return tmp_path
+
+
+TABLES = ["lists.json", "lists.jsonl", "both.json", "both.jsonl", "both.csv", "lines.csv"]
+opened = []  # a hook of Python cannot be removed
+is_counting = []
+
+
+@pytest.mark.filterwarnings("ignore:.*its texts in text are not encoded")
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_is_opened_once_for_its_head_and_once_for_its_rows(tables, name):
+    if not opened:
+        sys.addaudithook(lambda event, args: event == "open" and is_counting and opened.append(str(args[0])))
+        opened.append("the hook")
+    is_counting.append(True)
+    try:
+        before = opened.count(str(tables / name))
+        source = open_source(tables / name)
+        np.testing.assert_array_equal(np.concatenate(list(source.blocks())), ROWS / 8)
+        assert opened.count(str(tables / name)) - before == 2
+    finally:
+        is_counting.clear()
+
+
+@pytest.mark.filterwarnings("ignore:.*its texts in text are not encoded")
+@pytest.mark.parametrize("name", TABLES)
+def test_rows_that_are_not_kept_are_read_again(tables, name, monkeypatch):
+    for kept in (1 << 20, 60):  # the second is full at the fourth row
+        monkeypatch.setattr(vector_source, "KEPT_BYTES", kept)
+        source = open_source(tables / name)
+        np.testing.assert_array_equal(np.concatenate(list(source.blocks(3))), ROWS[3:] / 8)
+        np.testing.assert_array_equal(np.concatenate(list(source.part(2, 4).blocks())), ROWS[2:6] / 8)
+
+
+def test_a_fault_far_down_in_a_list_of_objects_is_met_where_it_is_read(tmp_path):
+    objects = [{"text": f"a text {n}"} for n in range(300)]
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(objects)[:-1] + ", {]")
+    with pytest.raises(FileFormatError, match="not valid JSON"):
+        read_texts(path)
+    path.write_text(json.dumps(objects) + " more")
+    with pytest.raises(FileFormatError, match="not valid JSON: Extra data"):
+        read_texts(path)
+    path.write_text(json.dumps([*objects, 7]))
+    with pytest.raises(FileFormatError, match="row 300"):
+        read_texts(path)
+    path.write_text(f" \n{json.dumps(objects, indent=2)}\n")
+    assert read_texts(path) == [each["text"] for each in objects]
