@@ -1,6 +1,6 @@
 """Encoding by many processes and machines: where the workers of a job run, and batches in the jobs of other engines.
 
-`engine_for` chooses between this process (`isosent.jobs.shards.LocalEngine`), `Processes` of this machine and a `Ray`
+`engine_for` chooses between this process (`isosent.jobs.worker.LocalEngine`), `Processes` of this machine and a `Ray`
 cluster. An engine gives a function that runs tasks in any order and yields their outcomes. A task whose worker dies
 runs again: in a separate process, so that the one that kills is found, or on another actor; after three deaths it has
 failed.
@@ -35,7 +35,8 @@ from threadpoolctl import threadpool_limits
 from isosent import _check, _extras
 from isosent.errors import InputError, WorkerError, option
 from isosent.io.texts import is_missing
-from isosent.jobs.shards import Engine, Job, LocalEngine, Outcome, RunTasks, Task, Worker
+from isosent.jobs.shards import Engine
+from isosent.jobs.worker import Job, LocalEngine, Outcome, RunTasks, Task, Worker
 from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.numeric.threads import n_workers

@@ -5,7 +5,9 @@ the built-in error of its kind, so that ``except ValueError`` and ``except OSErr
 
 A message is worded for whoever reads it. An error knows its parts: the function that refuses (``where``), and of a
 wrong value the parameter, the rule and the value (`wrong_value`). An `option` in a message is a parameter in Python and
-a flag in the shell. ``str(error)`` is the message for Python; `isosent.cli.main` words ``error.marked`` for the shell.
+a flag in the shell, and what to do next may be a command in one and a call in the other (`next_step`). ``str(error)``
+is the message for Python; `isosent.cli.main` words ``error.marked`` for the shell. No message shows the password of a
+URL (`without_passwords`).
 """
 
 import re
@@ -13,7 +15,11 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import NamedTuple
 
-_OPTION = re.compile("\ue000([^=\ue001]+)=?([^\ue001]*)\ue001")  # characters that no font and no file has a use for
+# marked by characters that no font and no file has a use for
+_OPTION = re.compile("\ue000([^=\ue001]+)=?([^\ue001]*)\ue001")
+_NEXT_STEP = re.compile("\ue002([^\ue003]*)\ue003([^\ue004]*)\ue004")
+# of user:password@host after a scheme, which a path may have shortened to one slash; and of an option of a URL
+_PASSWORD = re.compile(r"(?<=[a-zA-Z0-9]:/)(/?[^\s/:@'\"]*:)[^\s'\"]*(?=@)|(?<=[?&])(\w*password=)[^\s&'\"]+")
 
 
 def option(name: str, value: object = "") -> str:
@@ -21,9 +27,19 @@ def option(name: str, value: object = "") -> str:
     return f"\ue000{name}{value and '='}{value}\ue001"
 
 
-def with_options(message: str, write: Callable[[str, str], str]) -> str:
-    """A message in which each `option` is written as ``write(name, value)``."""
-    return _OPTION.sub(lambda found: write(found[1], found[2]), message)
+def next_step(command: str, call: str) -> str:
+    """What to do, in a message: a command in the shell, a call in Python."""
+    return f"\ue002{command}\ue003{call}\ue004"
+
+
+def in_shell(message: str, write: Callable[[str, str], str]) -> str:
+    """A message for the shell, where each `option` is written as ``write(name, value)``."""
+    return _OPTION.sub(lambda found: write(found[1], found[2]), _NEXT_STEP.sub(r"\1", message))
+
+
+def without_passwords(message: str) -> str:
+    """A message where *** stands for the passwords of URLs."""
+    return _PASSWORD.sub(lambda found: f"{found[1] or found[2]}***", message)
 
 
 def quoted(error: object) -> str:
@@ -54,7 +70,7 @@ class _Message(Exception):  # noqa: N818 - warnings have it too
 
     def __init__(self, message: object = "", *, where: str = "") -> None:
         self.where = where
-        self.marked = quoted(message)
+        self.marked = without_passwords(quoted(message))
         super().__init__(_for_python(self.marked))
 
     @cached_property
@@ -67,12 +83,12 @@ class _Message(Exception):  # noqa: N818 - warnings have it too
 
     def reword(self, change: Callable[[str], str]) -> None:
         """Put another message in place of this one."""
-        self.marked = change(self.marked)
+        self.marked = without_passwords(change(self.marked))
         self.args = (_for_python(self.marked),)
 
 
 def _for_python(message: str) -> str:
-    return with_options(message, lambda name, value: f"{name}{value and '='}{value}")
+    return _OPTION.sub(lambda found: f"{found[1]}{found[2] and '='}{found[2]}", _NEXT_STEP.sub(r"\2", message))
 
 
 class IsosentError(_Message):

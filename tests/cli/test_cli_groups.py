@@ -36,6 +36,7 @@ def test_duplicates_are_printed_and_written(isosent_, here):
     finished = isosent_("duplicates", "texts.txt", "-o", "d.csv", "-o", "d.html", "-o", "d.json")
     assert finished.code == 0, finished.err
     assert "groups" in finished.out
+    assert all(f"saved d.{ending}" in finished.err for ending in ("csv", "html", "json"))
     rows = read_csv(here / "d.csv")
     assert list(rows[0]) == ["group", "row", "text", "score", "share"]
     groups = {frozenset(int(row["row"]) for row in rows if row["group"] == group["group"]) for group in rows}
@@ -44,6 +45,7 @@ def test_duplicates_are_printed_and_written(isosent_, here):
     assert any({9, n_texts - 2} <= group for group in groups)
     document = json.loads((here / "d.json").read_text("utf-8"))
     assert (document["n_texts"], document["n_duplicates"]) == (n_texts, len(rows))
+    assert f"threshold: {document['threshold']:.2f} times" in finished.out
     assert (here / "d.html").read_text("utf-8").startswith("<!doctype html>")
 
 
@@ -123,6 +125,7 @@ def test_clusters_are_printed_and_written(isosent_, here):
     finished = isosent_("cluster", "texts.txt", "--clusters", "3", "-o", "c.csv", "-o", "c.html")
     assert finished.code == 0, finished.err
     assert "words" in finished.out
+    assert "saved c.csv" in finished.err
     rows = read_csv(here / "c.csv")
     assert {row["cluster"] for row in rows} == {"1", "2", "3"}
     assert "<b>" not in (here / "c.html").read_text("utf-8")

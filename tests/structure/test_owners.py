@@ -52,8 +52,7 @@ RULES = [
         "vectors in a file are told from an array",
         r"isinstance\(\w+, (\(.*)?VectorSource\b",
         "io",
-        "evaluation/migration 2, jobs/inspect 1, search/build 1, search/index 1, search/stores 1, "
-        "search/stores/database 1, search/units 4",
+        "evaluation/migration 2, jobs/inspect 1",
     ),
     Rule("an index or a database is told apart", r"\bis_(index|database)\b", "search"),
     Rule(
@@ -87,8 +86,7 @@ RULES = [
         "endings of files are named",
         rf"'({'|'.join(map(re.escape, ENDINGS))})'",
         "io words encoders networks/load exports/numpy",
-        "cli/describe 5, cli/evaluate 3, cli/printing 1, cli/search 3, evaluation/labeled 8, "
-        "jobs/shards 1, search/rows 4, search/units 1",
+        "cli/describe 5, cli/evaluate 3, cli/printing 1, evaluation/labeled 8",
         apart=r"outputs_option\(.*\)|\bfiles(: .*)? = \{.*\}",
     ),
     Rule(
@@ -103,8 +101,8 @@ RULES = [
 ]
 # how many modules of isosent a module imports, where it is more than the most
 WIDE = (
-    "cli/describe 23, cli/evaluate 39, cli/inspect 24, cli/search 32, encoders/static 28, evaluation/run 24, "
-    "jobs/shards 21, jobs/vectors 26, model 27, search/build 23, search/index 25, training/distill 33, "
+    "cli/describe 22, cli/evaluate 39, cli/inspect 24, encoders/static 28, evaluation/run 24, "
+    "jobs/vectors 26, model 27, training/distill 33, "
     "training/run 24"
 )
 

@@ -22,7 +22,7 @@ from isosent.io.tables import open_table
 from isosent.io.texts import open_texts, text_blocks
 from isosent.io.vectors import open_vectors
 from isosent.search import rows
-from isosent.search.rows import read_rows
+from isosent.search.inputs import read_rows
 from isosent.training.data import read_examples
 from isosent.words.frequencies import read_frequencies
 from isosent.words.tokens import pieces_of

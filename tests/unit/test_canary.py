@@ -129,7 +129,7 @@ def test_the_first_query_warns_once_of_a_model_that_has_changed(api, folder, tex
     assert not unchanged.verify().has_changed
     api.angle = 1.0
     index = Index.open(folder, model)
-    with pytest.warns(IsosentWarning, match="has changed.*cosine.*index verify"):
+    with pytest.warns(IsosentWarning, match="has changed.*cosine.*Index.verify"):
         index.search("a query")
     index.search("a query")  # a second warning would be an error
     check = index.verify()

@@ -20,7 +20,7 @@ from isosent.evaluation.overlap import text_hashes
 from isosent.evaluation.tables import task_table
 from isosent.exports import export
 from isosent.exports.check import space_of
-from isosent.jobs.shards import Worker
+from isosent.jobs.worker import Worker
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.sparse_ridge import TokenShares, solve

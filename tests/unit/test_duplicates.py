@@ -35,6 +35,21 @@ def test_planted_groups_are_found_and_nothing_else():
     assert (found.shares[list(found.groups[2])] > 0.99).all()
 
 
+@pytest.mark.parametrize("rate", [0.01, 0.1])
+def test_the_threshold_says_how_near_duplicates_are(rate):
+    vectors, _ = planted(sizes=(2, 3, 4))
+    found = find_duplicates(None, vectors=vectors, false_positives=rate)
+    distances = np.linalg.norm(vectors[:, None].astype(float) - vectors[None], axis=2)
+    np.fill_diagonal(distances, np.inf)
+    around = np.sort(distances, axis=1)[:, 1:3].mean(axis=1)  # the second and the third nearest
+    around = np.maximum(around, 0.85 * np.median(around))
+    nearness = np.sqrt(around[:, None] * around) / distances
+    in_groups = np.zeros(len(vectors), bool)
+    in_groups[[row for group in found.groups for row in group]] = True
+    assert nearness[in_groups].max(axis=1).min() > found.threshold > nearness[~in_groups].max() > 1
+    assert find_duplicates(None, vectors=vectors[:50]).threshold is None
+
+
 @pytest.mark.parametrize("rate", [0.01, 0.05, 0.2])
 def test_texts_without_a_duplicate_are_rarely_in_a_group(rate):
     rng = np.random.default_rng(1)

@@ -6,8 +6,19 @@ import warnings
 import pytest
 
 import isosent
-from isosent.errors import InputError, InputFileError, IsosentWarning, MissingExtraError, OutputError, option, quoted
+from isosent.errors import (
+    InputError,
+    InputFileError,
+    IsosentWarning,
+    MissingExtraError,
+    OutputError,
+    in_shell,
+    next_step,
+    option,
+    quoted,
+)
 from isosent.io.source import open_source
+from isosent.search import Index
 
 
 def spellings(said):
@@ -43,6 +54,36 @@ def test_an_error_that_is_quoted_or_sent_keeps_its_options_for_the_shell(kind):
     outer = kind(f"the job failed: {quoted(inner)}")
     assert str(outer) == "the job failed: fit: choose Some Name=3"
     assert outer.marked == f"the job failed: fit: choose {option('Some Name', 3)}"
+
+
+def test_what_to_do_next_is_a_command_in_the_shell_and_a_call_in_python(tmp_path):
+    with pytest.raises(InputFileError) as caught:
+        Index.open(tmp_path)
+    for text in spellings(caught.value):
+        assert "Index.create(" in text
+        assert "isosent index" not in text
+        assert text.isprintable()
+    assert "isosent index TEXTS" in in_shell(caught.value.marked, lambda *_: "")
+    outer = OutputError(f"no: {quoted(InputFileError(next_step('a command', 'a call')))}")
+    assert (str(outer), in_shell(outer.marked, lambda *_: "")) == ("no: a call", "no: a command")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:se/cr@et@host/db", "postgresql://me:***@host/db"),
+        ("postgresql:/me:secret@host/db", "postgresql:/me:***@host/db"),  # of a path
+        ("x://:secret@host?a=1&sslpassword=secret&b=2", "x://:***@host?a=1&sslpassword=***&b=2"),
+        ("http://127.0.0.1:9/a:b", "http://127.0.0.1:9/a:b"),
+        ("hf:me/model?layers=1 of a:b@c.de", "hf:me/model?layers=1 of a:b@c.de"),
+    ],
+)
+def test_no_message_shows_the_password_of_a_url(url, shown):
+    for said in (isosent.IsosentError(f"{url!r}: no such file."), isosent.IsosentError()):
+        said.reword(lambda _: f"{url!r}: no such file.")
+        for text in spellings(said):
+            assert f"'{shown}'" in text
+    assert f"({shown})" in str(InputFileError(f"({url})"))
 
 
 @pytest.mark.parametrize("base", [InputError, OutputError, IsosentWarning])

@@ -8,7 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from isosent.errors import InputError, InputTypeError
-from isosent.search.rows import id_array, like, read_rows, rows_table, write_rows
+from isosent.search.inputs import read_rows
+from isosent.search.rows import id_array, like, rows_table, write_rows
 
 
 @pytest.fixture

@@ -27,9 +27,11 @@ def test_a_store_finds_the_nearest_rows_wherever_they_are(places, wordllama, tex
     order = np.argsort(-asked @ documents.T, axis=1, kind="stable")[:, :5]
     for place, model in zip(places, (None, "wordllama"), strict=True):
         hits = open_store(place, model).hits(queries, 5)
-        assert [[row["id"] for row in rows] for rows in hits] == [[f"r{row}" for row in rows] for rows in order]
-        assert [row["rank"] for row in hits[0]] == [1, 2, 3, 4, 5]
-        assert hits[1][0]["text"] == texts[order[1, 0]]
+        assert [[hit.id for hit in rows] for rows in hits] == [[f"r{row}" for row in rows] for rows in order]
+        assert [hit.rank for hit in hits[0]] == [1, 2, 3, 4, 5]
+        assert [hit.score for hit in hits[1]] == pytest.approx((asked @ documents.T)[1, order[1]], abs=1e-5)
+        assert hits[1][0].text == texts[order[1, 0]]
+        assert [*hits[0][0].to_json()] == ["rank", "id", "score", *(["share"] if model is None else []), "text"]
 
 
 @pytest.mark.parametrize(
@@ -58,8 +60,12 @@ def test_a_refusal_shows_no_password_whatever_the_scheme(scheme):
 
 def test_only_an_index_is_found(places, tmp_path):
     folder, url = places
-    assert len(find_index(folder)) == 40
-    assert find_index(url) is find_index(tmp_path) is find_index(tmp_path / "nothing") is None
+    assert len(find_index(folder, "info")) == 40
+    assert find_index(str(tmp_path), "info") is find_index("s3://bucket/model", "info") is None
+    for name in (url, "postgresql://me:secret@here/db?table=rows"):
+        with pytest.raises(InputError, match=r"info needs an index, and .* is a database") as caught:
+            find_index(name, "info")
+        assert "secret" not in str(caught.value)
     with pytest.raises(InputFileError, match="nothing is not an index"):
         open_store(str(tmp_path / "nothing")).hits(["a query"], 5)
     with pytest.raises(InputError, match=f"Name it first.*{folder} what"):

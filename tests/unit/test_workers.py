@@ -24,16 +24,8 @@ from isosent.errors import InputError, InputFileError, MissingExtraError, Output
 from isosent.io.shards import Sharding, read_index
 from isosent.io.vectors import open_vectors
 from isosent.jobs.encode import TextRows
-from isosent.jobs.shards import (
-    Job,
-    LocalEngine,
-    Task,
-    Worker,
-    encode_folder,
-    measure_folder,
-    sum_of_pairs,
-    transform_folder,
-)
+from isosent.jobs.shards import encode_folder, measure_folder, sum_of_pairs, transform_folder
+from isosent.jobs.worker import Job, LocalEngine, Task, Worker
 from isosent.transforms.whitening import Whitening
 
 SHARDING = Sharding(50)

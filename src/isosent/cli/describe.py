@@ -54,14 +54,17 @@ def info(source: str, as_json: bool) -> None:
     isosent info index
     isosent info glove.840B.300d.zip
     """  # noqa: D301
-    path = Path(source)
-    if (index := find_index(path)) is not None:
-        deliver(stats_report(path, index.stats()), as_json=as_json)
+    if (index := find_index(source, "info")) is not None:
+        deliver(stats_report(index.folder, index.stats()), as_json=as_json)
         return
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* are not encoded", IsosentWarning)  # nothing is, here
         facts = _facts_of_input(source)
-        report = _model_report(path, read_record(source)) if facts is None else Report(facts, _aligned(facts.items()))
+        report = (
+            _model_report(Path(source), read_record(source))
+            if facts is None
+            else Report(facts, _aligned(facts.items()))
+        )
     deliver(report, as_json=as_json)
 
 

@@ -164,7 +164,7 @@ def evaluate(
 
 def _evaluated(model: str | None) -> SentenceEncoder | Index:
     """What is named: a model, an index, or files with the texts of the tasks and their vectors."""
-    if model is not None and (index := find_index(model)) is not None:
+    if model is not None and (index := find_index(model, "evaluate")) is not None:
         return index
     paths = (model or "").split(",")
     sources = [open_source(path) for path in paths if Path(path).is_file()]
@@ -431,7 +431,7 @@ def migrate(old: str, new: str, texts: str | None, queries: str | None, output: 
         check_model_folder(output)
     answers = None if queries is None else _answers(queries)
     stored: VectorSource | None = None
-    if (index := find_index(old)) is not None:
+    if (index := find_index(old, "migrate")) is not None:
         if texts is not None:
             raise InputError(f"migrate: {old} is an index and has its own texts. Leave out {texts}.")
         first, listed, stored = _index_side(index)
@@ -504,7 +504,7 @@ def _require_same_ids(*paths: str) -> None:
     """Refuse tables and an index whose ids differ."""
     ids = {}
     for path in paths:
-        if (index := find_index(path)) is not None:
+        if (index := find_index(path, "migrate")) is not None:
             ids[path] = [name for batch in index.batches() for name in batch.column(ID).to_pylist()]
         elif TextSource(path).is_table:
             with open_table(path) as table:

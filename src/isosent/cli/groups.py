@@ -1,5 +1,6 @@
 """The commands ``duplicates`` and ``cluster``."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,18 +17,16 @@ from isosent.cli.options import (
 from isosent.cli.printing import check_outputs, deliver, say, say_unused_vectors, shortened
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
-from isosent.io.source import open_source
-from isosent.io.texts import TextSource, read_texts
 from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import progress_bar
-from isosent.pages.report import Part, Report, ReportTable
+from isosent.pages.report import Note, Part, Report, ReportTable
 from isosent.pages.tables import csv_table
 from isosent.report.groups_page import clusters_page, duplicates_page
 from isosent.search.clusters import AUTO, NO_VECTOR, Clusters
 from isosent.search.clusters import cluster as cluster_texts
 from isosent.search.duplicates import FEWEST_TEXTS, LEAST_RATE, MOST_EXACT, MOST_RATE, Duplicates, find_duplicates
-from isosent.search.rows import TEXT, texts_of_vectors
+from isosent.search.inputs import opened_rows
 from isosent.transforms.agreement import distinct_rows
 
 _MOST_SHOWN = 10
@@ -73,7 +72,7 @@ def duplicates(
     isosent duplicates vectors.npy --texts texts.txt -o groups.csv
     """  # noqa: D301
     check_outputs(outputs, reads=(rows, texts))
-    compared = _Rows.open("duplicates", "pairs", rows, model, column, texts)
+    compared = _Compared.open("pairs", rows, model, column, texts)
     with progress_bar("encoding" if compared.vectors is None else "reading") as bar:
         found = find_duplicates(
             compared.texts, compared.model, vectors=compared.vectors, false_positives=false_positives, progress=bar
@@ -99,6 +98,12 @@ def duplicates(
         f"{len(found.kept):,} are left if one of each group is kept; without a vector: {found.n_without_vector:,}"
     )
     parts: list[Part] = [_largest_groups(found), counts] if found.groups else [counts]
+    if found.threshold is not None:
+        parts.append(
+            f"threshold: {found.threshold:.2f} times as near to each other as to the {compared.unit} around them, for "
+            f"false positives of {false_positives:.3g}"
+        )
+    parts += _written(outputs)
     deliver(Report(lambda: compared.document(found.to_json()), parts, files), outputs, as_json=as_json)
 
 
@@ -132,7 +137,7 @@ def cluster(
     check_outputs(outputs, reads=(rows, texts))
     if clusters != AUTO and not (clusters.isdecimal() and len(clusters) < 10):
         raise InputError(f"--clusters {clusters:.80}: choose a whole number or auto.")
-    compared = _Rows.open("cluster", "topics", rows, model, column, texts)
+    compared = _Compared.open("topics", rows, model, column, texts)
     if compared.texts is None:
         raise InputError(f"cluster: {rows} holds vectors alone. Name the texts that they are of: --texts FILE.")
     with progress_bar("encoding" if compared.vectors is None else "reading") as bar:
@@ -148,8 +153,13 @@ def cluster(
         ".csv": lambda: csv_table(("cluster", "row", "text", "score"), table_rows),
         ".html": lambda: clusters_page(found, source=Path(rows).name, vectors=compared.line),
     }
-    parts: list[Part] = [compared.line, _cluster_table(found)]
+    parts: list[Part] = [compared.line, _cluster_table(found), *_written(outputs)]
     deliver(Report(lambda: compared.document(found.to_json()), parts, files), outputs, as_json=as_json)
+
+
+def _written(outputs: Sequence[Path]) -> list[Note]:
+    """Which files hold the result; the parts of a report are shown when they do."""
+    return [Note(f"saved {path}") for path in outputs]
 
 
 def _cluster_table(found: Clusters) -> ReportTable:
@@ -161,7 +171,7 @@ def _cluster_table(found: Clusters) -> ReportTable:
     return table
 
 
-class _Rows(NamedTuple):
+class _Compared(NamedTuple):
     """What a command compares: texts and the model that encodes them, or vectors with or without their texts."""
 
     texts: list[str] | None
@@ -170,30 +180,14 @@ class _Rows(NamedTuple):
     reference: str | None  # of the model
 
     @classmethod
-    def open(
-        cls, command: str, purpose: str, rows: str, model: str | None, column: str | None, texts: str | None
-    ) -> "_Rows":
+    def open(cls, purpose: str, rows: str, model: str | None, column: str | None, texts: str | None) -> "_Compared":
         """Open the files and the model that the command line names, for a purpose of `PURPOSES`."""
-        # --column is a column of --texts FILE, if there is one
-        source = open_source(rows, column=column if texts is None else None)
-        if source.kind == "texts":
-            if texts is not None:
-                raise InputError(f"{command}: --texts are for vectors; {rows} holds texts.")
-            listed = source.texts()
+        file = opened_rows(rows, column=column, texts=texts)
+        if file.source.kind == "texts":
             say_unused_vectors(rows, column)
-            return cls(listed, open_model(model, purpose=purpose), None, model or DEFAULT_REFERENCE)
+            return cls(file.read_texts(), open_model(model, purpose=purpose), None, model or DEFAULT_REFERENCE)
         loaded = None if model is None else open_model(model, purpose=purpose)
-        if texts is not None:
-            return cls(texts_of_vectors(TextSource(texts, column), [source]), loaded, source, model)
-        names = source.text_columns if source.is_column else ()
-        name = TEXT if TEXT in names else names[0] if len(names) == 1 else None
-        if name is not None:
-            return cls(read_texts(rows, column=name), loaded, source, model)
-        if names:
-            raise InputError(
-                f"{rows} has the columns {', '.join(names)}. Name that of the texts: --texts {rows} --column NAME."
-            )
-        return cls(None, loaded, source, model)
+        return cls(file.read_texts(), loaded, file.source, model)
 
     @property
     def line(self) -> str:

@@ -54,7 +54,7 @@ from isosent.pages.progress import progress_bar
 from isosent.pages.report import Part, Report, ReportTable
 from isosent.persistence import check_model_folder
 from isosent.report.inspect_page import html_page, inspection_tables
-from isosent.search.rows import texts_of_vectors
+from isosent.search.inputs import texts_of_vectors
 from isosent.search.smaller import FEWEST_ROWS
 from isosent.transforms.base import NO_TRANSFORM
 

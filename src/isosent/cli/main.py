@@ -11,7 +11,7 @@ from importlib import import_module
 
 import click
 
-from isosent.errors import IsosentError, IsosentWarning, with_options
+from isosent.errors import IsosentError, IsosentWarning, in_shell, without_passwords
 from isosent.io.system import sentence
 from isosent.pages import progress
 
@@ -44,7 +44,7 @@ COMMANDS = {
         "explain": ("describe", "Say which words make two texts similar."),
     },
     "Search": {
-        "index": ("search", "Make an index of texts or vectors, and change it."),
+        "index": ("index", "Make an index of texts or vectors, and change it."),
         "search": ("search", "Find the nearest texts of an index or a database."),
         "duplicates": ("groups", "Find near-duplicates."),
         "cluster": ("groups", "Cluster texts by topic, and describe each cluster by words."),
@@ -191,7 +191,7 @@ def _in_shell(said: Exception | str, arguments: Sequence[str]) -> str:
         message = f"{name}{joint}{value or wrong.value}: {_choice(wrong.rule)}.{wrong.advice and ' '}{wrong.advice}"
     elif said.where and (not _OF_PYTHON.fullmatch(said.where) or any(said.where in each for each in arguments)):
         message = f"{said.where}: {message}"
-    return with_options(message, lambda name, value: _flag(name) + (f" {value}" if value not in ("", "True") else ""))
+    return in_shell(message, lambda name, value: _flag(name) + (f" {value}" if value not in ("", "True") else ""))
 
 
 def _flag(parameter: str) -> str:
@@ -236,7 +236,9 @@ def _stop(code: int, message: str) -> None:
 
 def _say(message: str) -> None:
     # a message may quote values of a hostile file: megabytes long, or with control sequences of a terminal
-    lines = "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in message).split("\n")
+    lines = "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in without_passwords(message)).split(
+        "\n"
+    )
     short = (line if len(line) <= _LONGEST_LINE else f"{line[:600]} [...] {line[-300:]}" for line in lines)
     click.echo("\n".join(short), err=True)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from isosent.errors import without_passwords
 from isosent.io.atomic import check_destination, replacing
 from isosent.io.columns import unused_vectors
 from isosent.io.json import without_nan
@@ -62,7 +63,7 @@ def say(part: str | ReportTable) -> None:
 
 def _print(part: str | ReportTable, *, to_error: bool) -> None:
     if isinstance(part, str):
-        click.echo(part, err=to_error)
+        click.echo(without_passwords(part) if to_error else part, err=to_error)
     else:
         make_console(sys.stderr if to_error else sys.stdout).print(_laid_out(part))
 
@@ -209,17 +210,18 @@ def stats_report(folder: Path, stats: "IndexStats") -> Report:
 def _stats_parts(folder: Path, stats: "IndexStats") -> Iterator[Part]:
     yield f"{folder}: {stats.n_rows} rows of {stats.dim} dimensions, {stats.space}"
     settings = stats.settings
-    chosen = {
-        "lists": settings.n_lists,
-        "probed": settings.n_probe,
-        "ef": settings.ef_search,
-        "rescored": settings.oversampling,
-    }
+    chosen = {"lists": settings.n_lists, "probed": settings.n_probe, "ef": settings.ef_search}
     listed = "".join(f", {name} {value}" for name, value in chosen.items() if value)
+    bits = " (1 bit per dimension)" if settings.store.is_bits else ""
     yield (
-        f"{settings.kind}, {settings.store}{listed}: {megabytes(stats.bytes_searched)} in memory, "
+        f"{settings.kind}, {settings.store}{bits}{listed}: {megabytes(stats.bytes_searched)} in memory, "
         f"{megabytes(stats.bytes_on_disk)} on disk"
     )
+    if settings.oversampling:
+        yield (
+            f"rescored x {settings.oversampling}: a search takes {settings.oversampling} candidates per result from "
+            "these, and ranks them again with a finer copy of the vectors on disk"
+        )
     if stats.recall is None:
         yield "recall@10: not measured; there are too few rows"
     else:
@@ -245,6 +247,16 @@ def _stats_parts(folder: Path, stats: "IndexStats") -> Iterator[Part]:
     if stats.n_zero_rows:
         yield f"rows without a vector: {stats.n_zero_rows}"
     yield from stale_notes(folder, stats)
+
+
+def budget_lines(stats: "IndexStats", budget_mb: float) -> list[str]:
+    """What the vectors would take in each dtype, and why that is better than fewer dimensions."""
+    sizes = ", ".join(f"{store} {megabytes(n_bytes)}" for store, n_bytes in stats.bytes_by_store().items())
+    return [
+        f"budget: {budget_mb:g} MB; {sizes}",
+        "advice: choose a smaller dtype before fewer dimensions. Fewer, whitened dimensions may be better only for",
+        "vectors of a raw layer or means of word vectors. What your vectors keep in fewer bytes: isosent inspect",
+    ]
 
 
 def megabytes(n_bytes: float) -> str:

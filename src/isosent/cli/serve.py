@@ -141,7 +141,7 @@ def serve(
 def open_source(reference: str) -> SentenceEncoder | Index | tuple[SentenceEncoder, SentenceEncoder]:
     """Open a model or an index; with ``?query_model=FOLDER``, a model and the static model that answers its queries."""
     source, query_model = _without_query_model(reference)
-    index = find_index(source)
+    index = find_index(source, "serve")
     if index is None:
         return load(source) if query_model is None else (load(source), load(query_model))
     if query_model is not None:

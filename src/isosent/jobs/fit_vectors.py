@@ -29,7 +29,7 @@ from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows, sampled_rows
 from isosent.pages.progress import progress_bar
 from isosent.persistence import FitRecord
-from isosent.search.rows import texts_of_vectors
+from isosent.search.inputs import texts_of_vectors
 from isosent.transforms.auto import held_out_recall
 from isosent.transforms.base import NO_TRANSFORM, Auto, make_linear, needs_vectors, transform_name
 from isosent.transforms.labels import Attribute

@@ -70,6 +70,11 @@ class CanaryCheck(NamedTuple):
             return self.lowest_cosine < LEAST_COSINE
         return self.kept_neighbors is not None and self.kept_neighbors < LEAST_KEPT
 
+    @property
+    def are_other_texts(self) -> bool:
+        """Whether the model is the same, and the vectors of an index are not those of its texts."""
+        return not self.has_changed and self.kept_neighbors is not None and self.kept_neighbors < LEAST_KEPT
+
     def __str__(self) -> str:
         facts = []
         if self.lowest_cosine is not None:

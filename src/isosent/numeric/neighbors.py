@@ -156,8 +156,9 @@ def nearest_of_blocks(
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Scores and positions of the k nearest of the rows in blocks, each with the positions of its rows, ascending.
 
-    Best first, equally near ones in the order of their positions, (n_queries, k); -inf and -1 where there are fewer.
-    `self_rows`, (n_queries,), is a position that a query does not find.
+    Best first, equally near ones in the order of their positions, (n_queries, k). `self_rows`, (n_queries,), is a
+    position that a query does not find. Where there are fewer, the score is -inf, and the position -1 or that of
+    `self_rows`.
     """
     scores, found = no_neighbors(len(queries), k)
     n_block = _BLOCK_QUERIES if len(queries) > 4 * _BLOCK_QUERIES else _BLOCK_QUERIES // 2  # few, for several threads

@@ -1,11 +1,10 @@
 """Building a segment of an index from a stream of unit vectors: choose, train, encode, measure, write.
 
-Vectors come in blocks, of texts or of a file (`encoded_units`), and are spilled to a file without a name (`Spill`), so
-that an index may be larger than memory. `plan` chooses the kind of index and the number type, `build` trains and fills
-the codes of `engine`, keeps finer vectors next to coarse ones, measures the recall of settings from cheap to exact,
-fits `Chance`, and writes the files of the segment. `write_index` does this for a new folder, in one step; `rebuilt` for
-the rows of an index; and `with_rows` writes rows that are added as a flat segment (`build_tail`). None of them commits:
-the state that they return names the new files.
+Vectors come in blocks (`encoded_units` in `units.py`), and are spilled to a file without a name (`Spill`), so that an
+index may be larger than memory. `plan` chooses the kind of index and the number type, `build` trains and fills the
+codes of `engine`, keeps finer vectors next to coarse ones, measures the recall of settings from cheap to exact, fits
+`Chance`, and writes the files of the segment; `build_tail` writes a flat one of rows that are added. `write_index`
+does this for a new folder, in one step; `changes.py` for an index that is there.
 """
 
 from __future__ import annotations
@@ -14,12 +13,11 @@ import dataclasses
 import errno
 import os
 import tempfile
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 from msgspec.structs import replace
@@ -27,24 +25,17 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from isosent import _check, _extras
-from isosent.encoders.load import encoder_for
-from isosent.errors import InputError, IsosentWarning, option, wrong_value
-from isosent.io.vector_source import VectorSource, picked_rows
+from isosent.errors import InputError, next_step, option, wrong_value
 from isosent.model import SentenceEncoder
-from isosent.numeric.drift import FEWEST_ROWS as FEWEST_COMPARED
-from isosent.numeric.drift import MOST_SPREAD, drift
 from isosent.numeric.linear_map import LinearMap
-from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
-from isosent.pages.progress import Progress, counted, encoding_bar, part_of
 from isosent.persistence import ModelRecord, StoredSize, write_model
-from isosent.role import DOCUMENTS, Role
+from isosent.role import DOCUMENTS
 from isosent.search.chance import FEWEST_ROWS, Chance
 from isosent.search.codes_file import write_codes
 from isosent.search.commits import (
     MODEL_FOLDER,
     FileEntry,
-    QueryRecall,
     Recall,
     SegmentEntry,
     State,
@@ -72,35 +63,21 @@ from isosent.search.engine import (
     without_front,
 )
 from isosent.search.keywords import Keywords
+from isosent.search.recall import N_QUERIES
 from isosent.search.rows import ID, TEXT, IdKind, id_kind_of, write_rows
 from isosent.search.snapshot import Snapshot
 from isosent.search.units import (
-    BATCH_ROWS,
-    checked_blocks,
-    is_of_model,
-    opened_vectors,
-    raw_blocks,
-    unit_vectors,
-    warn_of_unknown_space,
+    row_hashes,
 )
 from isosent.storage import INDEXED, IndexStorage, Storage
 from isosent.transforms.quantization import Quantization
 
 FLAT_LIMIT: Final = 200_000  # rows; above, kind auto clusters them
 MIN_RECALL: Final = 0.95
-_N_QUERIES: Final = 500
-RERANKED: Final = 100  # rows that a static model finds, and the model ranks again
 _BLOCK_ROWS: Final = 1 << 14
 _TRAINING_ROWS_A_LIST: Final = 64
-_SAMPLE_ROWS: Final = 20_000
+SAMPLE_ROWS: Final = 20_000
 _FEWEST_FOR_IVF: Final = 1_000
-_MOST_TAILS: Final = 8
-APPEND_ONLY: Final = (
-    "An hnsw index can only grow: FAISS cannot delete from it, so it cannot {} either. Build it again with "
-    f"{option('kind', 'ivf')}."
-)
-
-Deleted: TypeAlias = NDArray[np.bool_]  # (n_rows,)
 
 
 def plan(
@@ -143,7 +120,8 @@ def _too_large(budget_mb: float, n_rows: int, dim: int, kind: Kind, store: Stora
     size = f"{n_rows * bytes_per_vector(dim, kind, store) / 1e6:.3g} MB"
     return InputError(
         f"index: {n_rows} x {dim} as {store} in a {kind} index takes {size}; the budget is {budget_mb:g} MB. "
-        f"Raise it, choose a smaller {option('store')}, or fit a model with fewer dimensions: isosent fit --dims."
+        f"Raise it, choose a smaller {option('store')}, or fit a model with fewer dimensions: "
+        f"{next_step('isosent fit --dims', 'SentenceEncoder.fitted')}."
     )
 
 
@@ -204,12 +182,6 @@ class Spill:
         return self[candidates]
 
 
-def row_hashes(rows: NDArray[np.float32]) -> NDArray[np.uint64]:
-    """A hash of each row, by which copies are known."""
-    factors = np.random.default_rng(0).integers(1 << 64, size=rows.shape[1], dtype=np.uint64)
-    return rows.view(np.uint32).astype(np.uint64) @ factors
-
-
 def finer_codes(dim: int, settings: SearchSettings, quantization: Quantization) -> Any:
     """An empty index for the vectors next to their codes; None where the codes are as fine."""
     finer = finer_settings(settings)
@@ -235,7 +207,7 @@ def build(
     if originals is not None and len(originals.rows) < K_MEASURED:
         originals = None
     asked = None if originals is None else originals.rows
-    questions = held_out(spill, spill.is_distinct, n_queries=_N_QUERIES, seed=seed, rows=asked)
+    questions = held_out(spill, spill.is_distinct, n_queries=N_QUERIES, seed=seed, rows=asked)
     codes = empty_codes(spill.shape[1], settings, quantization)
     if settings.kind == "ivf":
         # queries are held out of the clusters, too
@@ -254,7 +226,7 @@ def build(
         share = float(questions.recalls(segment, settings, spill).mean())
         kept = None if originals is None else originals.recall(questions.neighbors(segment, settings))
         recall = Recall(share, len(questions.rows), n_rows, target, kept)
-    chance = Chance.fit(spill.sample(_SAMPLE_ROWS, seed), n_rows=n_rows, seed=seed) if n_rows else None
+    chance = Chance.fit(spill.sample(SAMPLE_ROWS, seed), n_rows=n_rows, seed=seed) if n_rows else None
     entry = SegmentEntry(
         n_rows,
         write_file(folder, f"rows-{name}.parquet", partial(write_rows, table, has_vector)),
@@ -327,196 +299,6 @@ def write_keywords(folder: Path, name: str, table: Any) -> FileEntry | None:
     return write_file(folder, f"keywords-{name}.safetensors", keywords.write)
 
 
-# -- a changed index -------------------------------------------------------------------------------------------------
-
-
-def with_rows(folder: Path, snapshot: Snapshot, table: Any, units: NDArray[np.float32]) -> tuple[State, Deleted]:
-    """Write rows as a new segment; small segments are merged when there are many. The state, and what is deleted."""
-    import pyarrow as pa
-
-    state, n_added = snapshot.state, len(units)
-    replaced = snapshot.positions_of(table.column(ID))
-    replaced = replaced[replaced >= 0]
-    if replaced.size and state.settings.kind == "hnsw":
-        raise InputError(APPEND_ONLY.format("replace a row"))
-    deleted = snapshot.deleted.copy()
-    deleted[replaced] = True
-    segments = state.segments
-    if len(segments) > _MOST_TAILS:
-        first = snapshot.starts[1]
-        live = first + np.flatnonzero(~deleted[first:])
-        table = pa.concat_tables([snapshot.take(live), table])
-        units = np.concatenate([snapshot.vectors(live), units])
-        segments, deleted = segments[:1], deleted[:first]
-    entry = build_tail(
-        folder,
-        f"{state.generation + 1:06d}",
-        units,
-        table.combine_chunks(),
-        state.settings,
-        quantization=snapshot.quantization,
-        linear_map=faiss_map(snapshot.record),
-    )
-    state = replace(
-        state,
-        segments=(*segments, entry),
-        next_number=state.next_number + (n_added if state.ids == "numbers" else 0),
-        n_changed=state.n_changed + n_added + len(replaced),
-    )
-    return state, deleted
-
-
-def check_added(folder: Path, snapshot: Snapshot, units: NDArray[np.float32]) -> None:
-    """Warn of vectors that differ from those of an index beyond chance."""
-    live = np.random.default_rng(0).permutation(snapshot.live)[:_SAMPLE_ROWS]
-    there, here = (rows[nonzero_rows(rows)] for rows in (snapshot.vectors(np.sort(live)), units))
-    if min(len(there), len(here)) < FEWEST_COMPARED:
-        return
-    old, new = Moments.from_rows(there), Moments.from_rows(here)
-    found = drift(old, new)
-    if found.is_changed and found.spread > MOST_SPREAD * found.spread_expected:
-        warnings.warn(
-            f"the new vectors differ from those of {folder} beyond chance: after the whitening of these, two random "
-            f"ones have a cosine of ±{found.spread:.2f}, not ±{found.spread_expected:.2f}. They are of other topics, "
-            "or of another model. If another model made them, index them on their own.",
-            IsosentWarning,
-            stacklevel=3,
-        )
-
-
-def rebuilt(folder: Path, snapshot: Snapshot) -> tuple[State, Deleted]:
-    """Build the only segment from the rows that are not deleted. The state, and what is deleted: nothing."""
-    state, live = snapshot.state, snapshot.live
-    blocks = (snapshot.vectors(live[start : start + BATCH_ROWS]) for start in range(0, len(live), BATCH_ROWS))
-    with closing(Spill(folder, state.dim)) as spill:
-        spill.fill(blocks)
-        n_distinct = int(spill.is_distinct.sum())
-        store, storage = state.settings.store, snapshot.record.storage
-        settings = plan(len(live), state.dim, state.kind, store, n_distinct=n_distinct, storage=storage)
-        rebuilt_state = build(
-            folder,
-            f"{state.generation + 1:06d}",
-            spill,
-            snapshot.take(live).combine_chunks(),
-            replace(state, settings=settings, n_changed=0),
-            quantization=snapshot.quantization,
-            linear_map=faiss_map(snapshot.record),
-            min_recall=None if state.recall is None else state.recall.min_recall,
-            seed=0,
-        )
-    recall = rebuilt_state.recall
-    if (
-        recall is not None
-        and state.recall is not None
-        and (state.n_changed, rebuilt_state.settings) == (0, state.settings)
-    ):
-        recall = replace(recall, original_recall=state.recall.original_recall)  # the vectors before the map are gone
-    return replace(rebuilt_state, recall=recall), np.zeros(len(live), bool)
-
-
-# -- a new index -----------------------------------------------------------------------------------------------------
-
-
-def encoded_units(
-    model: SentenceEncoder | ModelRecord,
-    texts: list[str] | None,
-    vectors: NDArray[np.floating] | VectorSource | None,
-    progress: Progress | None = None,
-    observer: Callable[[NDArray[np.floating]], None] | None = None,
-    *,
-    groups: Sequence[Any] | None = None,
-) -> Iterator[NDArray[np.float32]]:
-    """Unit vectors of texts, or of raw vectors; those of a file that already belong to the model are not mapped.
-
-    Raw vectors are shown to `observer`. `groups` are those of the rows, for a model with a map of each.
-    """
-    record = model.record if isinstance(model, SentenceEncoder) else model
-    if vectors is None:
-        assert isinstance(model, SentenceEncoder)
-        assert texts is not None
-        encoder = encoder_for(model.encoder, "document")
-        for start in range(0, len(texts), BATCH_ROWS):
-            batch = texts[start : start + BATCH_ROWS]
-            with encoding_bar(progress) as bar:
-                rows = encoder.encode(batch, progress=part_of(bar, start, len(texts)))
-            if observer:
-                observer(rows)
-            group = None if groups is None else groups[start : start + len(batch)]
-            yield unit_vectors(record.postprocessing.apply(rows, Role(group=group)))
-        return
-    warn_of_unknown_space(record, vectors)
-    is_mapped, start = is_of_model(record, vectors), 0
-    n_rows = len(vectors) if isinstance(vectors, np.ndarray) else vectors.n_rows
-    for block in counted(raw_blocks(record, vectors), progress, n_rows):
-        if observer:
-            observer(block)
-        group = None if groups is None else groups[start : start + len(block)]
-        start += len(block)
-        yield unit_vectors(block if is_mapped else record.postprocessing.apply(block, Role(group=group)))
-
-
-def original_queries(
-    model: SentenceEncoder,
-    texts: list[str] | None,
-    vectors: NDArray[np.floating] | VectorSource | None,
-    n_rows: int,
-    *,
-    seed: int = 0,
-) -> OriginalNeighbors | None:
-    """Rows drawn as queries, with their vectors before the map; None without a map, or for few rows."""
-    n_queries = min(_N_QUERIES, n_rows // 4)
-    if model.record.postprocessing.dim is None or is_of_model(model.record, vectors) or n_queries < K_MEASURED:
-        return None
-    rows = np.sort(np.random.default_rng(seed).choice(n_rows, n_queries, replace=False))
-    if vectors is None:
-        assert texts is not None
-        if n_rows <= BATCH_ROWS:  # which are encoded at once
-            return OriginalNeighbors(rows)
-        return OriginalNeighbors(rows, encoder_for(model.encoder, "document").encode([texts[row] for row in rows]))
-    return OriginalNeighbors(rows, picked_rows(raw_blocks(model.record, vectors), rows))
-
-
-def recall_of_originals(snapshot: Snapshot, vectors: Any, ids: Any = None, *, seed: int = 0) -> tuple[float, int]:
-    """Recall of an index against an exact search of other vectors of its texts, and the number of queries."""
-    vectors = opened_vectors(vectors)
-    if vectors is None:
-        raise InputError("there are no vectors. Pass vectors.", where="recall_against")
-    n_vectors = len(vectors) if isinstance(vectors, np.ndarray) else vectors.n_rows
-    positions = snapshot.live if ids is None else snapshot.positions_of(ids)
-    name = f"{vectors.path} holds" if isinstance(vectors, VectorSource) else "there are"
-    if n_vectors != len(snapshot):
-        raise InputError(
-            f"{name} {n_vectors} vectors, and the index {len(snapshot)} texts. Give the vectors that it was made of, "
-            "one per text, in the same order or with the same ids."
-        )
-    if n_vectors != len(positions) or len(np.unique(positions)) != n_vectors or (positions < 0).any():
-        raise InputError(f"{name} vectors with other ids than the index. Give one vector of each text, with its id.")
-    masks, hashes = [np.empty(0, bool)], [np.empty(0, np.uint64)]
-    for block in checked_blocks(vectors):
-        masks.append(nonzero_rows(block))
-        hashes.append(row_hashes(np.ascontiguousarray(block, np.float32)))
-    has_vector = np.concatenate(masks)
-    _, inverse, counts = np.unique(np.concatenate(hashes), return_inverse=True, return_counts=True)
-    candidates = np.flatnonzero(has_vector & (counts[inverse] == 1))  # a search that finds copies says little
-    rows = np.random.default_rng(seed).permutation(candidates)[: min(_N_QUERIES, len(candidates) // 4)]
-    rows = np.sort(rows)
-    if len(rows) >= K_MEASURED:
-        originals = OriginalNeighbors(rows, picked_rows(checked_blocks(vectors), rows))
-        for block in checked_blocks(vectors):
-            originals.add(block)
-        originals = originals.distinct(has_vector)
-        rows = originals.rows
-    if len(rows) < K_MEASURED:
-        raise InputError(
-            f"the recall needs {4 * K_MEASURED} different vectors or more; there are {len(candidates)}. Add some."
-        )
-    row_at = np.full(snapshot.state.n_rows + 1, -1)
-    row_at[positions] = np.arange(len(positions))
-    _, found = snapshot.nearest(snapshot.vectors(positions[rows]), K_MEASURED + 1, None)
-    others = [near[near != row][:K_MEASURED] for row, near in zip(rows, row_at[found], strict=True)]
-    return originals.recall(others), len(rows)
-
-
 def write_index(
     folder: Path,
     model: SentenceEncoder,
@@ -552,7 +334,7 @@ def write_index(
         if not settings.store.is_float and model.quantization is None and n_distinct < FEWEST_ROWS:
             raise InputError(
                 f"index: {settings.store} is fitted on {FEWEST_ROWS} different rows or more; there are {n_distinct}. "
-                "Use float32 or float16, or fit it first: isosent quantize."
+                f"Use float32 or float16, or fit it first: {next_step('isosent quantize', 'isosent.Quantization.fit')}."
             )
         model = _with_quantization(model, spill)
         assert model.quantization is not None
@@ -590,23 +372,6 @@ def _stored_by_default(storage: StoredSize, kind: Kind | None) -> tuple[Storage,
     return (store if store in stores_of(kind) else Storage.int8), storage.min_recall or None
 
 
-def query_recall(
-    snapshot: Snapshot, model: SentenceEncoder, query_model: SentenceEncoder, *, seed: int = 0
-) -> QueryRecall:
-    """How well a static model takes the place of a model for queries: texts of the index search for the others."""
-    drawn = np.random.default_rng(seed).permutation(snapshot.live)[:_N_QUERIES]
-    texts, found = snapshot.take(drawn).column(TEXT).to_pylist(), []
-    for each in (model, query_model):
-        units = unit_vectors(each.encode(texts, role="query", show_progress_bar=False))
-        positions = snapshot.nearest(units, min(RERANKED + 1, len(snapshot)), None)[1]
-        found.append([row[(row >= 0) & (row != own)] for row, own in zip(positions, drawn, strict=True)])
-    kept = [
-        [np.isin(own[:K_MEASURED], static[:n]).mean() if len(own) else 1.0 for own, static in zip(*found, strict=True)]
-        for n in (K_MEASURED, RERANKED)
-    ]
-    return QueryRecall(float(np.mean(kept[0])), float(np.mean(kept[1])), len(texts))
-
-
 def faiss_map(record: ModelRecord) -> LinearMap | None:
     """The map that FAISS can apply to vectors of the encoder; others are applied before they reach FAISS."""
     steps = record.postprocessing
@@ -617,6 +382,6 @@ def _with_quantization(model: SentenceEncoder, spill: Spill) -> SentenceEncoder:
     """The model with its number types, which are fitted on a sample if it has none."""
     if model.quantization is not None:
         return model
-    sample = spill.sample(_SAMPLE_ROWS)
+    sample = spill.sample(SAMPLE_ROWS)
     rows = sample if len(sample) else np.eye(1, spill.shape[1], dtype=np.float32)
     return model.with_quantization(Quantization.fit(rows), model.record.storage)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -12,12 +11,11 @@ from numpy.typing import NDArray
 
 from isosent import _check, _extras
 from isosent.errors import wrong_value
-from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
 from isosent.numeric.neighbors import exact_products
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.pages.progress import Progress
-from isosent.search.units import compared_units
+from isosent.search.units import VectorsLike, compared_units
 from isosent.transforms.agreement import words_of
 
 NO_VECTOR: Final = 0  # number of the cluster of texts without a vector
@@ -121,7 +119,7 @@ def cluster(
     texts: Sequence[str],
     model: SentenceEncoder | None = None,
     *,
-    vectors: NDArray[np.floating] | str | os.PathLike[str] | VectorSource | None = None,
+    vectors: VectorsLike | None = None,
     n_clusters: int | Literal["auto"] = AUTO,
     seed: int = 0,
     progress: Progress | None = None,

@@ -3,10 +3,10 @@
 A writer only adds files, under names that contain the number of the commit. A process that is killed at any moment
 leaves the last manifest and the files that it names. Readers keep their files open: a writer may remove them meanwhile.
 
-`State` is what the manifest holds. `writing` locks the folder for one writer; `write_file` and `write_bytes` add a file
-with its checksum; `write_state` commits; `remove_unnamed` sweeps. `read_state` reads the last commit, `verify` one of
-its files, and `manifest_state` says whether a writer committed meanwhile. `replacing_index` gives a new folder that
-takes the place of another.
+`State` is what the manifest holds. `writing` locks the folder for one writer, and `changing` for one change, after
+which it sweeps (`remove_unnamed`); `write_file` and `write_bytes` add a file with its checksum; `write_state` commits.
+`read_state` reads the last commit, `verify` one of its files, and `manifest_state` says whether a writer committed
+meanwhile. `replacing_index` gives a new folder that takes the place of another.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ import numpy as np
 from msgspec import Meta, Struct, to_builtins
 from numpy.typing import NDArray
 
+from isosent import _extras
 from isosent._check import brief
-from isosent.errors import FileFormatError, InputFileError, OutputError
-from isosent.io.atomic import Replaceable, is_temporary, locked, replacing, replacing_folder, sweep
+from isosent.errors import FileFormatError, InputError, InputFileError, OutputError, next_step
+from isosent.io.atomic import Replaceable, check_folder, is_temporary, locked, replacing, replacing_folder, sweep
 from isosent.io.checksum import FileState, checksum_of, file_state, verify_file
 from isosent.io.json import check_schema, format_of, read_document, write_document
 from isosent.io.schemas import Checksum, Count, Document, FileName, Positive
-from isosent.io.system import system_error
+from isosent.io.system import disk_error, system_error
 from isosent.search.engine import Kind, SearchSettings
 from isosent.search.rows import IdKind
 from isosent.space import Space
@@ -126,6 +127,12 @@ def is_index(path: str | os.PathLike[str]) -> bool:
 INDEX = Replaceable("an isosent index", is_index)
 
 
+def check_index_folder(folder: Path) -> bool:
+    """Refuse, before any work, a folder that cannot become an index; whether it holds one, which is replaced."""
+    _extras.require("faiss")  # the extra is named before a file is read
+    return check_folder(folder, INDEX)
+
+
 def read_state(folder: Path) -> State:
     """Read the manifest of an index."""
     try:
@@ -133,7 +140,8 @@ def read_state(folder: Path) -> State:
     except FileNotFoundError:
         what = "it has no manifest.json" if folder.is_dir() else "there is no such folder"
         what = "it is a file" if folder.is_file() else what
-        raise InputFileError(f"{folder} is not an index: {what}. Make one: isosent index TEXTS -o INDEX") from None
+        step = next_step("isosent index TEXTS -o INDEX", "Index.create(texts, model, folder=...)")
+        raise InputFileError(f"{folder} is not an index: {what}. Make one: {step}") from None
     state: State = check_schema(document["index"], str(folder / MANIFEST), State)
     names = [entry.name for entry in state.files]
     if len(set(names)) < len(names):  # each would be opened, and take memory, again
@@ -160,6 +168,23 @@ def writing(folder: Path) -> Iterator[None]:
             raise OutputError(f"{folder}: another process has just replaced it. Open it again.")
         sweep(folder)
         yield
+
+
+@contextmanager
+def changing(folder: Path) -> Iterator[None]:
+    """Let one process at a time change an index; of a change that fails, no file stays."""
+    try:
+        with writing(folder):
+            try:
+                yield
+            finally:
+                with suppress(OSError, InputError):
+                    remove_unnamed(folder, read_state(folder))
+    except Exception as error:
+        reason = disk_error(error)
+        if reason is None:
+            raise
+        raise OutputError(f"{folder} could not be written: {reason}; its last commit is intact.") from error
 
 
 @contextmanager

@@ -11,7 +11,6 @@ their words say (`wording`), and `_grouped` groups a text with its duplicates, t
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -21,14 +20,13 @@ from numpy.typing import NDArray
 
 from isosent import _check, _extras
 from isosent.errors import wrong_value
-from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
 from isosent.numeric.neighbors import exact_products, nearest_in_lists, nearest_others
 from isosent.numeric.similarity import nonzero_rows
 from isosent.numeric.threads import one_thread_products
 from isosent.pages.progress import Progress
 from isosent.search.chance import Chance
-from isosent.search.units import compared_units
+from isosent.search.units import VectorsLike, compared_units
 from isosent.search.wording import Difference, Wordings
 
 # The rule. docs/research/duplicates.md says how its constants were chosen and measured.
@@ -90,6 +88,9 @@ class Duplicates:
     recall : float or None
         Share of the pairs of duplicates that were found, measured on 4,096 texts that were compared with all others;
         NaN if none of these has a duplicate. None for up to 20,000 distinct texts, of which all pairs are compared.
+    threshold : float or None
+        How many times as near to each other as to the texts around them two texts are, at least, unless their words
+        say more (see `find_duplicates`); above 1. None if there were too few texts.
     """
 
     texts: tuple[str, ...] | None
@@ -99,6 +100,7 @@ class Duplicates:
     false_positives: float | None
     n_without_vector: int
     recall: float | None
+    threshold: float | None = None
 
     def __repr__(self) -> str:
         return f"<Duplicates: {len(self.groups)} groups, {self.n_duplicates} of {self.n_texts} texts>"
@@ -163,8 +165,8 @@ class Duplicates:
         Returns
         -------
         dict
-            `n_texts`, `n_duplicates`, `n_without_vector`, `false_positives`, `recall`, and `groups`: row, text, score
-            and share.
+            `n_texts`, `n_duplicates`, `n_without_vector`, `false_positives`, `recall`, `threshold`, and `groups`: row,
+            text, score and share.
         """
         return {
             "n_texts": self.n_texts,
@@ -172,6 +174,7 @@ class Duplicates:
             "n_without_vector": self.n_without_vector,
             "false_positives": self.false_positives,
             "recall": None if self.recall is None or math.isnan(self.recall) else self.recall,
+            "threshold": self.threshold,
             "groups": [
                 [
                     {
@@ -191,7 +194,7 @@ def find_duplicates(
     texts: Sequence[str] | None,
     model: SentenceEncoder | None = None,
     *,
-    vectors: NDArray[np.floating] | str | os.PathLike[str] | VectorSource | None = None,
+    vectors: VectorsLike | None = None,
     false_positives: float = 0.01,
     seed: int = 0,
     progress: Progress | None = None,
@@ -271,12 +274,12 @@ def find_duplicates(
     places = np.flatnonzero(has_vector)  # among the distinct texts
     rate = None if len(places) < FEWEST_TEXTS else false_positives
     stars: list[NDArray[np.intp]] = []
-    recall = None
+    recall, least = None, math.inf
     if len(places) > 1:
         compared = units if len(places) == len(units) else units[places]
         wordings = None if texts is None else Wordings([texts[first_rows[place]] for place in places])
         with one_thread_products():
-            stars, recall = _stars(compared, wordings, false_positives, seed)
+            stars, recall, least = _stars(compared, wordings, false_positives, seed)
     label = np.arange(len(first_rows))  # of each distinct text: the place of its representative
     for star in stars:
         label[places[star]] = places[star[0]]
@@ -293,6 +296,7 @@ def find_duplicates(
         rate,
         int(np.count_nonzero(~has_vector[place_of_row])),
         recall,
+        math.exp(least) if math.isfinite(least) else None,
     )
 
 
@@ -311,8 +315,11 @@ def _distinct(values: Sequence[Hashable]) -> tuple[list[int], NDArray[np.intp]]:
 
 def _stars(
     units: NDArray[np.float32], wordings: Wordings | None, false_positives: float, seed: int
-) -> tuple[list[NDArray[np.intp]], float | None]:
-    """Groups of rows, each with its representative first, and the recall of the pairs; None if all were compared."""
+) -> tuple[list[NDArray[np.intp]], float | None, float]:
+    """Groups of rows, each with its representative first; the recall of the pairs; the least closeness.
+
+    The recall is None if all were compared, the closeness infinite for few rows.
+    """
     k = min(_N_NEIGHBORS, len(units) - 1)
     is_exact = len(units) <= MOST_EXACT
     if is_exact:
@@ -334,13 +341,13 @@ def _stars(
     rule = _Rule(units, radii, least, wordings)
     stars = _grouped(rule, places, closeness)
     if is_exact:
-        return stars, None
+        return stars, None, least
     is_pair = rule.are_duplicates(
         sample, exact[1], _closeness(_distances(exact[0]), radii[sample, None], radii[exact[1]])
     )
     first, second = np.repeat(sample, is_pair.sum(axis=1)), exact[1][is_pair]
     is_found = (places[first] == second[:, None]).any(axis=1) | (places[second] == first[:, None]).any(axis=1)
-    return stars, float(is_found.mean()) if len(first) else math.nan
+    return stars, float(is_found.mean()) if len(first) else math.nan, least
 
 
 class _Rule:

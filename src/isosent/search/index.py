@@ -1,11 +1,10 @@
 """Index: a folder of texts, ids, metadata and vectors that is searched by meaning, by words, or by both.
 
-An `Index` shows one commit of its folder, a `Snapshot`, whose files stay open. `create` and `from_batches` make unit
-vectors and a table of rows, and `build.write_index` writes the first commit. `search` makes unit vectors of the
-queries (`units.py`) and hands them to the snapshot: `nearest`, then `fused` with the ranking by words, then
-`matches`, which drops hits by chance. A change locks the folder (`_writing`), which shows the last commit, perhaps of
-another process; `build.with_rows` and `build.rebuilt` write new files, and `_commit` writes the manifest and opens what
-it names. A snapshot never changes, so threads may search while one of them adds rows.
+An `Index` shows one commit of its folder, a `Snapshot`, whose files stay open; its models are `IndexModels`. `create`
+and `from_batches` make unit vectors (`units.py`) and a table of rows, and `build.write_index` writes the first commit.
+`search` and `more_like` ask `queries.py` which rows of the snapshot are nearest. A change locks the folder
+(`_writing`), which shows the last commit, perhaps of another process; `changes.py` writes new files, and `_commit`
+writes the manifest and opens what it names. A snapshot never changes: threads may search while one of them adds rows.
 """
 
 from __future__ import annotations
@@ -13,9 +12,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -26,57 +24,39 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent._locks import Lock
-from isosent.encoders.precomputed import PrecomputedVectors
-from isosent.errors import InputError, IsosentWarning, ModelFolderError, OutputError
-from isosent.io.atomic import sweep
-from isosent.io.system import disk_error
-from isosent.io.vector_source import VectorSource
-from isosent.loading import check_model, load_saved
+from isosent.errors import InputError, OutputError
+from isosent.loading import check_model
 from isosent.model import SentenceEncoder
-from isosent.numeric.canary import CHANGED, Canary, CanaryCheck
-from isosent.numeric.neighbors import best, exact_products
-from isosent.numeric.similarity import nonzero_rows
+from isosent.numeric.canary import Canary, CanaryCheck
 from isosent.pages.progress import Progress
-from isosent.persistence import MIGRATION, ModelRecord, read_model, write_model
-from isosent.search.build import (
-    APPEND_ONLY,
-    RERANKED,
-    check_added,
-    encoded_units,
-    original_queries,
-    query_recall,
-    rebuilt,
-    recall_of_originals,
-    with_rows,
-    write_index,
-)
+from isosent.search.build import write_index
+from isosent.search.changes import APPEND_ONLY, check_added, migrated, rebuilt, with_query_model, with_rows
 from isosent.search.commits import (
-    MODEL_FOLDER,
-    QUERY_FOLDER,
     Recall,
     State,
     array_bytes,
+    changing,
     read_state,
     remove_temporary,
-    remove_unnamed,
     replacing_index,
     write_bytes,
     write_state,
-    writing,
 )
-from isosent.search.engine import K_MEASURED, Kind, Segment
-from isosent.search.keywords import FUSED
+from isosent.search.engine import Kind, Segment
+from isosent.search.models import IndexModels, check_query_model, model_of_vectors
+from isosent.search.queries import nearest_rows, rows_like, unique_hits
+from isosent.search.recall import original_queries, recall_of_originals
 from isosent.search.result import IndexStats, SearchResult
-from isosent.search.rows import HAS_VECTOR, ID, MAPPED, TEXT, VECTOR, id_kind_of, like, other_ids, rows_table
-from isosent.search.snapshot import Snapshot, check_moved_query_model, check_query_model, copy_last_commit
+from isosent.search.rows import HAS_VECTOR, ID, VECTOR, id_kind_of, like, other_ids, rows_table
+from isosent.search.snapshot import Snapshot, copy_last_commit
 from isosent.search.units import (
     BATCH_ROWS,
+    Queries,
+    VectorsLike,
+    encoded_units,
+    opened_queries,
     opened_vectors,
-    query_texts,
-    query_units,
     row_groups,
-    unit_vectors,
     units_of_lists,
 )
 from isosent.space import Space, same_space
@@ -85,8 +65,6 @@ from isosent.transforms.maps import GroupMaps
 
 _LARGEST_TAIL: Final = 1000
 _LARGEST_TAIL_SHARE: Final = 0.25
-_N_VERIFIED: Final = 8
-_VERIFIED_AMONG: Final = 64
 
 
 class Index:
@@ -121,12 +99,8 @@ class Index:
         snapshot: Snapshot | None = None,
     ) -> None:
         self.folder = Path(folder)
-        self._model = model
-        self._static: SentenceEncoder | None = None
-        self._other_name: str | None = None  # fingerprint of a space that the model has by another name
-        self._loading = Lock()
-        self._is_checked = snapshot is not None  # just made, by this model
-        self._snapshot: Snapshot = self._last_commit() if snapshot is None else snapshot
+        self._models = IndexModels(self.folder, model, is_new=snapshot is not None)
+        self._snapshot: Snapshot = self._models.last_commit() if snapshot is None else snapshot
 
     # -- making --------------------------------------------------------------------------------------------------
 
@@ -136,7 +110,7 @@ class Index:
         texts: Sequence[str] | None = None,
         model: SentenceEncoder | None = None,
         *,
-        vectors: NDArray[np.floating] | str | os.PathLike[str] | VectorSource | None = None,
+        vectors: VectorsLike | None = None,
         ids: Sequence[str] | Sequence[int] | None = None,
         metadata: Any = None,
         folder: str | os.PathLike[str] | None = None,
@@ -203,14 +177,13 @@ class Index:
         if texts is None and vectors is None:
             raise InputError("index: there are neither texts nor vectors. Pass texts, vectors, or both.")
         listed = None if texts is None else _check.text_list("index", texts)
-        source = opened_vectors(vectors)
+        source = opened_vectors("index", vectors)
         if model is None:
             if source is None:
                 raise InputError("index: there is no model to encode the texts. Pass model=isosent.load(...).")
-            space, dim = (source.space, source.dim) if isinstance(source, VectorSource) else (None, source.shape[1])
-            model = SentenceEncoder(PrecomputedVectors.of_space(dim, space))
+            model = model_of_vectors(source.dim, source.space)
         check_model("index", model)
-        n_rows = len(source) if isinstance(source, np.ndarray) else source.n_rows if source else len(listed or ())
+        n_rows = len(listed or ()) if source is None else source.n_rows
         _check.same_count("index", "texts", n_rows if listed is None else len(listed), n_rows)
         table = rows_table(n_rows, ids=ids, texts=listed, metadata=metadata)
         groups = row_groups(model.record, table)
@@ -236,9 +209,8 @@ class Index:
         )
         if query_model is not None:
             with index._writing() as snapshot:
-                measured = query_recall(snapshot, model, query_model, seed=seed)
-                write_model(index.folder / QUERY_FOLDER, query_model.saved_record)
-                index._commit(replace(snapshot.state, queries=measured), snapshot.deleted)
+                state = with_query_model(index.folder, snapshot, model, query_model, seed=seed)
+                index._commit(state, snapshot.deleted)
         return index
 
     @classmethod
@@ -286,7 +258,7 @@ class Index:
         import pyarrow as pa
 
         if model is None:
-            model = SentenceEncoder(PrecomputedVectors.of_space(dim, space))
+            model = model_of_vectors(dim, space)
         same_space("the model", model.space, "the batches", space)
         tables = []
 
@@ -360,68 +332,20 @@ class Index:
         """
         index = cls(folder, model)
         if query_model is not None:
-            check_moved_query_model(query_model, index._snapshot.state.queries, index.folder)
-            index._static = query_model
+            index._models.take_moved(query_model, index._snapshot.state.queries)
         return index
-
-    def _last_commit(self, before: Snapshot | None = None) -> Snapshot:
-        """Open the last commit; it must be of the model's space, if the model is loaded, or have its vectors."""
-        model = self._model
-        if model is None:
-            return Snapshot.open(self.folder, space=None, before=before)
-        try:
-            return Snapshot.open(self.folder, space=model.space, before=before)
-        except InputError:
-            snapshot = Snapshot.open(self.folder, space=None, before=before)
-            here = snapshot.space.fingerprint
-            if here == model.fingerprint or (here != self._other_name and not model.has_vectors_of(snapshot.record)):
-                raise
-            self._other_name = here  # not encoded again at each commit
-            return snapshot
 
     # -- what it holds -------------------------------------------------------------------------------------------
 
     @property
     def model(self) -> SentenceEncoder:
         """What encodes queries; loaded when it is first needed."""
-        with self._loading:  # a model may be large, and threads may ask for it at once
-            if self._model is None:
-                self._model = self._load_model(MODEL_FOLDER, self._record)
-        return self._model
-
-    @property
-    def _text_model(self) -> SentenceEncoder:
-        if isinstance(self.model.encoder, PrecomputedVectors):
-            raise InputError(
-                f"{self.folder} has no model of texts: it holds vectors alone. Encode the query where they came from, "
-                "and search with a file of its vector, such as query.npy; or make the index with the model: -m MODEL."
-            )
-        return self.model
+        return self._models.of_vectors(self._snapshot)
 
     @property
     def query_model(self) -> SentenceEncoder:
         """What encodes queries: a static model if the index was made with one, else the model."""
-        if self._snapshot.state.queries is None:
-            return self._text_model
-        with self._loading:
-            if self._static is None:
-                self._static = self._load_model(QUERY_FOLDER, read_model(self.folder / QUERY_FOLDER))
-        return self._static
-
-    def _load_model(self, name: str, record: ModelRecord) -> SentenceEncoder:
-        """Load a model of this folder, whose encoder may lie elsewhere."""
-        try:
-            return load_saved(record, self.folder / name)
-        except ModelFolderError as error:
-            reason, is_elsewhere, _ = str(error).partition("\n")
-            if not is_elsewhere:
-                raise
-            advice = f"If it was moved, put it back, or name it: isosent search {self.folder} QUERY -m REFERENCE."
-            raise ModelFolderError(f"{reason}\n{advice} In Python: see Index.open.") from error
-
-    @property
-    def _record(self) -> ModelRecord:
-        return self._snapshot.record
+        return self._models.of_queries(self._snapshot)
 
     @property
     def space(self) -> Space:
@@ -431,12 +355,12 @@ class Index:
     @property
     def canary(self) -> Canary | None:
         """Vectors of fixed texts by the bare encoder of the model, when it was saved; None if it encoded none."""
-        return self._record.canary
+        return self._snapshot.record.canary
 
     @property
     def groups(self) -> GroupMaps | None:
         """The maps of groups of the model, which is not loaded for it; None without any."""
-        return self._record.postprocessing.groups
+        return self._snapshot.record.postprocessing.groups
 
     @property
     def dim(self) -> int:
@@ -513,7 +437,7 @@ class Index:
 
     def search(
         self,
-        queries: str | Sequence[str] | NDArray[np.floating] | VectorSource,
+        queries: Queries,
         k: int = 10,
         *,
         where: str | None = None,
@@ -557,38 +481,18 @@ class Index:
             another width or hold NaN.
         """
         _check.whole_number("search", "k", k, 1)
-        if unique:
-            settings: dict[str, Any] = {"hybrid": hybrid, "false_positives": false_positives, "rerank": rerank}
-            search = partial(self.search, queries, where=where, group=group, **settings)
-            return _unique_hits(search, k, max(1, len(self)))
-        snapshot = self._snapshot
-        texts = query_texts(queries)
-        if texts is None:
-            units = query_units(self._record, queries, group)
-        else:
-            self._warn_if_changed()
-            model = self.query_model if group is None else self._text_model  # a static model has no map of each group
-            units = unit_vectors(model.encode(texts, role="query", group=group, show_progress_bar=False))
-        if hybrid and texts is None:
-            raise InputError("search: hybrid needs the texts of the queries, and these are vectors.")
-        allowed = None if where is None else snapshot.matching(where)
-        n_rows = max(1, len(snapshot))
-        n_fetched, k = min(max(k, FUSED if hybrid else 1, RERANKED if rerank else 1), n_rows), min(k, n_rows)
-        scores, positions = snapshot.nearest(units, n_fetched, allowed)
-        if rerank:
-            if texts is None or snapshot.state.queries is None:
-                raise InputError("search: rerank needs texts, and an index with a query model. Leave it out.")
-            positions[~nonzero_rows(units)] = -1  # the static model knows no word of them
-            units = unit_vectors(self._text_model.encode(texts, role="query", group=group, show_progress_bar=False))
-            scores = np.where(positions < 0, -np.inf, exact_products(units[:, None], snapshot.vectors(positions))[:, 0])
-            scores, positions = best(scores.astype(np.float32), positions, n_fetched)
-        missing = ~nonzero_rows(units)  # a query of unknown words only is near to nothing
-        positions[missing], scores[missing] = -1, -np.inf
-        if texts is not None and hybrid:
-            scores, positions = snapshot.fused(texts, units, positions, allowed, n_fetched)
-        if false_positives is not None:
-            scores, positions = snapshot.matches(units, scores, positions, false_positives)
-        return SearchResult(snapshot, units, positions[:, :k], scores[:, :k], n_without_vector=int(missing.sum()))
+        find = partial(
+            nearest_rows,
+            self._snapshot,
+            self._models,
+            opened_queries(queries),
+            where=where,
+            hybrid=hybrid,
+            false_positives=false_positives,
+            rerank=rerank,
+            group=group,
+        )
+        return unique_hits(find, k, max(1, len(self))) if unique else find(k)
 
     def more_like(self, ids: Sequence[str] | Sequence[int], k: int = 10, *, where: str | None = None) -> SearchResult:
         """Find the rows nearest to rows of the index, without themselves.
@@ -612,24 +516,11 @@ class Index:
         InputError
             If an id is unknown.
         """
-        _check.whole_number("more_like", "k", k, 1)
-        snapshot = self._snapshot
-        rows = snapshot.positions_of(ids)
-        if (rows < 0).any():
-            unknown = list(ids)[int(np.flatnonzero(rows < 0)[0])]
-            raise InputError(f"the index has no text with the id {unknown!r}.")
-        units = snapshot.vectors(rows)
-        allowed = None if where is None else snapshot.matching(where)
-        scores, positions = snapshot.nearest(units, min(k + 1, max(1, len(self))), allowed)
-        scores = np.where(positions == rows[:, None], np.float32(-np.inf), scores)
-        positions = np.where(positions == rows[:, None], -1, positions)
-        positions[~nonzero_rows(units)] = -1  # a row without a vector is near to nothing
-        scores, positions = best(scores, positions, min(k, max(1, len(snapshot))))
-        return SearchResult(snapshot, units, positions, scores, n_without_vector=int((~nonzero_rows(units)).sum()))
+        return rows_like(self._snapshot, ids, k, where=where)
 
     def recall_against(
         self,
-        vectors: NDArray[np.floating] | str | os.PathLike[str] | VectorSource,
+        vectors: VectorsLike,
         *,
         ids: Sequence[str] | Sequence[int] | None = None,
         seed: int = 0,
@@ -670,30 +561,6 @@ class Index:
         """
         return recall_of_originals(self._snapshot, vectors, ids, seed=seed)
 
-    def _canary_cosine(self, *, of_first_query: bool = False) -> float | None:
-        """Lowest cosine of fixed texts, when the index was made and now; None if they were not kept."""
-        pairs = []
-        if self._snapshot.state.queries is not None:
-            pairs.append((self.query_model.encoder, self.query_model.canary))
-        if not (pairs and of_first_query):
-            pairs.append((self._text_model.encoder, self.canary))
-        cosines = []
-        for encoder, canary in pairs:
-            now = None if canary is None else encoder.canary_now(of_first_query=of_first_query)
-            if canary is not None:
-                cosines.append(0.0 if now is None else canary.lowest_cosine(now))
-        return min(cosines, default=None)
-
-    def _warn_if_changed(self) -> None:
-        """Before the first query: whether the model still gives the vectors that it gave when the index was made."""
-        if self._is_checked:
-            return
-        self._is_checked = True
-        check = CanaryCheck(self._canary_cosine(of_first_query=True))
-        if check.has_changed:
-            advice = f"See: isosent index verify {self.folder}"
-            warnings.warn(f"{self.folder}: {CHANGED} {check}. {advice}", IsosentWarning, stacklevel=3)
-
     def verify(self) -> CanaryCheck:
         """Encode a few texts again, and compare them with what the index holds.
 
@@ -718,29 +585,7 @@ class Index:
         >>> index.verify().has_changed
         False
         """
-        model, snapshot, rows = self._text_model, self._snapshot, np.empty(0, np.intp)
-        lowest, kept = self._canary_cosine(), None
-        if TEXT in self.schema.names:
-            drawn = np.sort(np.random.default_rng(0).permutation(snapshot.live)[:_VERIFIED_AMONG])
-            drawn = drawn[nonzero_rows(snapshot.vectors(drawn))] if len(drawn) else drawn
-            texts = snapshot.take(drawn).column(TEXT).to_pylist()
-            has_text = np.array([bool(text) for text in texts], bool)
-            drawn, texts = drawn[has_text], [text for text in texts if text]
-            longest = sorted(range(len(drawn)), key=lambda row: -len(texts[row]))[:_N_VERIFIED]
-            rows = drawn[longest]
-        if len(rows):
-            groups = None if model.groups is None else row_groups(model.record, snapshot.take(rows))
-            encoded = model.encode(
-                [texts[row] for row in longest], role="document", group=groups, show_progress_bar=False
-            )
-            k = min(K_MEASURED, len(snapshot))
-            then, now = (
-                snapshot.nearest(units, k, None)[1] for units in (snapshot.vectors(rows), unit_vectors(encoded))
-            )
-            kept = float(np.mean([np.isin(old, new).mean() for old, new in zip(then, now, strict=True)]))
-        if lowest is None and kept is None:
-            raise InputError(f"{self.folder}: nothing can be compared: it has no texts. Make the index again.")
-        return CanaryCheck(lowest, kept, len(rows))
+        return self._models.verified(self._snapshot)
 
     # -- changing ------------------------------------------------------------------------------------------------
 
@@ -748,7 +593,7 @@ class Index:
         self,
         texts: Sequence[str] | None = None,
         *,
-        vectors: NDArray[np.floating] | str | os.PathLike[str] | VectorSource | None = None,
+        vectors: VectorsLike | None = None,
         ids: Sequence[str] | Sequence[int] | None = None,
         metadata: Any = None,
         check_space: bool = False,
@@ -786,16 +631,16 @@ class Index:
         if texts is None and vectors is None:
             raise InputError("add: there are neither texts nor vectors. Pass texts, vectors, or both.")
         listed = None if texts is None else _check.text_list("add", texts)
-        source, space = opened_vectors(vectors), self.space
-        n_rows = len(source) if isinstance(source, np.ndarray) else source.n_rows if source else len(listed or ())
-        groups = row_groups(self._record, rows_table(n_rows, metadata=metadata))
-        model = self._text_model if source is None else None
-        blocks = list(encoded_units(model or self._record, listed, source, progress, groups=groups))
+        source, space = opened_vectors("add", vectors), self.space
+        n_rows = len(listed or ()) if source is None else source.n_rows
+        groups = row_groups(self._snapshot.record, rows_table(n_rows, metadata=metadata))
+        model = self._models.of_texts(self._snapshot) if source is None else None
+        blocks = list(encoded_units(model or self._snapshot.record, listed, source, progress, groups=groups))
         units = np.concatenate([np.empty((0, self.dim), np.float32), *blocks])
         with self._writing() as snapshot:
             state = snapshot.state
             same_space("the model of the new rows", space, f"the index {self.folder}", state.space)
-            if check_space and source is not None and getattr(source, "space", None) is None:
+            if check_space and source is not None and source.space is None:
                 check_added(self.folder, snapshot, units)
             is_other_kind = len(units) and id_kind_of(ids) != state.ids  # an empty list is of either kind
             if (ids is None) != (state.ids == "numbers") or is_other_kind:
@@ -877,54 +722,11 @@ class Index:
         OutputError
             As for `add`.
         """
-        target = next((fit.parameters for fit in mapping.fits if fit.transform == MIGRATION), None)
-        if target is None:
-            raise InputError("migrate: the map is an ordinary model. Make one: isosent migrate OLD NEW TEXTS -o map.")
-        old, new = (each.space for each in (SentenceEncoder(mapping.encoder), model))
-        same_space("the new model", new, "the map", Space.of(target, "to"))
-        if self.space.fingerprint == new.fingerprint and MAPPED in self.schema.names:
-            sweep(self.folder.resolve().parent)  # what a run that was killed after its commit left
-            return
-        if model.groups is not None and model.groups.column not in self.schema.names:
-            raise InputError(
-                f"migrate: the new model has a map for each {model.groups.column}, and {self.folder} no such column. "
-                "Make the index again, with this column."
-            )
-        if self._snapshot.state.settings.kind == "hnsw":
-            raise InputError(APPEND_ONLY.format("replace mapped rows"))
-        if self._snapshot.state.queries is not None:
-            warnings.warn(
-                "The static model of queries is of the old model, and is left out.", IsosentWarning, stacklevel=2
-            )
-        source, has_vector = [self._snapshot], []
-
-        def units() -> Iterator[NDArray[np.float32]]:
-            source[0] = snapshot = self._last_commit(before=self._snapshot)  # nobody else writes from here on
-            same_space("the map", old, f"the index {self.folder}", snapshot.space)
-            if snapshot.n_mapped:
-                raise InputError(f"{self.folder} still has {snapshot.n_mapped} mapped rows. Replace them: index add.")
-            for start in range(0, len(snapshot), BATCH_ROWS):
-                vectors = snapshot.vectors(snapshot.live[start : start + BATCH_ROWS])
-                has_vector.append(nonzero_rows(vectors))
-                yield unit_vectors(mapping.transform(vectors))
-
-        def table() -> Any:
-            rows = source[0].take(source[0].live).combine_chunks()
-            rows = rows.drop_columns([MAPPED]) if MAPPED in rows.column_names else rows
-            return rows.append_column(MAPPED, [np.concatenate([np.empty(0, bool), *has_vector])])
-
-        state = self._snapshot.state
-        self._snapshot = write_index(
-            self.folder,
-            model,
-            units(),
-            table,
-            id_kind="int" if state.ids == "numbers" else state.ids,
-            kind=state.kind,
-            store=state.settings.store,
-            min_recall=None if state.recall is None else state.recall.min_recall,
-        )
-        self._model, self._static = model, None
+        last_commit = partial(self._models.last_commit, self._snapshot)
+        snapshot = migrated(self.folder, self._snapshot, last_commit, mapping, model)
+        if snapshot is not self._snapshot:
+            self._snapshot = snapshot
+            self._models.replace(model)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Copy the last commit of the index to a folder.
@@ -958,20 +760,10 @@ class Index:
     @contextmanager
     def _writing(self) -> Iterator[Snapshot]:
         """Lock the folder, and begin with its last commit, which may be of another process."""
-        try:
-            with writing(self.folder):
-                if read_state(self.folder) != self._snapshot.state:
-                    self._snapshot = self._last_commit(before=self._snapshot)
-                try:
-                    yield self._snapshot
-                finally:  # of a change that failed, no file stays
-                    with suppress(OSError, InputError):
-                        remove_unnamed(self.folder, read_state(self.folder))
-        except Exception as error:
-            reason = disk_error(error)
-            if reason is None:
-                raise
-            raise OutputError(f"{self.folder} could not be written: {reason}; its last commit is intact.") from error
+        with changing(self.folder):
+            if read_state(self.folder) != self._snapshot.state:
+                self._snapshot = self._models.last_commit(before=self._snapshot)
+            yield self._snapshot
 
     def _commit(self, state: State, deleted: NDArray[np.bool_]) -> None:
         """Write which rows are deleted, then the manifest, and show the new state."""
@@ -981,16 +773,4 @@ class Index:
             entry = write_bytes(self.folder, f"deleted-{generation:06d}.npy", array_bytes(positions))
         state = replace(state, generation=generation, deleted=entry, n_deleted=len(positions))
         write_state(self.folder, state)
-        self._snapshot = self._last_commit(before=self._snapshot)
-
-
-def _unique_hits(search: Callable[[int], SearchResult], k: int, n_rows: int) -> SearchResult:
-    """The k best texts of each query, from as many rows as they take."""
-    n_fetched = k
-    while True:
-        n_fetched = min(2 * n_fetched, n_rows)
-        result = search(n_fetched)
-        unique = result.without_repeats(min(k, n_rows))
-        is_enough = (unique.n_hits == min(k, n_rows)) | (result.n_hits < n_fetched)
-        if n_fetched == n_rows or is_enough.all():
-            return unique
+        self._snapshot = self._models.last_commit(before=self._snapshot)

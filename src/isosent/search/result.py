@@ -1,9 +1,16 @@
-"""What a search returns, and what an index says of itself."""
+"""What a search returns, and what an index says of itself.
+
+A `SearchResult` is that of an index; its positions and scores are there at once, ids and columns are read from the
+snapshot when they are requested (`to_arrow`). A `Hit` is one row of it, or of the table of a database: what commands
+and servers show, with the words that make it similar if they ask (`explained`). `IndexStats` are the facts of an index:
+its size, its recall, and whether that is stale.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -13,12 +20,45 @@ from msgspec import to_builtins
 from numpy.typing import NDArray
 
 from isosent import _extras
+from isosent.explanation import Explanation
+from isosent.model import SentenceEncoder
 from isosent.search.commits import QueryRecall, Recall
-from isosent.search.engine import SearchSettings, bytes_per_vector
-from isosent.search.rows import names_beside_hits
+from isosent.search.engine import SearchSettings, bytes_per_vector, stores_of
+from isosent.search.rows import ID, TEXT, names_beside_hits
 from isosent.search.snapshot import Snapshot
 from isosent.space import Space
 from isosent.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A row that a search found, whichever store it is in; `explained` adds the words that make it similar."""
+
+    rank: int
+    id: int | str
+    score: float  # the cosine
+    columns: Mapping[str, Any]  # the text, if there are texts, and the metadata
+    share: float | None = None  # of random pairs with a lower score; NaN if unknown, None where a store has none
+    explanation: Explanation | None = None
+
+    @property
+    def text(self) -> str | None:
+        """The text of the row; None without one."""
+        text: str | None = self.columns.get(TEXT)
+        return text
+
+    def explained(self, query: str, model: SentenceEncoder, group: str | None, longest: int | None = None) -> Hit:
+        """The same with the words of the text, cut to the longest, that a model finds similar to the query."""
+        of_row = None if model.groups is None else self.columns.get(model.groups.column)
+        text = (self.text or "")[:longest]
+        explanation = model.explain(query, text, roles=("query", "document"), groups=(group, of_row))
+        return replace(self, explanation=explanation)
+
+    def to_json(self) -> dict[str, Any]:
+        """Values by name: the columns follow what the search says of the row."""
+        share = {} if self.share is None else {"share": self.share}
+        return {"rank": self.rank, "id": self.id, "score": self.score, **share, **self.columns}
+
 
 STALE_SHARE: Final = 0.1  # of the rows; if more have changed, the recall is measured again
 
@@ -121,6 +161,21 @@ class SearchResult:
         }
         names = names_beside_hits(rows.column_names[1:])
         return pa.table(own | {names[name]: rows.column(name) for name in names})
+
+    def hits(self) -> list[list[Hit]]:
+        """Return the hits of each query, best first, with the values of `to_arrow`.
+
+        Returns
+        -------
+        list of list of Hit
+            One list for each query.
+        """
+        hits: list[list[Hit]] = [[] for _ in range(len(self))]
+        for row in self.to_arrow().to_pylist():
+            query, *own = (row.pop(name) for name in ("query", "rank", ID, "score", "share"))
+            rank, name, score, share = own
+            hits[query].append(Hit(rank, name, score, row, share))
+        return hits
 
     def to_pandas(self) -> Any:
         """Return `to_arrow` as a pandas DataFrame.
@@ -234,6 +289,17 @@ class IndexStats:
             state.queries,
             snapshot.n_mapped,
         )
+
+    def bytes_by_store(self) -> dict[Storage, float]:
+        """Return the memory of the vectors that are searched in each dtype of this kind of index, finest first.
+
+        Returns
+        -------
+        dict of str to float
+            Bytes by the name of the dtype.
+        """
+        kind = self.settings.kind
+        return {store: self.n_rows * bytes_per_vector(self.dim, kind, store) for store in stores_of(kind)}
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts as JSON values.

@@ -3,41 +3,26 @@
 `rows_table` checks what a caller gives and makes one table: the column id, text if there are texts, and those of the
 metadata. `like` gives rows that are added the columns of the index. `names_beside_hits` and `check_columns` say how a
 column is called in a result, and which rows a table of a database takes. `write_rows` writes a segment, and `RowFile`
-reads whole columns of it, or some rows. `read_rows` reads the rows of a file that a user names: lines of text, or a
-table, where `typed` makes numbers of columns that are all numbers. `texts_of_vectors` reads texts of vectors in another
-file, in their order, which `order_by_ids` finds by the ids of both.
+reads whole columns of it, or some rows. What rows a file of a user holds: `inputs.py`.
 """
 
 from __future__ import annotations
 
-import os
-import re
-import warnings
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent import _check, _extras
+from isosent import _extras
 from isosent._check import brief
-from isosent.errors import FileFormatError, InputError, InputTypeError, IsosentWarning, option
-from isosent.io.bounds import open_content
+from isosent.errors import FileFormatError, InputError, InputTypeError, option
 from isosent.io.checksum import HashingFile
-from isosent.io.formats import ending_of, format_by_name
-from isosent.io.number_lists import SAMPLED_ROWS, kind_of
-from isosent.io.parquet import bounded_batches, reading_parquet
-from isosent.io.tables import DECIMAL_COMMA, is_number, open_table, table_in
-from isosent.io.texts import TextSource, numbers_error, refuse_vectors
-from isosent.io.vector_source import VectorSource
+from isosent.io.parquet import reading_parquet
 
 ID, TEXT, VECTOR = "id", "text", "vector"
-CUSTOM_ID: Final = "custom_id"  # of a request in a batch
-_DIGITS: Final = re.compile(r"\d+", re.ASCII)
 HAS_VECTOR: Final = "isosent.has_vector"
 MAPPED: Final = "isosent_mapped"  # whether a vector was mapped from another model's; names of users begin otherwise
 # of a hit; words: of an explanation
@@ -47,12 +32,6 @@ _LARGEST_ID: Final = 2**63 - 1
 _GROUP_ROWS: Final = 16_384
 _GROUPS_IN_MEMORY: Final = 64
 _MOST_LISTED: Final = 3
-_FREE_CELLS: Final = 4 << 20  # of a table of text; beyond, a cell for each byte: rows of JSON may lack columns
-_TYPED: Final = (".parquet", ".jsonl", ".json")
-# numbers that are written as numbers are: 007, +49 and 12e4 are names, and so is what 64 bits cannot hold exactly;
-# 1e-05 and 1.5e+20 are how programs write numbers
-_WHOLE: Final = r"^(0|-?[1-9]\d{0,18})$"
-_DECIMAL: Final = r"^-?((0|[1-9]\d{0,14})(\.\d+)?|\d(\.\d+)?e[+-]\d{2,3})$"
 
 
 def rows_table(n_rows: int, *, ids: Any = None, texts: Any = None, metadata: Any = None, first_number: int = 0) -> Any:
@@ -156,7 +135,7 @@ def _plain(column: Any) -> Any:
     import pyarrow.compute as pc
 
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if _is_text(kind) or pa.types.is_null(kind):
+    if is_text(kind) or pa.types.is_null(kind):
         kind = pa.string()
     elif pa.types.is_float16(kind):
         kind = pa.float32()
@@ -166,7 +145,7 @@ def _plain(column: Any) -> Any:
     return column
 
 
-def _is_text(kind: Any) -> bool:
+def is_text(kind: Any) -> bool:
     from pyarrow import types
 
     if types.is_dictionary(kind):
@@ -194,38 +173,6 @@ def _metadata_columns(metadata: Any) -> list[tuple[str, Any]]:
     # pandas adds its index as a column of this name
     named = zip(table.column_names, table.columns, strict=True)
     return [(name, column) for name, column in named if not name.startswith("__index_level_")]
-
-
-def typed(texts: Any, kind: Any = None) -> Any:
-    """A column of a text file, as the type of the same column of an index, or else as numbers if all of it are."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
-    if texts.null_count == len(texts) or (kind is not None and _is_text(kind)):
-        return texts
-    if kind is not None and not pa.types.is_integer(kind):  # for Arrow, 007 is a whole number
-        try:
-            return texts.cast(kind)
-        except pa.ArrowException:  # no such values, or a type that text files cannot hold
-            pass
-    for pattern, numbers in ((_WHOLE, pa.int64()), (_DECIMAL, pa.float64())):
-        if pc.all(pc.match_substring_regex(texts, pattern)).as_py():
-            try:
-                return texts.cast(numbers)
-            except pa.ArrowInvalid:  # above 2^63
-                return texts
-    return texts
-
-
-def _typed_ids(texts: Any, kind: Any) -> Any:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    ids = typed(texts, kind)
-    if pa.types.is_integer(ids.type) and (pc.min(ids).as_py() or 0) >= 0:
-        return ids
-    return typed(texts, pa.string())
 
 
 def like(rows: Any, schema: Any) -> Any:
@@ -257,7 +204,7 @@ def _group_of(kind: Any) -> str:
 
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
         return "number"
-    return "text" if _is_text(kind) else "truth" if types.is_boolean(kind) else "other"
+    return "text" if is_text(kind) else "truth" if types.is_boolean(kind) else "other"
 
 
 def names_beside_hits(columns: Sequence[str]) -> dict[str, str]:
@@ -351,187 +298,3 @@ class RowFile:
     def _read_group(self, group: int) -> Any:
         with reading_parquet(str(self.path)), self._reader() as reader:
             return reader.read_row_group(group)
-
-
-# -- rows of a file --------------------------------------------------------------------------------------------------
-
-
-def read_rows(
-    path: str,
-    *,
-    column: str | None = None,
-    id_column: str | None = None,
-    vector_column: str | None = None,
-    schema: Any = None,
-) -> tuple[list[str] | None, Any, Any]:
-    """Texts, ids and metadata of a file: lines of text, or a table, whose other columns are the metadata.
-
-    The ids are None without a column for them, which is called id if it is not named. Next to vectors, texts are None
-    without a column of texts. Columns of a text file get the types of `schema`, which is that of an index.
-    """
-    pa = _extras.require("pyarrow", extra="search")
-
-    source = TextSource(path, column)
-    if not source.is_table:
-        if id_column is not None:
-            raise InputError(
-                f"{option('id_column', id_column)}: {path} is read as plain lines and has no columns. Leave it out."
-            )
-        return source.texts(), None, None
-    table = _read_table(path, without=vector_column)
-    is_untyped = ending_of(path) not in _TYPED
-    kinds = {} if schema is None else {field.name: field.type for field in schema}
-    columns = {
-        name: typed(table[name], kinds.get(_renamed(name))) if is_untyped else table[name]
-        for name in table.column_names
-    }
-    if column is None:
-        candidates = [
-            name
-            for name, values in columns.items()
-            if _is_text(values.type)
-            and values.null_count < len(values)
-            and name not in (ID, id_column)
-            and not kind_of(values.slice(0, SAMPLED_ROWS).to_pylist(), name)
-        ]
-        candidates = [TEXT] if TEXT in columns and vector_column != TEXT else candidates
-        if len(candidates) != 1 and vector_column is None:
-            if is_untyped and len(columns) > 1 and not any(_is_text(values.type) for values in columns.values()):
-                raise FileFormatError(numbers_error(path))
-            raise InputError(
-                f"{path} has the columns {brief(', '.join(columns), 600)}. Choose the texts: "
-                f"{option('column', 'NAME')}."
-            )
-        column = candidates[0] if len(candidates) == 1 else None
-    for name in (column, id_column):
-        if name is not None and name not in columns:
-            raise InputError(f"{path} has no column {name}; it has: {brief(', '.join(columns), 600)}.")
-    id_column = id_column or (ID if ID in columns else None)
-    values = [] if column is None else table[column].to_pylist()
-    if column is not None and values:
-        refuse_vectors(str(path), column, values[:SAMPLED_ROWS])
-    texts = None if column is None else ["" if value is None else str(value) for value in values]
-    ids = None if id_column is None else columns[id_column]
-    if ids is not None and is_untyped:
-        ids = _typed_ids(table[id_column], kinds.get(ID))
-    others = {}
-    for name, values in columns.items():
-        if name not in (column, id_column):
-            own = _renamed(name)
-            if own in others or (own != name and own in columns):
-                raise InputError(f"{path} has the columns {name} and {own}; rename one: an index has its own {name}.")
-            others[own] = values
-    return texts, ids, pa.table(others)
-
-
-def texts_of_vectors(texts: TextSource, sources: Sequence[VectorSource]) -> list[str]:
-    """Texts in the order of the vectors, which lie in one file or several."""
-    listed = texts.texts()
-    if not all(source.is_column for source in sources):
-        return listed
-    name_of_texts = _name_of_ids(texts.name) if texts.is_table else None
-    names = [_name_of_ids(source.name) for source in sources]
-    if None in names:
-        return listed
-    ids = None if name_of_texts is None else list(map(str, texts.labels(name_of_texts)))
-    ids_of_vectors = [str(one) for source, name in zip(sources, names, strict=True) for one in source.labels(str(name))]
-    vectors = ", ".join(source.name for source in sources)
-    order = order_by_ids(texts.name, ids, vectors, ids_of_vectors)
-    if order is None:
-        return listed
-    warnings.warn(
-        f"{texts.name} has another order than {vectors}; texts and vectors are joined by their ids.",
-        IsosentWarning,
-        stacklevel=2,
-    )
-    return [listed[place] for place in order]
-
-
-def _name_of_ids(path: str) -> str | None:
-    with open_table(path, header=True) as table:
-        return next((name for name in (CUSTOM_ID, ID) if name in table.columns), None)
-
-
-def order_by_ids(texts: str, ids: list[str] | None, vectors: str, ids_of_vectors: list[str] | None) -> list[int] | None:
-    """The places of texts in the order of the vectors beside them, by the ids of both; None if they are in one order.
-
-    An API does not promise the order of a batch. Where only the vectors have ids, numbers in these show an order.
-    """
-    if ids_of_vectors is None or (ids is not None and ids == ids_of_vectors):
-        return None
-    if ids is not None and set(ids) & set(ids_of_vectors):
-        places = {one: place for place, one in enumerate(ids)}
-        for path, listed in ((texts, ids), (vectors, ids_of_vectors)):
-            if len(set(listed)) < len(listed):
-                repeated = next(one for one, count in Counter(listed).items() if count > 1)
-                raise InputError(
-                    f"{path}: the id {brief(repeated)} is there twice, so texts and vectors cannot be joined."
-                )
-        missing = set(ids) ^ set(ids_of_vectors)
-        if missing:
-            one = min(missing)
-            path, other = (vectors, texts) if one in places else (texts, vectors)
-            raise InputError(f"{path} has no row of the id {brief(one)}, and {other} has. Make both of the same rows.")
-        return [places[one] for one in ids_of_vectors]
-    numbers = [tuple(map(int, _DIGITS.findall(one))) for one in ids_of_vectors]
-    is_counted = len({_DIGITS.sub("0", one) for one in ids_of_vectors}) == 1 and all(numbers)
-    if is_counted and all(one < other for one, other in pairwise(numbers)):
-        return None
-    what = f"{vectors} has ids such as {brief(ids_of_vectors[0])}, and {texts} has none of them"
-    if is_counted and sorted(numbers) in [[(n + start,) for n in range(len(numbers))] for start in (0, 1)]:
-        raise InputError(
-            f"{what}: the numbers in them show that its rows are in another order. Give the texts these ids."
-        )
-    warnings.warn(
-        f"{what}: texts and vectors are paired in the order of their rows, which a batch of an API does not keep.",
-        IsosentWarning,
-        stacklevel=2,
-    )
-    return None
-
-
-def _renamed(name: str) -> str:
-    """The name of a column next to the texts, other than those of the index itself."""
-    return f"{name}_" if name in (ID, TEXT, VECTOR) else name
-
-
-def _read_table(path: str, *, without: str | None) -> Any:
-    """All columns but one, as they are or as texts."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    if ending_of(path) == ".parquet":
-        file = _check.input_file(path)
-        with reading_parquet(str(file)), pq.ParquetFile(file, memory_map=True) as table:
-            schema = table.schema_arrow
-            if without in schema.names:
-                schema = schema.remove(schema.get_field_index(without))
-            if not schema.names:
-                return pa.table({})
-            batches = bounded_batches(str(file), file, table, schema.names if without else None)
-            return pa.Table.from_batches(batches, schema)
-    with open_content(path) as (name, content):
-        most_cells = max(_FREE_CELLS, content.seek(0, os.SEEK_END))
-        content.seek(0)
-        table = table_in(name, format_by_name(path), content, header=True)
-        table.require_distinct()
-        names = [name for name in table.columns if name != without]
-        rows = []
-        for _, values in table.rows(optional=names):
-            rows.append(values)
-            if len(rows) * len(values) > most_cells:
-                raise FileFormatError(
-                    f"{path}: rows of {len(names):,} columns, as in the first, do not fit into the file. Leave "
-                    "out columns that few rows have."
-                )
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
-    arrays = {}
-    for name, values in zip(names, columns, strict=True):
-        if table.separator == ";":
-            points = [value and DECIMAL_COMMA.sub(r"\1.\2", value) for value in values]
-            values = tuple(points) if all(not value or is_number(value) for value in points) else values
-        try:
-            arrays[name] = pa.array(values, None if ending_of(path) in _TYPED else pa.string())
-        except (pa.ArrowException, TypeError, OverflowError, UnicodeError) as error:
-            raise InputError(f"{path}: the values of {name} are not of one type: {brief(error)}.") from None
-    return pa.table(arrays)

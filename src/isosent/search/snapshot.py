@@ -5,7 +5,6 @@
 over all segments; `starts` says where each begins. `nearest` searches each `Segment` of `engine` and keeps the
 best of all; `fused` adds the ranking by words, `matches` drops what chance would find, and `shares` compares a score
 with those of random pairs. Ids, rows and vectors are read by position: `ids_at`, `take`, `vectors`, and all in batches.
-`check_query_model` and `check_moved_query_model` refuse a static model of queries that does not belong to the rest.
 """
 
 from __future__ import annotations
@@ -21,11 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.encoders.static import StaticEncoder
 from isosent.errors import FileFormatError, InputError, option, wrong_value
 from isosent.io.atomic import recover
 from isosent.io.tensors import read_tensors
-from isosent.model import SentenceEncoder
 from isosent.numeric.neighbors import best
 from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import read_model
@@ -35,7 +32,6 @@ from isosent.search.commits import (
     MANIFEST,
     MODEL_FOLDER,
     QUERY_FOLDER,
-    QueryRecall,
     SegmentEntry,
     State,
     manifest_state,
@@ -385,23 +381,3 @@ class Snapshot:
             return np.full(positions.shape, np.nan)
         shares = self.chance.share(units, self.vectors(positions), np.where(found, scores, np.float32(0)))
         return np.where(found, shares, np.nan)
-
-
-def check_query_model(query_model: SentenceEncoder, space: Space, where: str = "the index") -> None:
-    """Refuse a model for queries that is not static, or not of the space of an index or model."""
-    shares = query_model.encoder.shared_space if isinstance(query_model.encoder, StaticEncoder) else None
-    if shares is None or query_model.record.postprocessing.steps:
-        raise InputError(
-            f"{query_model.record.name} lies in the space of no other model. Distil one from the model of {where}: "
-            "isosent distill MODEL TEXTS -o FOLDER."
-        )
-    same_space("the query model", shares, where, space)
-
-
-def check_moved_query_model(query_model: SentenceEncoder, queries: QueryRecall | None, folder: Path) -> None:
-    """Refuse a model in place of the query model of an index, unless it gives the same vectors."""
-    if queries is None:
-        raise InputError(f"{folder} was made without a query model. Leave query_model out.")
-    record = read_model(folder / QUERY_FOLDER)
-    if query_model.fingerprint != record.fingerprint and not query_model.has_vectors_of(record):
-        raise InputError(f"{query_model.record.name} is not the query model of {folder}, which is {record.name}.")

@@ -16,6 +16,8 @@ from starlette.responses import Response
 from isosent.evaluation.unlabelled import compare_vectors, halves_of
 from isosent.exports.check import shortened
 from isosent.io.json import without_nan
+from isosent.search.index import Index
+from isosent.search.result import Hit
 from isosent.search.rows import TEXT
 from isosent.server.embeddings import checked_space, space_headers
 from isosent.server.http import json_response, on_model, with_served
@@ -100,17 +102,16 @@ def _hits(served: Served, body: SearchBody) -> list[dict[str, Any]]:
         query = body.query or ""
         settings: dict[str, Any] = {"hybrid": body.hybrid, "false_positives": body.false_positives, "group": body.group}
         result = index.search(query, body.k, where=body.where, **settings)
-    hits = without_nan(result.to_arrow().drop(["query"]).to_pylist())
+    return [_hit_json(hit, body, index) for hit in result.hits()[0]]
+
+
+def _hit_json(hit: Hit, body: SearchBody, index: Index) -> dict[str, Any]:
+    values: dict[str, Any] = without_nan(hit.to_json())
     if body.explain:
-        for hit in hits:
-            explanation = index.model.explain(
-                body.query or "",
-                (hit["text"] or "")[:_LONGEST_EXPLAINED],
-                roles=("query", "document"),
-                groups=(body.group, None if index.model.groups is None else hit.get(index.model.groups.column)),
-            )
-            hit["words"] = [pair._asdict() for pair in explanation.top(5)]
-    return hits
+        hit = hit.explained(body.query or "", index.model, body.group, _LONGEST_EXPLAINED)
+        assert hit.explanation is not None
+        values["words"] = [pair._asdict() for pair in hit.explanation.top(5)]
+    return values
 
 
 @on_model

@@ -29,7 +29,7 @@ from isosent.numeric.canary import FIXED_TEXTS, LEAST_COSINE, N_SHORT, Canary
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
 from isosent.role import RoleName
-from isosent.search.snapshot import check_query_model
+from isosent.search.models import check_query_model
 from isosent.server.fields import NO_FIELDS, space_fields
 from isosent.server.registry import CANARY_EVERY_S
 from isosent.server.service import Metrics, RequestError, reason_of

@@ -38,7 +38,7 @@ from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.numeric.spectrum import spectrum
 from isosent.pages.html import theme
 from isosent.persistence import model_files
-from isosent.search.rows import read_rows
+from isosent.search.inputs import read_rows
 from isosent.server.http import json_response, with_served
 from isosent.server.registry import ModelService, Served
 from isosent.server.service import RequestError

@@ -34,7 +34,7 @@ from isosent.numeric.canary import FIXED_TEXTS, LEAST_COSINE, Canary
 from isosent.numeric.similarity import nonzero_rows
 from isosent.role import RoleName
 from isosent.search.index import Index
-from isosent.search.snapshot import check_query_model
+from isosent.search.models import check_query_model
 from isosent.server.service import Limits, Metrics, RequestError, Service, freeze_memory, reason_of
 from isosent.words.tokens import TokenIds
 

@@ -7,7 +7,6 @@ here, the one of a table in `database.py`; a database is one module with the pro
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -19,8 +18,9 @@ from isosent.io.vector_source import VectorSource
 from isosent.loading import load
 from isosent.search.commits import MODEL_FOLDER, QUERY_FOLDER, is_index
 from isosent.search.index import Index
+from isosent.search.result import Hit
 from isosent.search.rows import TEXT, ids_from_text
-from isosent.search.stores.database import DatabaseStore, is_database
+from isosent.search.stores.database import DatabaseStore, is_database, is_table_url
 from isosent.transforms.maps import GroupMaps
 
 
@@ -33,21 +33,22 @@ class Store(Protocol):
 
     def hits(
         self,
-        queries: Sequence[str] | VectorSource,
+        queries: Sequence[str],
         k: int,
         *,
+        vectors: VectorSource | None = None,
         where: str | None = None,
         hybrid: bool = False,
         group: str | None = None,
         **options: Any,
-    ) -> list[list[dict[str, Any]]]:
-        """Values by column of the rows nearest to each query, best first; the options are those of `Index.search`.
+    ) -> list[list[Hit]]:
+        """The rows nearest to each query, or to each of the vectors, best first; options are those of `Index.search`.
 
         With `like`, ids, the rows nearest to these rows instead; with `explain`, the words that make a hit similar.
         """
 
     def index(self, needed_by: str) -> Index:
-        """The index itself, for an option that needs one."""
+        """The index itself, for a command or an option that needs one."""
 
 
 def open_store(place: str, model: str | None = None) -> Store:
@@ -58,9 +59,11 @@ def open_store(place: str, model: str | None = None) -> Store:
     return DatabaseStore(place, model) if is_database(place) else _FolderStore(place, model)
 
 
-def find_index(path: str | os.PathLike[str]) -> Index | None:
-    """Open an index, if a folder holds one, damaged or not."""
-    return Index.open(path) if is_index(path) else None
+def find_index(place: str, needed_by: str) -> Index | None:
+    """Open an index, if a folder holds one, damaged or not; the URL of a database is refused, other names are None."""
+    if is_index(place):
+        return Index.open(place)
+    return DatabaseStore(place, None).index(needed_by) if is_table_url(place) else None
 
 
 class _FolderStore:
@@ -93,38 +96,33 @@ class _FolderStore:
     def groups(self) -> GroupMaps | None:
         return self._index.groups
 
-    def index(self, needed_by: str) -> Index:
+    def index(self, _: str) -> Index:
         return self._index
 
     def hits(
         self,
-        queries: Sequence[str] | VectorSource,
+        queries: Sequence[str],
         k: int,
         *,
+        vectors: VectorSource | None = None,
         where: str | None = None,
         like: Sequence[str] = (),
         explain: bool = False,
         group: str | None = None,
         **options: Any,
-    ) -> list[list[dict[str, Any]]]:
-        texts = () if isinstance(queries, VectorSource) else queries
-        if texts and is_index(texts[0]) and not is_index(self.folder):
-            raise InputError(f"search: {texts[0]} is the index. Name it first: isosent search {texts[0]} {self.folder}")
+    ) -> list[list[Hit]]:
+        if queries and is_index(queries[0]) and not is_index(self.folder):
+            raise InputError(
+                f"search: {queries[0]} is the index. Name it first: isosent search {queries[0]} {self.folder}"
+            )
         index = self._index
         if explain and TEXT not in index.schema.names:
             raise InputError(f"search: {option('explain', True)} needs the texts of the rows; this index has none.")
         if like:
-            result = index.more_like(ids_from_text(like, index.schema), k, where=where)
-        else:
-            result = index.search(queries, k, where=where, group=group, **options)
-        hits: list[list[dict[str, Any]]] = [[] for _ in range(len(result))]
-        for row in result.to_arrow().to_pylist():
-            query = row.pop("query")
-            hits[query].append(row)
-            if explain:
-                of_both = group, None if index.groups is None else row.get(index.groups.column)
-                words = index.model.explain(
-                    texts[query], row.get(TEXT) or "", roles=("query", "document"), groups=of_both
-                )
-                row["words"] = words.line()
-        return hits
+            return index.more_like(ids_from_text(like, index.schema), k, where=where).hits()
+        asked = queries if vectors is None else vectors
+        hits = index.search(asked, k, where=where, group=group, **options).hits()
+        if not explain:
+            return hits
+        pairs = zip(queries, hits, strict=True)
+        return [[hit.explained(query, index.model, group) for hit in found] for query, found in pairs]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from importlib import import_module
 from typing import Any, Final, Protocol, TypeAlias
@@ -30,9 +30,10 @@ from isosent.numeric.similarity import nonzero_rows
 from isosent.pages.progress import Progress, counted
 from isosent.search.engine import K_MEASURED
 from isosent.search.index import Index
+from isosent.search.result import Hit
 from isosent.search.rows import ID, VECTOR
 from isosent.search.stores.postgres_connection import SCHEMES
-from isosent.search.units import unit_vectors, units_of_lists
+from isosent.search.units import some_queries, unit_vectors, units_of_lists
 from isosent.space import Space, same_space
 from isosent.transforms.maps import GroupMaps
 
@@ -105,8 +106,13 @@ class Database(Protocol):
 
 def is_database(target: str) -> bool:
     """Whether a name on the command line is the URL of a database."""
+    return is_table_url(target) or "://" in target
+
+
+def is_table_url(target: str) -> bool:
+    """Whether a name can be nothing but the URL of a database, even where it may be that of a file or a model."""
     # a mistyped URL of PostgreSQL is no folder: it would be shown with its password
-    return target.startswith(LANCE) or "://" in target or bool(re.match("postgres.*:", target))
+    return bool(re.match("lance:|(?i:postgres)[^/]*:", target))
 
 
 def _without_password(url: str) -> str:
@@ -281,29 +287,32 @@ class DatabaseStore:
 
     def index(self, needed_by: str) -> Index:
         """Refuse: the rows are in no folder."""
-        raise self._refusal([needed_by])
-
-    def _refusal(self, options: Iterable[str]) -> InputError:
-        named = ", ".join(map(option, sorted(options)))
-        return InputError(f"search: {named} needs an index, and {_without_password(self._url)} is a database.")
+        raise InputError(
+            f"{needed_by} needs an index, and {_without_password(self._url)} is a database. isosent index pull makes "
+            "an index of it, and isosent index push writes one back."
+        )
 
     def hits(
         self,
-        queries: Sequence[str] | VectorSource,
+        queries: Sequence[str],
         k: int,
         *,
+        vectors: VectorSource | None = None,
         where: str | None = None,
         hybrid: bool = False,
         group: str | None = None,
         **options: Any,
-    ) -> list[list[dict[str, Any]]]:
-        """Values by column of the rows nearest to each query, best first; other options need an index."""
+    ) -> list[list[Hit]]:
+        """The rows nearest to each query, best first; other options need an index."""
         if options:
-            raise self._refusal(options)
-        if isinstance(queries, VectorSource):
-            raise InputError(f"search: a database is searched by texts, and {queries.path} holds vectors.")
+            self.index(f"search: {', '.join(map(option, sorted(options)))}")
+        if vectors is not None:
+            raise InputError(f"search: a database is searched by texts, and {vectors.path} holds vectors.")
         tables = self.search(queries, k, where=where, hybrid=hybrid, group=group)
-        return [[{"rank": rank, **row} for rank, row in enumerate(table.to_pylist(), start=1)] for table in tables]
+        return [
+            [Hit(rank, row.pop(ID), row.pop("score"), row) for rank, row in enumerate(table.to_pylist(), start=1)]
+            for table in tables
+        ]
 
     def search(
         self,
@@ -320,9 +329,7 @@ class DatabaseStore:
         """
         model = self.model
         _check.whole_number("search", "k", k, 1)
-        texts = _check.some_texts("search", [queries] if isinstance(queries, str) else queries)
-        if any(not text.strip() for text in texts):
-            raise InputError("search: a query is empty.")
+        texts = some_queries(queries)
         database = open_database(self._url)
         try:
             here = model.space
