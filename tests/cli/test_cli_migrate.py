@@ -192,7 +192,7 @@ def test_halves_of_one_language_are_no_measure_of_several(isosent_, texts, wordl
     erased.save(tmp_path / "erased")
     assert "translations" in isosent_("migrate", "wordllama", tmp_path / "erased", tmp_path / "pool.txt").err
     assert "migrate A B" in isosent_("compare", tmp_path / "pool.txt", "-m", "wordllama", "-m", tmp_path / "erased").err
-    assert compare_models({"a": wordllama, "b": wordllama.fitted(texts)}, texts)["caution"] is None
+    assert compare_models({"a": wordllama, "b": wordllama.fitted(texts)}, texts).caution is None
     report = migrate(wordllama, erased, pool, answers=list(zip(texts[:50], other[:50], strict=True))).report
     assert report["caution"] is None
     assert migrate(wordllama, wordllama, texts).report["caution"] is None
@@ -208,7 +208,7 @@ def test_halves_of_one_language_are_no_measure_of_several(isosent_, texts, wordl
         ("words.txt", (), ("migrate", "6 words or more")),
         ("nan.npy", (), ("NaN",)),
         ("few.txt", (), ("different texts are too few", "300")),
-        ("other.tsv", (), ("no column text", "id, body")),
+        ("other.tsv", (), ("2 columns", "id, body", "--column NAME")),
     ],
 )
 def test_what_cannot_be_compared_is_refused_and_nothing_is_written(

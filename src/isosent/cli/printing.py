@@ -110,6 +110,7 @@ def tokens_line(n_tokens: int, n_unknown: int, languages: str | None = None) -> 
     return f"tokens: {n_tokens:,}; unknown: {n_unknown:,} ({n_unknown / n_tokens:.1%}){meant_for}"
 
 
+_SMALLEST_P = 0.0001
 GAIN = (
     "Pairs: rank correlation of cosines with word overlap. Topics: cosine of the topics of a text and its ten nearest "
     "neighbors. Both on texts that were held out."
@@ -245,6 +246,11 @@ def _stats_parts(folder: Path, stats: "IndexStats") -> Iterator[Part]:
     if stats.n_zero_rows:
         yield f"rows without a vector: {stats.n_zero_rows}"
     yield from stale_notes(folder, stats)
+
+
+def p_value(value: float) -> str:
+    """A p-value in a table; empty if it is not known."""
+    return "" if math.isnan(value) else f"< {_SMALLEST_P}" if value < _SMALLEST_P else f"{value:.4f}"
 
 
 def megabytes(n_bytes: float) -> str:
