@@ -17,7 +17,7 @@ from isosent.io.atomic import check_destination, replacing
 from isosent.io.columns import unused_vectors
 from isosent.io.json import without_nan
 from isosent.pages.progress import make_console
-from isosent.pages.report import Note, Part, Report, ReportTable
+from isosent.pages.report import Content, Note, Part, Report, ReportTable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 def deliver(report: Report, outputs: Sequence[Path] = (), *, as_json: bool = False) -> None:
     """Write a report into files, each with the content that its ending names; then print it, as JSON or as text."""
-    contents = {".json": lambda: _json_text(report.document), **report.files}
+    files: dict[str, Content] = {".json": lambda: _json_text(report.document), **report.files}
     for path in outputs:
         with replacing(path) as temporary:
-            content = contents[path.suffix.lower()]()
+            content = files[path.suffix.lower()]()
             temporary.write_bytes(content if isinstance(content, bytes) else content.encode())
     if not as_json:
         for part in report.parts:

@@ -1,8 +1,8 @@
 """Score a model on the tasks of a folder or a table.
 
-`evaluate` checks its arguments, and `read_tasks` makes `Task` objects of the files: `_by_kind` sorts the names that were
-requested by their kinds (`KINDS`), each of which has a module that finds its files in a folder; `_task_of_table` takes a
-table for the task that its kind says. `evaluation.run` encodes and scores them.
+`evaluate` checks its arguments, and `read_tasks` makes `Task` objects of the files. `_by_kind` sorts the names that
+were requested by kind (`KINDS`): each has a module that finds its files in a folder. A table is read by
+`_task_of_table`, for the task that its kind says. `evaluation.run` then encodes and scores the tasks.
 """
 
 from __future__ import annotations
