@@ -47,13 +47,19 @@ def drift(old: str, new: str, model: str | None, column: str | None, as_json: bo
     sides = [model_statistics(path) or open_source(path, column=column, moments=True) for path in (old, new)]
     with progress_bar("drift", "rows") as bar, texts_encoded(sides, load_model, progress=bar) as measured:
         found = drift_of(*measured, progress=bar)
+        spaces = {each.space if each.kind == "vectors" else None for each in measured}
     texts = sides[1].texts() if sides[1].kind == "texts" else None
     unusual = [each._asdict() | ({} if texts is None else {"text": texts[each.row]}) for each in found.unusual]
-    deliver(Report(asdict(found) | {"unusual": unusual}, _drift_parts(found, old, new, texts)), as_json=as_json)
+    document = asdict(found) | {"unusual": unusual}
+    is_one_model = len(spaces) == 1 and None not in spaces
+    parts = _drift_parts(found, old, new, texts, is_one_model=is_one_model)
+    deliver(Report(document, parts), as_json=as_json)
 
 
-def _drift_parts(found: Drift, old: str, new: str, texts: list[str] | None) -> Iterator[Part]:
+def _drift_parts(found: Drift, old: str, new: str, texts: list[str] | None, *, is_one_model: bool) -> Iterator[Part]:
     yield found.advice
+    if found.refit != "no" and not is_one_model:  # by axes and covariances, other topics look like another model
+        yield "Other texts change vectors as much as another model does. Check that one model made both files."
     table = ReportTable("", "", has_header=False, title=f"{found.n_old:,} vectors of {old}, {found.n_new:,} of {new}")
     for label, value in (("mean", found.mean_p_value), ("covariance", found.covariance_p_value)):
         table.add_row(f"{label}: p-value of no change", p_value(value))

@@ -17,7 +17,7 @@ from isosent.cli.options import (
     seed_option,
     transform_options,
 )
-from isosent.cli.printing import check_outputs, deliver
+from isosent.cli.printing import check_outputs, deliver, say
 from isosent.errors import InputError, option
 from isosent.evaluation.cqa import TEXT_PARTS
 from isosent.evaluation.evaluate import evaluate as evaluate_model
@@ -101,7 +101,7 @@ def evaluate(
         resolve_transform(name, _settings_for(name, settings) if has_several else settings, dim=loaded.dim)
         for name in transform
     ]
-    with progress_bar("encoding") as bar:
+    with progress_bar("evaluating", say=say) as bar:
         result = evaluate_model(
             loaded,
             data,

@@ -12,15 +12,15 @@ from typing import Any
 
 import click
 
+from isosent._check import brief
 from isosent.cli.options import json_option
 from isosent.cli.printing import deliver, likelihood_change, stats_report
 from isosent.encoders.precomputed import PRECOMPUTED
-from isosent.errors import InputError, IsosentWarning
+from isosent.errors import FileFormatError, InputError, IsosentWarning
+from isosent.io.json import format_of as document_format
 from isosent.io.notes import NOTE_FILE, read_export_note
 from isosent.io.source import open_source
 from isosent.io.system import open_to_read
-from isosent.io.tables import is_number
-from isosent.io.tensors import safetensors_header
 from isosent.io.texts import TextSource
 from isosent.jobs.vectors import moments_in
 from isosent.loading import read_record
@@ -28,11 +28,14 @@ from isosent.pages.progress import progress_bar
 from isosent.pages.report import Report
 from isosent.persistence import MIGRATION, ModelRecord
 from isosent.search.stores import find_index
-from isosent.words.formats import format_of
-from isosent.words.word_vectors import FORMAT, read_word_vectors
+from isosent.transforms.auto import saved_choice
+from isosent.words.formats import format_of, may_hold_words
+from isosent.words.word_vectors import is_saved_table, read_word_vectors
 
 _FIRST_WORDS = 8
-_LONGEST_START = 1 << 20  # bytes of a line
+_BEGINNING = 1 << 10  # bytes that show a page
+_SHOWN = ("isosent result", "isosent study")  # formats that isosent report reads
+_LONGEST_VALUE = 60  # of a setting, in characters
 
 
 @click.command()
@@ -87,9 +90,14 @@ def _distilled_lines(report: Mapping[str, Any], shares: Mapping[str, Any] | None
 def _facts_of_input(name: str) -> dict[str, Any] | None:
     """Facts of a file or of a folder of vectors; None for anything else, which is a model."""
     is_file = Path(name).is_file()
-    if is_file and name.lower().endswith(".safetensors") and safetensors_header(Path(name))[1].get("format") == FORMAT:
+    if is_file and is_saved_table(Path(name)):
         return _facts_of_words(name)
-    source = open_source(name, moments=is_file)
+    try:
+        source = open_source(name, moments=is_file)
+    except FileFormatError:
+        if is_file:
+            _refuse_own_file(name)
+        raise
     if source.kind == "texts":
         if not is_file:
             return None
@@ -131,18 +139,30 @@ def _facts_of_words(name: str) -> dict[str, Any]:
 def _refuse_texts(source: TextSource) -> None:
     """Say which command describes texts, instead of what is wrong with them as word vectors."""
     name = source.name
-    if name.lower().endswith((".txt", ".tsv", ".csv")):  # word vectors have these endings, too
-        with open_to_read(Path(name)) as file:
-            lines = file.readline(_LONGEST_START), file.readline(_LONGEST_START)
-        if all(is_number(field) for line in lines for field in line.split()[-1:]):
-            return
+    if may_hold_words(Path(name)):
+        return
     if source.is_table:
         raise InputError(
             f"info: {name} is a table. Its texts are described by isosent inspect {name} --column NAME; vectors "
             "must be saved as .npy or .parquet."
         )
-    if name.lower().endswith(".txt"):
-        raise InputError(f"info: {name} holds texts. Describe them with a model: isosent inspect {name}")
+    with open_to_read(Path(name)) as file:
+        if file.read(_BEGINNING).lstrip().startswith(b"<"):
+            raise InputError(f"info: {name} is a page. Open it in a browser.")
+    raise InputError(f"info: {name} holds texts. Describe them with a model: isosent inspect {name}")
+
+
+def _refuse_own_file(name: str) -> None:
+    """Say what a JSON file of isosent is."""
+    written = document_format(name) or ""
+    if written.startswith(_SHOWN):
+        kind = written.rpartition(" ")[0]  # without its version
+        raise InputError(f"info: {name} is an {kind}. Show it on a page: isosent report {name} -o page.html")
+    if written.startswith("isosent"):
+        raise InputError(
+            f"info: {name} is a part of what lies beside it ({written}). Name the folder, or the file of vectors that "
+            "it belongs to."
+        )
 
 
 def _aligned(facts: Collection[tuple[str, object]]) -> Iterator[str]:
@@ -161,33 +181,40 @@ def _model_facts(record: ModelRecord, distilled: Mapping[str, Any]) -> list[tupl
         lines += _distilled_lines(distilled["distilled"], distilled["shares"])
     unit = "vectors" if record.reference == PRECOMPUTED else "texts"
     for step, fit in enumerate(record.fits, start=1):
+        choice = saved_choice(fit.choice)
+        is_of_pairs = choice is not None and choice.tested is not None
         steps = fit.parameters.get("steps") if fit.transform == "chain" else None
         if not (isinstance(steps, list) and all(isinstance(each, dict) for each in steps) and steps):
             steps = [{"transform": fit.transform, **fit.parameters}]
         calls = []
         for each in steps:
             settings = {name: value for name, value in each.items() if name != "transform"}
-            calls.append(f"{each.get('transform')}({_plain(settings) if settings else ''})")
+            calls.append(f"{each.get('transform')}({_settings(settings) if settings else ''})")
         lines.append(
             (
                 f"fit {step}",
-                ("none, chosen by auto" if "candidates" in (fit.choice or {}) else "none")
+                ("none, chosen by auto" if choice is not None and not is_of_pairs else "none")
                 if fit.transform == "none"
                 else calls[0],
             )
         )
         lines += [("", f"then {call}") for call in calls[1:]]
-        is_of_pairs = "tested" in (fit.choice or {})
         counted = "pairs" if is_of_pairs else unit
         lines.append(("", f"on {fit.n_texts} {counted} of {fit.source}, {fit.fitted_at}"))
         zero = "zero rows left out" if counted == "vectors" else f"{counted} without a vector"
         lines.append(("", f"{zero}: {fit.n_zero_rows}"))
-        if fit.choice:
+        if choice is not None:
             by = "held out" if is_of_pairs or fit.transform in ("erasure", MIGRATION) else "auto"
-            lines.append(("", f"{by}: {fit.choice['reason']}"))
+            purpose = f", for {choice.purpose}" if choice.purpose is not None and choice.candidates else ""
+            lines.append(("", f"{by}{purpose}: {choice.reason}"))
         if fit.history:
             lines.append(("", likelihood_change(fit.history)))
     return lines
+
+
+def _settings(settings: Mapping[str, Any]) -> str:
+    """Settings of a fit; one of many values, such as all that were erased, is shortened."""
+    return ", ".join(f"{name}={brief(_plain(value), _LONGEST_VALUE)}" for name, value in settings.items())
 
 
 def _plain(value: object) -> str:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from isosent.search.result import IndexStats
+    from isosent.transforms.auto import SavedChoice, SavedGain
 
 
 def deliver(report: Report, outputs: Sequence[Path] = (), *, as_json: bool = False) -> None:
@@ -131,21 +132,19 @@ def change_table(before: Any, after: Any, title: str | None = None) -> ReportTab
     return table
 
 
-def choice_table(choice: Mapping[str, Any]) -> ReportTable:
-    """What "auto" compared; `choice` is ``AutoChoice.to_json()``."""
+def choice_table(choice: "SavedChoice") -> ReportTable:
+    """What "auto" compared."""
     columns = ("candidate", "pairs", "gain", "95% interval", "topics", "gain", "95% interval", "")
     table = ReportTable(*columns)
 
-    def cells(signal: Mapping[str, float] | None) -> tuple[str, ...]:
+    def cells(signal: "SavedGain | None") -> tuple[str, ...]:
         if signal is None:
             return ("", "", "")
-        interval = f"{signal['low']:+.3f} to {signal['high']:+.3f}"
-        return f"{signal['agreement']:.3f}", f"{signal['gain']:+.3f}", interval
+        return f"{signal.agreement:.3f}", f"{signal.gain:+.3f}", f"{signal.low:+.3f} to {signal.high:+.3f}"
 
-    for each in choice["candidates"]:
-        mark = "chosen" if each["candidate"] == choice["chosen"] else ""
-        # models of earlier versions hold no topics
-        table.add_row(each["candidate"], *cells(each), *cells(each.get("topics")), mark)
+    for each in choice.candidates:
+        mark = "chosen" if each.candidate == choice.chosen else ""
+        table.add_row(each.candidate, *cells(each), *cells(each.topics), mark)
     return table
 
 
