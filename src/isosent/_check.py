@@ -162,12 +162,49 @@ def real_numbers(where: str, name: str, values: ArrayLike) -> NDArray[Any]:
     """Return `values` as an array of real numbers of any shape; the numbers are not checked."""
     not_masked(where, name, values)
     try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise InputError(f"{name} must be an array of real numbers; got: {error}.", where=where) from None
+        array = np.asarray(_on_cpu(values))
+    except ValueError:  # rows of different lengths
+        array = _stacked(where, name, values)
+    if array.dtype.kind == "O" and array.ndim == 1 and any(hasattr(row, "__len__") for row in array):
+        array = _stacked(where, name, array)
+    if array.dtype.name == "bfloat16":  # of ml_dtypes
+        array = array.astype(np.float32)
     if array.dtype.kind not in "fiub":
         raise wrong_value(where, name, "hold real numbers", f"dtype {array.dtype}")
     return array
+
+
+def _on_cpu(values: Any) -> Any:
+    """A tensor of torch, or a list of them, as numpy takes it: without gradient, on the CPU; numpy has no bfloat16."""
+    if isinstance(values, (list, tuple)) and values and hasattr(values[0], "detach"):
+        return [_on_cpu(value) for value in values]
+    if not hasattr(values, "detach"):
+        return values
+    tensor = values.detach().cpu()
+    return tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor
+
+
+def _stacked(where: str, name: str, column: Any) -> NDArray[Any]:
+    """The rows of a column of lists, as data frames have them; an `InputError` names a row that is none."""
+    rows = [_on_cpu(row) for row in column]
+    sizes = [len(row) if hasattr(row, "__len__") else 1 for row in rows]
+    for i, row in enumerate(rows):
+        if is_blank(row):
+            raise InputError(f"row {i} of {name} is missing. Drop that row.", where=where)
+        if isinstance(row, str):
+            raise InputError(
+                f"row {i} of {name} is a string, {brief(row, 40)!r}, not a list of numbers. If all are lists written "
+                "as JSON, pass [json.loads(row) for row in column].",
+                where=where,
+            )
+        if sizes[i] != sizes[0]:
+            raise InputError(
+                f"row {i} of {name} has {sizes[i]} numbers, and row 0 has {sizes[0]}. All need the same.", where=where
+            )
+    try:
+        return np.stack([np.asarray(row) for row in rows])
+    except ValueError as error:
+        raise InputError(f"{name} must be an array of real numbers; got: {error}.", where=where) from None
 
 
 def not_masked(where: str, name: str, values: object) -> None:
@@ -223,7 +260,7 @@ def texts_or_vectors(where: str, name: str, values: Any) -> list[str] | NDArray[
             return text_list(where, values)
     if array is not None and array.dtype.kind in "UO":
         return list(array.tolist())
-    array = real_numbers(where, name, values.detach().cpu() if hasattr(values, "detach") else values)
+    array = real_numbers(where, name, values)
     vectors = matrix(where, name, array[None, :] if array.ndim == 1 else array)
     finite_rows(where, name, vectors)
     return vectors

@@ -4,12 +4,15 @@ import json
 import warnings
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from isosent.errors import FileFormatError, InputError, IsosentWarning
 from isosent.io.source import open_source
+from isosent.io.vectors import source_of
 from isosent.jobs.vectors import moments_of, write_moments
 
 ROWS = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
@@ -102,3 +105,66 @@ def test_a_folder_without_shards_is_refused_when_it_is_read(here):
     (here / "other").mkdir()
     with pytest.raises(InputError, match="other"):
         open_source("other").texts()
+
+
+@pytest.mark.parametrize(
+    "vectors",
+    [
+        ROWS,
+        ROWS.astype(">f4"),
+        ROWS.tolist(),
+        list(ROWS),
+        pd.Series(ROWS.tolist()),
+        pd.Series(list(ROWS), index=[7, 7, 1, 0, 3]),
+        pd.Series(ROWS.tolist(), dtype=pd.ArrowDtype(pa.list_(pa.float32()))),
+        pl.Series(ROWS.tolist()),
+        pa.chunked_array([ROWS[:2].tolist(), ROWS[2:].tolist()]),
+        "v.npy",
+    ],
+    ids=["array", "big-endian", "lists", "arrays", "pandas", "index", "arrow in pandas", "polars", "arrow", "path"],
+)
+def test_vectors_of_any_kind_become_a_source(vectors):
+    source = source_of(vectors, where="inspect")
+    assert (source.n_rows, source.dim, source.space) == (5, 3, None)
+    np.testing.assert_array_equal(np.concatenate(list(source.blocks())), ROWS)
+    np.testing.assert_array_equal(np.concatenate(list(source.part(1, 3).blocks(1))), ROWS[2:4])
+    assert source_of(source, where="inspect") is source
+
+
+def test_tensors_become_a_source():
+    torch = pytest.importorskip("torch")
+    tensor = torch.tensor(ROWS)
+    for vectors in (tensor.clone().requires_grad_(), list(tensor), [row.clone().requires_grad_() for row in tensor]):
+        np.testing.assert_array_equal(next(source_of(vectors, where="inspect").blocks()), ROWS)
+    rounded = next(source_of(tensor.bfloat16(), where="inspect").blocks())
+    np.testing.assert_allclose(rounded, ROWS, rtol=2**-8)
+
+
+@pytest.mark.parametrize(
+    ("rows", "storage"),
+    [(np.array([[1, 2]]), "float64"), (np.array([[1]], np.uint16), "float32"), (np.array([[True]]), "float32")],
+)
+def test_numbers_that_no_file_holds_become_floats(rows, storage):
+    source = source_of(rows, where="inspect")
+    assert source.storage == storage
+    np.testing.assert_array_equal(next(source.blocks()), rows)
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        ([[1.0, 2.0], None], "row 1 of vectors is missing"),
+        ([[1.0, 2.0], [1.0]], "row 1 of vectors has 1"),
+        (["[1, 2]", "[3, 4]"], r"row 0 of vectors is a string, '\[1, 2\]'"),
+        ([[[1.0, 2.0], [3.0]], [[1.0], [2.0]]], "must be an array of real numbers"),
+    ],
+)
+def test_a_row_that_is_no_vector_is_named(column, message):
+    with pytest.raises(InputError, match=message):
+        source_of(pd.Series(column, dtype=object), where="inspect")
+
+
+def test_a_number_that_is_none_is_named_by_the_caller():
+    source = source_of([[1.0, 2.0], [np.nan, 0.0]], where="search", name="queries")
+    with pytest.raises(InputError, match="search: row 1 of queries, counted from 0, holds NaN"):
+        source.check_finite(next(source.blocks()), 0)

@@ -1,4 +1,4 @@
-"""Vectors in a file, read in blocks: .npy, .fvecs, .bvecs and .safetensors, through a memory map, and lists in JSON.
+"""Vectors in blocks: of .npy, .fvecs, .bvecs and .safetensors through a memory map, of lists in JSON, and of arrays.
 
 A `VectorSource` is what every format opens as: shape, `Storage` and vector space are known, and the vectors are read
 when its `blocks` are iterated, after the checksum was compared once. `open_npy`, `open_vecs` and `open_safetensors`
@@ -36,6 +36,7 @@ from isosent.space import Space
 from isosent.storage import READ, Storage
 
 BLOCK_BYTES = 32 << 20
+ARRAY_BLOCK_ROWS = 8192
 BLOCK_ROWS_A_DIM = 4  # fewer rows than dimensions have no full rank, which moments would notice block by block
 
 _LONGEST_HEADER = 1 << 20  # bytes of a .npy file
@@ -58,11 +59,11 @@ _SAFETENSORS_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class VectorSource:
-    """Vectors in a file of any size; only a block of them is in memory at a time."""
+    """Vectors in a file of any size, of which only a block is in memory at a time; or those of an array."""
 
     kind: ClassVar[Literal["vectors"]] = "vectors"
 
-    path: Path  # the file, or a folder of shards
+    path: Path  # the file, or a folder of shards; of an array, what messages call it
     n_rows: int
     dim: int
     storage: Storage
@@ -75,6 +76,20 @@ class VectorSource:
     first_row: int = 0  # in the file, if these are a part of its rows
     read_labels: Callable[..., list[Any]] | None = None  # reads a column of the file, if it is a table
     text_columns: tuple[str, ...] = ()  # of that table
+    where: str | None = None  # of an array: the function that it was passed to
+
+    @classmethod
+    def of_array(cls, rows: Array, where: str, name: str) -> VectorSource:
+        """The rows of a 2-D array; numbers that no file holds become floats."""
+        if rows.dtype.name not in READ:
+            rows = rows.astype(np.float64 if rows.dtype.kind == "f" else np.result_type(rows, np.float32), copy=False)
+
+        def read(start_row: int, block_rows: int) -> Iterator[Array]:
+            for start in range(start_row, len(rows), block_rows):
+                yield storage.decoded(rows[start : start + block_rows])
+
+        storage = Storage(rows.dtype.name)
+        return cls(Path(name), *rows.shape, storage, None, read, where=where)
 
     @property
     def name(self) -> str:
@@ -92,8 +107,15 @@ class VectorSource:
         return self.is_table and self.column is not None
 
     @property
+    def may_be_bits(self) -> bool:
+        """Whether the numbers may be packed bits, which nothing tells from numbers of 0 to 255."""
+        return self.storage is Storage.uint8 and self.path.suffix.lower() != ".bvecs"
+
+    @property
     def block_rows(self) -> int:
-        """Rows of a block: 32 MiB of them, or four times as many as dimensions if that is more."""
+        """Rows of a block: 32 MiB of them, or four times as many as dimensions if that is more; 8192 of an array."""
+        if self.where is not None:
+            return ARRAY_BLOCK_ROWS
         return max(1, BLOCK_ROWS_A_DIM * self.dim, BLOCK_BYTES // (self.dim * self.storage.decoded_bytes))
 
     @property
@@ -139,6 +161,9 @@ class VectorSource:
 
     def check_finite(self, block: Array, start_row: int) -> None:
         """Refuse NaN and infinity."""
+        if self.where is not None:
+            _check.finite_rows(self.where, self.name, block, self.first_row + start_row)
+            return
         try:
             _check.finite_rows(str(self.path), "vectors", block, self.first_row + start_row)
         except InputError as error:

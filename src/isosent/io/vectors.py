@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from isosent import _check, _extras
 from isosent._check import brief
@@ -80,6 +80,18 @@ def open_vectors(path: str | os.PathLike[str] | VectorSource, *, column: str | N
     except (FileFormatError, InputError):
         refuse_other_file(file)  # better says what it is than what is missing
         raise
+
+
+def source_of(
+    vectors: ArrayLike | str | os.PathLike[str] | VectorSource, *, where: str, name: str = "vectors"
+) -> VectorSource:
+    """Vectors as callers of Python have them: an array or tensor, lists, a column of lists, a path, an open source.
+
+    A public function calls this once, and hands the source on. Messages call an array `name`, and begin with `where`.
+    """
+    if isinstance(vectors, (str, os.PathLike, VectorSource)):
+        return open_vectors(vectors)
+    return VectorSource.of_array(_check.matrix(where, name, vectors), where, name)
 
 
 def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) -> bool:
