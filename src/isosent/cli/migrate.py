@@ -7,9 +7,9 @@ import click
 from isosent.cli.options import PATH, column_option, json_option, open_model
 from isosent.cli.printing import deliver
 from isosent.errors import InputError
-from isosent.evaluation.migration import MigrationFindings
+from isosent.evaluation.migration import MigrationFindings, Side
 from isosent.evaluation.migration import migrate as migrate_models
-from isosent.evaluation.migration_inputs import MigrationInputs, Side, absolute_location, read_answers
+from isosent.evaluation.migration_inputs import MigrationInputs, absolute_location, read_answers
 from isosent.io.source import open_source
 from isosent.io.texts import TextSource
 from isosent.pages.progress import progress_bar

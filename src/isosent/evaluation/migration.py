@@ -29,6 +29,7 @@ from isosent.evaluation.unlabelled import (
     topical_difference,
 )
 from isosent.io.vector_source import VectorSource, picked_rows
+from isosent.io.vectors import source_of
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import JointFolds, JointMoments
@@ -59,6 +60,7 @@ CANDIDATES: dict[str, Callable[[JointMoments], LinearMap]] = {
 }
 
 Vectors = NDArray[np.floating]
+Side = SentenceEncoder | VectorSource
 Advice = Literal["stay", "map", "embed again", "cannot tell"]
 Answers = Sequence[tuple[str, str]]  # a query, and the text that answers it
 
@@ -200,14 +202,9 @@ def migrate(
     mapped vectors and among a mixture of mapped and real ones.
     """
     texts = _check.some_texts("migrate", texts)
+    old, new = _side_of(old, texts), _side_of(new, texts)
+    stored = None if stored is None else _source_of(stored, texts)
     has_models = isinstance(old, SentenceEncoder) and isinstance(new, SentenceEncoder)
-    for side in (old, new, stored):
-        if side is not None and not isinstance(side, SentenceEncoder):
-            name, n_rows, space = _stored_facts(side)
-            refuse_codes(name, space)
-            if n_rows != len(texts):
-                counted = f"{n_rows:,} vectors of {len(texts):,} texts"
-                raise InputError(f"migrate: {name} holds {counted}. Name files of the same texts.")
     if answers is not None and not answers:
         raise InputError("migrate: there are no queries with their answers.")
     if answers is not None and not has_models:
@@ -248,8 +245,21 @@ def migrate(
     return Migration(_mapped_model(old, new, maps.documents, findings, reference, source), findings)
 
 
+def _side_of(side: SentenceEncoder | VectorSource | Vectors, texts: Sequence[str]) -> Side:
+    return side if isinstance(side, SentenceEncoder) else _source_of(side, texts)
+
+
+def _source_of(vectors: VectorSource | Vectors, texts: Sequence[str]) -> VectorSource:
+    source = source_of(vectors, where="migrate")
+    refuse_codes(source.name, source.space)
+    if source.n_rows != len(texts):
+        counted = f"{source.n_rows:,} vectors of {len(texts):,} texts"
+        raise InputError(f"migrate: {source.name} holds {counted}. Name files of the same texts.")
+    return source
+
+
 def _vectors(
-    sides: Sequence[SentenceEncoder | VectorSource | Vectors],
+    sides: Sequence[Side],
     texts: Sequence[str],
     rows: NDArray[np.intp],
     *,
@@ -264,7 +274,7 @@ def _vectors(
             vectors.append(side.encode(picked, role=role, show_progress_bar=False, progress=part))
             done += len(rows)
             continue
-        array: Vectors = picked_rows(side.blocks(), rows) if isinstance(side, VectorSource) else side[rows]
+        array: Vectors = picked_rows(side.blocks(), rows)
         _check.finite_rows("migrate", "vectors", array)
         vectors.append(array)
     return vectors
@@ -294,15 +304,15 @@ def _fitted_maps(x: Vectors, y: Vectors, seed: int) -> Maps:
 
 
 def _findings(
-    old: SentenceEncoder | VectorSource | Vectors,
-    new: SentenceEncoder | VectorSource | Vectors,
+    old: Side,
+    new: Side,
     maps: Maps,
     caution: str | None,
     *,
     texts: Sequence[str],
     rows: NDArray[np.intp],
     answers: Answers | None,
-    stored: VectorSource | Vectors | None,
+    stored: VectorSource | None,
     seed: int,
     progress: Progress | None,
 ) -> MigrationFindings:
@@ -373,7 +383,7 @@ def _document_vectors(
     model: SentenceEncoder,
     documents: Sequence[str],
     texts: Sequence[str],
-    stored: VectorSource | Vectors | None,
+    stored: VectorSource | None,
     progress: Progress | None,
 ) -> Vectors:
     """Vectors of documents: those that are stored of the texts, and of the others encoded."""
@@ -445,8 +455,8 @@ def _advice_of_vectors(
 
 
 def _mapped_model(
-    old: SentenceEncoder | VectorSource | Vectors,
-    new: SentenceEncoder | VectorSource | Vectors,
+    old: Side,
+    new: Side,
     document_map: LinearMap,
     findings: MigrationFindings,
     reference: str | None,
@@ -466,12 +476,5 @@ def _mapped_model(
     return SentenceEncoder(encoder, Postprocessing((MapStep(document_map),)), (record,))
 
 
-def _space_of(side: SentenceEncoder | VectorSource | Vectors, dim: int) -> Space:
-    if isinstance(side, SentenceEncoder):
-        return side.space
-    return _stored_facts(side)[2] or PrecomputedVectors(dim).space
-
-
-def _stored_facts(side: VectorSource | Vectors) -> tuple[str, int, Space | None]:
-    """Name, rows and space of vectors in a file or in memory."""
-    return (side.name, side.n_rows, side.space) if isinstance(side, VectorSource) else ("vectors", len(side), None)
+def _space_of(side: Side, dim: int) -> Space:
+    return side.space or PrecomputedVectors(dim).space

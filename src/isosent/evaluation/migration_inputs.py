@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
-from isosent.evaluation.migration import Answers
+from isosent.evaluation.migration import Answers, Side
 from isosent.io.pairs import SPLIT_COLUMNS, TEST, take_part
 from isosent.io.tables import open_table
 from isosent.io.texts import TextSource
@@ -18,8 +18,6 @@ from isosent.search.index import Index
 from isosent.search.rows import ID, TEXT, VECTOR
 from isosent.search.units import units_of_lists
 from isosent.storage import Storage
-
-Side = SentenceEncoder | VectorSource
 
 
 class MigrationInputs(NamedTuple):
