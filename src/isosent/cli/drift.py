@@ -47,11 +47,11 @@ def drift(old: str, new: str, model: str | None, column: str | None, as_json: bo
     sides = [model_statistics(path) or open_source(path, column=column, moments=True) for path in (old, new)]
     with progress_bar("drift", "rows") as bar, texts_encoded(sides, load_model, progress=bar) as measured:
         found = drift_of(*measured, progress=bar)
-        spaces = {each.space if each.kind == "vectors" else None for each in measured}
+        # two that are known to differ are refused
+        is_one_model = all(each.kind == "vectors" and each.space is not None for each in measured)
     texts = sides[1].texts() if sides[1].kind == "texts" else None
     unusual = [each._asdict() | ({} if texts is None else {"text": texts[each.row]}) for each in found.unusual]
     document = asdict(found) | {"unusual": unusual}
-    is_one_model = len(spaces) == 1 and None not in spaces
     parts = _drift_parts(found, old, new, texts, is_one_model=is_one_model)
     deliver(Report(document, parts), as_json=as_json)
 
