@@ -160,7 +160,7 @@ def _refuse_own_file(name: str) -> None:
         raise InputError(f"info: {name} is an {kind}. Show it on a page: isosent report {name} -o page.html")
     if written.startswith("isosent"):
         raise InputError(
-            f"info: {name} is a part of what lies beside it ({written}). Name the folder, or the file of vectors that "
+            f"info: {name} is a part of what lies next to it ({written}). Name the folder, or the file of vectors that "
             "it belongs to."
         )
 
