@@ -88,8 +88,8 @@ class VectorSource:
             for start in range(start_row, len(rows), block_rows):
                 yield storage.decoded(rows[start : start + block_rows])
 
-        storage = Storage(rows.dtype.name)
-        return cls(Path(name), *rows.shape, storage, None, read, where=where)
+        storage, (n_rows, dim) = Storage(rows.dtype.name), rows.shape
+        return cls(Path(name), n_rows, dim, storage, None, read, where=where)
 
     @property
     def name(self) -> str:

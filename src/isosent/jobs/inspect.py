@@ -370,7 +370,7 @@ class Survey:
         positions = [np.empty(0, np.intp)]
         for block in counted(vectors.blocks(), progress, n_rows):
             finite, nonzero = np.isfinite(block).all(axis=1), block.any(axis=1)
-            used = finite & nonzero
+            used = np.logical_and(finite, nonzero)
             n_non_finite += int((~finite).sum())
             n_zero += int((~nonzero).sum())
             first, last = np.searchsorted(sampled, [start, start + len(block)])

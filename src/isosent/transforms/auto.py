@@ -304,7 +304,7 @@ def saved_choice(choice: Mapping[str, Any] | None) -> SavedChoice | None:
 
     Model folders hold candidates unchecked: those of the first versions were scored otherwise, and are left out.
     """
-    if choice is None:
+    if not choice:
         return None
     try:
         return convert(choice, SavedChoice)
