@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isosent.errors import InputError, InputFileError, InputTypeError, wrong_value
+from isosent.storage import Storage
 
 
 def text_list(where: str, texts: Iterable[str]) -> list[str]:
@@ -167,7 +168,7 @@ def real_numbers(where: str, name: str, values: ArrayLike) -> NDArray[Any]:
         array = _stacked(where, name, values)
     if array.dtype.kind == "O" and array.ndim == 1 and any(hasattr(row, "__len__") for row in array):
         array = _stacked(where, name, array)
-    if array.dtype.name == "bfloat16":  # of ml_dtypes
+    if array.dtype.name == Storage.bfloat16:  # of ml_dtypes
         array = array.astype(np.float32)
     if array.dtype.kind not in "fiub":
         raise wrong_value(where, name, "hold real numbers", f"dtype {array.dtype}")
@@ -181,7 +182,7 @@ def _on_cpu(values: Any) -> Any:
     if not hasattr(values, "detach"):
         return values
     tensor = values.detach().cpu()
-    return tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor
+    return tensor.float() if str(tensor.dtype) == f"torch.{Storage.bfloat16}" else tensor
 
 
 def _stacked(where: str, name: str, column: Any) -> NDArray[Any]:

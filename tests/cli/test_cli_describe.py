@@ -57,23 +57,23 @@ def test_info_of_other_files_of_isosent_says_what_they_are(isosent_, refuses, he
 
 
 def test_info_shortens_erased_values_and_names_the_purpose_of_auto(isosent_, here):
-    values = [f"value{number}" for number in range(36)]
-    texts = (here / "texts.txt").read_text().splitlines()
-    rows = [f"{text},{value}" for value in values for text in texts[:2]]
-    (here / "pool.csv").write_text("\n".join(["text,kind", *rows]) + "\n")
-    options = ("--column", "text", "-m", "words:glove.txt", "--erase", "kind")
-    assert isosent_("fit", "pool.csv", *options, "-o", "m").code == 0
-    out = isosent_("info", "m").out
-    assert "value1, " in out
-    assert "value9" not in out
-    assert "value9" in isosent_("info", "m", "--json").out
+    options = ("-m", "words:glove.txt", "--transform", "mean_centering")
+    assert isosent_("fit", "texts.txt", *options, "-o", "m").code == 0
     document = json.loads((here / "m" / "model.json").read_text())
     document.pop("checksum")
     tried = {"candidate": "centering", "name": "mean_centering", "gain": 0.1, "low": 0.05, "high": 0.2}
-    document["fits"][-1]["transform"] = "mean_centering"
-    document["fits"][-1]["choice"] = {"chosen": "centering", "reason": "x", "purpose": "topics", "candidates": [tried]}
+    choice = {"chosen": "centering", "reason": "x", "purpose": "topics", "candidates": [tried]}
+    values = ", ".join(f"value{number}" for number in range(36))
+    [fit] = document["fits"]
+    erasure = {"attribute": "kind", "values": values, "n_missing": 0}
+    document["fits"] = [fit | {"transform": "erasure", "parameters": erasure}, fit | {"choice": choice}]
     (here / "m" / "model.json").write_text(json.dumps(document))
-    assert "auto, for topics: x" in isosent_("info", "m").out
+    out = isosent_("info", "m").out
+    assert "value1, " in out
+    assert "value35" not in out
+    assert "n_missing=0" in out
+    assert "auto, for topics: x" in out
+    assert values in isosent_("info", "m", "--json").out
 
 
 def test_a_note_without_what_info_shows_is_refused(here):

@@ -48,8 +48,7 @@ RULES = [
         "vectors in a file are told from an array",
         r"isinstance\(\w+, (\(.*)?VectorSource\b",
         "io",
-        "search/build 1, search/index 1, search/stores 1, "
-        "search/stores/database 1, search/units 4",
+        "search/build 1, search/index 1, search/stores 1, search/stores/database 1, search/units 4",
     ),
     Rule("an index or a database is told apart", r"\bis_(index|database)\b", "search"),
     Rule(
