@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import isosent
-from isosent.evaluation.run import read_tasks
+from isosent.evaluation.evaluate import read_tasks
 from isosent.evaluation.unlabelled import compare_vectors, halves_of
 
 TUNED, HELD_OUT = ("STS12", "STS14", "SICK-R"), ("STS13", "STS15", "STS-B")

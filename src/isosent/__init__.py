@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from isosent.encoders.word_average import GEM, SIF, USIF, Average, PowerMean, ZipfianWhitening
     from isosent.errors import IsosentError, IsosentWarning
     from isosent.evaluation.compare import compare_results
+    from isosent.evaluation.evaluate import evaluate
     from isosent.evaluation.migration import migrate
     from isosent.evaluation.result import EvaluationResult, read_result
-    from isosent.evaluation.run import evaluate
     from isosent.evaluation.unlabelled import compare_on_texts
     from isosent.io.texts import read_texts
     from isosent.jobs.inspect import inspect_texts, inspect_vectors
@@ -51,7 +51,7 @@ _NAMES = {
     "evaluation.migration": "migrate",
     "evaluation.unlabelled": "compare_on_texts",
     "evaluation.result": "EvaluationResult read_result",
-    "evaluation.run": "evaluate",
+    "evaluation.evaluate": "evaluate",
     "io.texts": "read_texts",
     "loading": "load wrap",
     "model": "SentenceEncoder",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from isosent.encoders.base import Encoder
 from isosent.encoders.load import load_encoder
@@ -32,9 +34,12 @@ from isosent.errors import FileFormatError, InputError, InputTypeError, ModelFol
 from isosent.io.checksum import verify_folder
 from isosent.io.json import read_json
 from isosent.io.schemas import FileList
+from isosent.io.texts import read_texts
+from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import Progress
 from isosent.persistence import RECORD_FILE, ModelRecord, read_model
+from isosent.space import same_space
 
 
 def load(
@@ -164,6 +169,23 @@ def wrap(model: Any, *, reference: str | None = None) -> SentenceEncoder:
     if isinstance(model, SentenceEncoder):
         return model
     return SentenceEncoder(model if isinstance(model, Encoder) else wrap_encoder(model, reference))
+
+
+def wrap_tables(sources: Sequence[VectorSource]) -> SentenceEncoder:
+    """Make a model of tables of texts and their vectors, which encodes these texts alone; see `wrap`."""
+    vectors: dict[str, Any] = {}
+    space = None
+    for source in sources:
+        if not source.is_table:
+            raise InputError(
+                f"{source.name} holds no texts, by which tasks find their vectors. Write both: isosent encode TEXTS -o "
+                "FILE.parquet."
+            )
+        space = same_space(sources[0].name, space, source.name, source.space)
+        rows = np.concatenate(list(source.blocks()))
+        # the first file wins: a query that equals a document does not replace its vector
+        vectors = dict(zip(read_texts(source.name, column="text"), rows, strict=True)) | vectors
+    return wrap(vectors)
 
 
 def read_record(reference: str | os.PathLike[str]) -> ModelRecord:

@@ -1,5 +1,6 @@
 import json
 
+import numpy as np
 import pytest
 
 import isosent
@@ -51,6 +52,11 @@ def test_the_tests_are_printed_where_asked_for(isosent_):
     (row, _) = [line for line in finished.out.splitlines() if line.startswith("│ STSB")]
     assert "Williams" in row
     assert " 30 " in row
+
+
+def test_vectors_are_compared_by_another_command(isosent_, refuses, tmp_path):
+    np.save(tmp_path / "v.npy", np.eye(3))
+    refuses(isosent_("compare", tmp_path / "v.npy", tmp_path / "v.npy"), "v.npy holds vectors", "isosent migrate")
 
 
 def test_all_numbers_are_written(isosent_, written, tmp_path):

@@ -47,6 +47,35 @@ def test_info_of_texts_says_which_command_describes_them(isosent_, refuses, here
     refuses(isosent_("info", "wrong.txt"), "line 2")
 
 
+def test_info_of_other_files_of_isosent_says_what_they_are(isosent_, refuses, here):
+    (here / "r.json").write_text('{"format": "isosent result 1", "tasks": {}}')
+    refuses(isosent_("info", "r.json"), "isosent result", "isosent report r.json")
+    (here / "model.json").write_text('{"format": "isosent-model"}')
+    refuses(isosent_("info", "model.json"), "isosent-model", "Name the folder")
+    (here / "page.html").write_text("<!DOCTYPE html><html></html>\n")
+    refuses(isosent_("info", "page.html"), "page.html is a page", "browser")
+
+
+def test_info_shortens_erased_values_and_names_the_purpose_of_auto(isosent_, here):
+    options = ("-m", "words:glove.txt", "--transform", "mean_centering")
+    assert isosent_("fit", "texts.txt", *options, "-o", "m").code == 0
+    document = json.loads((here / "m" / "model.json").read_text())
+    document.pop("checksum")
+    tried = {"candidate": "centering", "name": "mean_centering", "gain": 0.1, "low": 0.05, "high": 0.2}
+    choice = {"chosen": "centering", "reason": "x", "purpose": "topics", "candidates": [tried]}
+    values = ", ".join(f"value{number}" for number in range(36))
+    [fit] = document["fits"]
+    erasure = {"attribute": "kind", "values": values, "n_missing": 0}
+    document["fits"] = [fit | {"transform": "erasure", "parameters": erasure}, fit | {"choice": choice}]
+    (here / "m" / "model.json").write_text(json.dumps(document))
+    out = isosent_("info", "m").out
+    assert "value1, " in out
+    assert "value35" not in out
+    assert "n_missing=0" in out
+    assert "auto, for topics: x" in out
+    assert values in isosent_("info", "m", "--json").out
+
+
 def test_a_note_without_what_info_shows_is_refused(here):
     agreement = {"n_vectors": 1, "largest_difference": 0.0, "lowest_cosine": 1.0}
     note = {"format": "isosent-export", "target": "static", "isosent_version": "0.1.0", "fingerprint": "0" * 64}

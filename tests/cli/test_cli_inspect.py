@@ -187,7 +187,9 @@ def test_drift_takes_vectors_and_moments_and_names_what_changed(isosent_, here):
     finished = isosent_("drift", "old.npy", "new.npy")
     assert (finished.code, finished.err) == (0, "")
     assert "dimension 4" in finished.out
-    assert finished.out.splitlines()[0].startswith("Refit: ")
+    first, second = finished.out.splitlines()[:2]
+    assert "changed beyond chance. Refit: " in first
+    assert "another model" in second  # these files do not say which model made them
     documents = [
         json.loads(isosent_("drift", f"old.{first}", f"new.{second}", "--json").out)
         for first, second in (("npy", "npy"), ("safetensors", "npy"), ("safetensors", "safetensors"))
@@ -230,6 +232,7 @@ def test_drift_takes_texts_and_names_those_that_are_least_like_the_old_ones(isos
     finished = isosent_("drift", "old.txt", "new.csv", "-m", "wordllama")
     assert finished.code == 0, finished.err
     assert "Zahlungserinnerung" in finished.out.partition("least like")[2]
+    assert "another model" not in finished.out
     document = json.loads(isosent_("drift", "old.txt", "new.csv", "-m", "wordllama", "--json").out)
     assert len(document["unusual"]) == 20
     [row] = [each["row"] for each in document["unusual"] if each["text"] == "Zahlungserinnerung"]

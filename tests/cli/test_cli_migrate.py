@@ -60,6 +60,17 @@ def test_a_worse_model_is_no_reason_to_move(isosent_, corpus, short):
     assert "Stay with the old model. On these texts the new one is worse" in finished.out
 
 
+def test_a_map_that_is_not_recommended_is_said_to_be_saved_all_the_same(isosent_, texts, short, tmp_path):
+    table = tmp_path / "texts.csv"
+    with table.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("id", "body"), *((f"t{row}", text) for row, text in enumerate(texts))])
+    finished = isosent_("migrate", "wordllama", short, table, "--column", "body", "-o", tmp_path / "map")
+    assert "Stay with the old model" in finished.out
+    assert "not because it is recommended" in finished.err
+    assert "among ten" in finished.out
+    assert isosent.load(tmp_path / "map").fits[-1].n_texts <= 384  # four fifths of 480 texts
+
+
 def test_what_a_linear_map_can_bring_back_is_mapped(texts, wordllama):
     with pytest.warns(isosent.IsosentWarning, match="cannot be saved"):
         old = skewed(wordllama)
@@ -94,6 +105,7 @@ def test_vectors_in_files_are_compared_by_word_overlap(isosent_, corpus, texts, 
     np.save(tmp_path / "new.npy", vectors @ rotation)
     finished = isosent_("migrate", tmp_path / "old.npy", tmp_path / "new.npy", corpus, "-o", tmp_path / "map", "--json")
     report = json.loads(finished.out)
+    assert "among ten" not in isosent_("migrate", tmp_path / "old.npy", tmp_path / "new.npy", corpus).out
     assert report["advice"] == "stay"
     assert report["measure"] == "agreement of cosines with word overlap"
     assert report["rows"]["embedded again"]["gain"] == pytest.approx(0, abs=1e-9)
@@ -192,7 +204,7 @@ def test_halves_of_one_language_are_no_measure_of_several(isosent_, texts, wordl
     erased.save(tmp_path / "erased")
     assert "translations" in isosent_("migrate", "wordllama", tmp_path / "erased", tmp_path / "pool.txt").err
     assert "migrate A B" in isosent_("compare", tmp_path / "pool.txt", "-m", "wordllama", "-m", tmp_path / "erased").err
-    assert compare_models({"a": wordllama, "b": wordllama.fitted(texts)}, texts)["caution"] is None
+    assert compare_models({"a": wordllama, "b": wordllama.fitted(texts)}, texts).caution is None
     report = migrate(wordllama, erased, pool, answers=list(zip(texts[:50], other[:50], strict=True))).report
     assert report["caution"] is None
     assert migrate(wordllama, wordllama, texts).report["caution"] is None
@@ -208,7 +220,7 @@ def test_halves_of_one_language_are_no_measure_of_several(isosent_, texts, wordl
         ("words.txt", (), ("migrate", "6 words or more")),
         ("nan.npy", (), ("NaN",)),
         ("few.txt", (), ("different texts are too few", "300")),
-        ("other.tsv", (), ("no column text", "id, body")),
+        ("other.tsv", (), ("2 columns", "id, body", "--column NAME")),
     ],
 )
 def test_what_cannot_be_compared_is_refused_and_nothing_is_written(

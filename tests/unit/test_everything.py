@@ -5,7 +5,7 @@ import pytest
 import isosent
 from isosent import evaluate
 from isosent.errors import EvaluationWarning, InputError, TaskNotFoundError
-from isosent.evaluation.run import read_tasks
+from isosent.evaluation.evaluate import read_tasks
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 import isosent
 from isosent.errors import InputError
-from isosent.io.vectors import open_vectors
+from isosent.io.vectors import open_vectors, source_of
 from isosent.jobs import inspect as inspecting
 from isosent.jobs.inspect import (
     RowCounts,
@@ -67,7 +67,7 @@ def rows():
 
 
 def seen_in(rows, seed=0):
-    return Survey(rows, seed=seed)
+    return Survey(source_of(rows, where="survey"), seed=seed)
 
 
 def counts(n_used=1000, dim=10, n_rows=None):

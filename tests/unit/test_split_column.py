@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from isosent.errors import FileFormatError, IsosentWarning
-from isosent.evaluation.run import read_tasks
+from isosent.evaluation.evaluate import read_tasks
 from isosent.evaluation.sts import read_paraphrases, read_scored_pairs, read_sts
 from isosent.io.pairs import read_matches
 from isosent.training import read_dev_set, read_examples

@@ -12,8 +12,8 @@ from isosent.cli.options import column_option, data_option, json_option, tasks_o
 from isosent.cli.printing import deliver, show
 from isosent.datasets import RECORD_NAME, FetchedFile, Manifest, Mirror, get_data, read_manifest
 from isosent.errors import EvaluationWarning, InputError
+from isosent.evaluation.evaluate import read_tasks
 from isosent.evaluation.overlap import count_hashed, count_overlap
-from isosent.evaluation.run import read_tasks
 from isosent.evaluation.tables import overlap_table
 from isosent.io.notes import fitted_texts
 from isosent.io.texts import open_texts, text_blocks

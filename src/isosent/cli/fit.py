@@ -58,6 +58,7 @@ from isosent.jobs.inspect import groups_warning
 from isosent.pages.report import Note, Part, Report
 from isosent.persistence import check_model_folder
 from isosent.report.inspect_page import sizes_table
+from isosent.transforms.auto import saved_choice
 
 _FEW_KEPT = 0.5  # of the neighbors
 
@@ -238,15 +239,15 @@ def fit_report(result: FitResult, request: FitRequest) -> Iterator[Part]:
 
 def _recommendation(result: FitResult) -> Iterator[str]:
     """What auto says, if it was asked: for a size, that nothing was recommended without texts is no answer."""
-    choices = [fit.choice for fit in result.model.fits if fit.choice and fit.transform != "erasure"]
+    choices = [saved_choice(fit.choice) for fit in result.model.fits if fit.choice and fit.transform != "erasure"]
     if not choices:
         return
     is_new = result.record is not None and bool(result.record.choice)
-    is_asked = is_new if result.size is None else any(choice.get("candidates") for choice in choices)
-    if is_asked:
+    is_asked = is_new if result.size is None else any(choice and choice.candidates for choice in choices)
+    if is_asked and (last := choices[-1]) is not None:
         is_erased = any(fit.transform == "erasure" for fit in result.model.fits[-2:])
-        yield f"{'After erasing: ' * is_erased}{choices[-1]['reason']}"
-        if choices[-1].get("candidates"):
+        yield f"{'After erasing: ' * is_erased}{last.reason}"
+        if last.candidates:
             yield GAIN
 
 
@@ -263,8 +264,8 @@ def _effects(result: FitResult, *, details: bool) -> Iterator[Part]:
         )
     if result.size is not None:
         yield from _sizes(result, details=details)
-    elif details and choice and choice.get("candidates"):
-        yield choice_table(choice)
+    elif details and (compared := saved_choice(choice)) is not None and compared.candidates:
+        yield choice_table(compared)
     if result.unit == "pairs" and choice:
         yield pairs_table(choice)
         if details:

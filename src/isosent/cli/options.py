@@ -15,6 +15,7 @@ from isosent.errors import InputError
 from isosent.io.shards import SHARD_SIZE
 from isosent.loading import load
 from isosent.model import SentenceEncoder
+from isosent.numeric.statistics import N_RESAMPLES
 from isosent.pages.progress import progress_bar
 from isosent.transforms.auto import note_for
 from isosent.transforms.base import AUTO, PURPOSES, parse_option
@@ -81,6 +82,9 @@ def outputs_option(*extensions: str, required: bool = False) -> Callable[[Comman
 
 
 seed_option = click.option("--seed", type=click.IntRange(0), default=0, metavar="N", help="Random seed.")
+resamples_option = click.option(
+    "--resamples", type=click.IntRange(1), default=N_RESAMPLES, metavar="N", help="Bootstrap resamples."
+)
 models_option = click.option(
     "--model",
     "-m",

@@ -18,20 +18,21 @@ from isosent.io.atomic import check_destination, replacing
 from isosent.io.columns import unused_vectors
 from isosent.io.json import without_nan
 from isosent.pages.progress import make_console
-from isosent.pages.report import Note, Part, Report, ReportTable
+from isosent.pages.report import Content, Note, Part, Report, ReportTable
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from isosent.search.result import IndexStats
+    from isosent.transforms.auto import SavedChoice, SavedGain
 
 
 def deliver(report: Report, outputs: Sequence[Path] = (), *, as_json: bool = False) -> None:
     """Write a report into files, each with the content that its ending names; then print it, as JSON or as text."""
-    contents = {".json": lambda: _json_text(report.document), **report.files}
+    files: dict[str, Content] = {".json": lambda: _json_text(report.document), **report.files}
     for path in outputs:
         with replacing(path) as temporary:
-            content = contents[path.suffix.lower()]()
+            content = files[path.suffix.lower()]()
             temporary.write_bytes(content if isinstance(content, bytes) else content.encode())
     if not as_json:
         for part in report.parts:
@@ -111,6 +112,7 @@ def tokens_line(n_tokens: int, n_unknown: int, languages: str | None = None) -> 
     return f"tokens: {n_tokens:,}; unknown: {n_unknown:,} ({n_unknown / n_tokens:.1%}){meant_for}"
 
 
+_SMALLEST_P = 0.0001
 GAIN = (
     "Pairs: rank correlation of cosines with word overlap. Topics: cosine of the topics of a text and its ten nearest "
     "neighbors. Both on texts that were held out."
@@ -131,21 +133,19 @@ def change_table(before: Any, after: Any, title: str | None = None) -> ReportTab
     return table
 
 
-def choice_table(choice: Mapping[str, Any]) -> ReportTable:
-    """What "auto" compared; `choice` is ``AutoChoice.to_json()``."""
+def choice_table(choice: "SavedChoice") -> ReportTable:
+    """What "auto" compared."""
     columns = ("candidate", "pairs", "gain", "95% interval", "topics", "gain", "95% interval", "")
     table = ReportTable(*columns)
 
-    def cells(signal: Mapping[str, float] | None) -> tuple[str, ...]:
+    def cells(signal: "SavedGain | None") -> tuple[str, ...]:
         if signal is None:
             return ("", "", "")
-        interval = f"{signal['low']:+.3f} to {signal['high']:+.3f}"
-        return f"{signal['agreement']:.3f}", f"{signal['gain']:+.3f}", interval
+        return f"{signal.agreement:.3f}", f"{signal.gain:+.3f}", f"{signal.low:+.3f} to {signal.high:+.3f}"
 
-    for each in choice["candidates"]:
-        mark = "chosen" if each["candidate"] == choice["chosen"] else ""
-        # models of earlier versions hold no topics
-        table.add_row(each["candidate"], *cells(each), *cells(each.get("topics")), mark)
+    for each in choice.candidates:
+        mark = "chosen" if each.candidate == choice.chosen else ""
+        table.add_row(each.candidate, *cells(each), *cells(each.topics), mark)
     return table
 
 
@@ -257,6 +257,11 @@ def budget_lines(stats: "IndexStats", budget_mb: float) -> list[str]:
         "advice: choose a smaller dtype before fewer dimensions. Fewer, whitened dimensions may be better only for",
         "vectors of a raw layer or means of word vectors. What your vectors keep in fewer bytes: isosent inspect",
     ]
+
+
+def p_value(value: float) -> str:
+    """A p-value in a table; empty if it is not known."""
+    return "" if math.isnan(value) else f"< {_SMALLEST_P}" if value < _SMALLEST_P else f"{value:.4f}"
 
 
 def megabytes(n_bytes: float) -> str:

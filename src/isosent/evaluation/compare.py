@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import InputError, InputTypeError, option, wrong_value
-from isosent.evaluation.result import N_RESAMPLES, EvaluationResult, TaskResult
+from isosent.evaluation.result import EvaluationResult, TaskResult
 from isosent.evaluation.sizes import MARK, deviation_note
 from isosent.io.json import without_nan
 from isosent.numeric.similarity import pearson
 from isosent.numeric.statistics import (
     LEVEL,
+    N_RESAMPLES,
     bootstrap_differences,
     bootstrap_p_value,
     central_interval,

@@ -58,9 +58,6 @@ _GROUPS = (
     ColumnSet(("text",), (("text",), ("sentence",), ("sentences",), ("utterance",))),
     ColumnSet(("label",), (("label",), ("labels",), ("category",), ("intent",), ("class",), ("topic",))),
 )
-_ENDINGS = tuple(
-    ending + packed for ending in (".csv", ".tsv", ".jsonl", ".json", ".parquet") for packed in ("", ".gz")
-)
 _GOLD = "_gnd.txt"  # labels of the lines of NAME.txt, as in the sets of Xu et al. 2015
 
 
@@ -79,10 +76,10 @@ def clustering_tasks(folder: str | os.PathLike[str], names: Sequence[str] | None
     root = _check.input_folder(folder).resolve()
     places: list[tuple[str, Callable[[], LabeledTexts]]] = []
     for home, files in folders_below(root):
-        for gold in sorted(file for file in files if file.endswith(_GOLD)):
-            if (lines := gold.removesuffix(_GOLD) + ".txt") in files:
-                read = partial(_read_lines, home / lines, home / gold)
-                places.append((_known_name(CLUSTERING, lines.removesuffix(".txt")), read))
+        for name in sorted(file.removesuffix(_GOLD) for file in files if file.endswith(_GOLD)):
+            if (lines := f"{name}.txt") in files:
+                read = partial(_read_lines, home / lines, home / f"{name}{_GOLD}")
+                places.append((_known_name(CLUSTERING, name), read))
         if not _tables(home, files, TRAIN) and (tables := _tables(home, files, TEST)):
             places.append((_known_name(CLUSTERING, home.name), partial(_read_only, tables)))
     described = f"NAME.txt with NAME{_GOLD}, or a folder with a table called test, of the columns text and label"
@@ -292,8 +289,7 @@ def _select_tasks(
 
 def _tables(home: Path, files: Sequence[str], part: str) -> list[Path]:
     """Tables of a part that have texts and labels."""
-    named = sorted(file for file in files if file.lower() in {part + ending for ending in _ENDINGS})
-    return [home / file for file in named if _has_labels(home / file)]
+    return [home / file for file in sorted(files) if table_name(file).lower() == part and _has_labels(home / file)]
 
 
 def _has_labels(path: Path) -> bool:

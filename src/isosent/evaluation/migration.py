@@ -2,16 +2,17 @@
 
 `migrate` takes an old and a new model, or the vectors that both gave to texts. `_fitted_maps` fits maps between them:
 the statistic is `JointMoments` about zero, so that a map does not depend on the lengths of vectors, and the best map of
-documents is chosen by folds. `_score_ways` scores four ways of searching on texts that were held out, by the halves of
+documents is chosen by folds. `_findings` scores four ways of searching on texts that were held out, by the halves of
 each text, by queries with answers, or, where only vectors are known, by word overlap. `_advice` turns the differences
 into one sentence. Between vectors, word overlap alone decides nothing: see `VectorComparison`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ from isosent.evaluation.unlabelled import (
     topical_difference,
 )
 from isosent.io.vector_source import VectorSource, picked_rows
+from isosent.io.vectors import source_of
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import JointFolds, JointMoments
@@ -58,10 +60,67 @@ CANDIDATES: dict[str, Callable[[JointMoments], LinearMap]] = {
 }
 
 Vectors = NDArray[np.floating]
+Side = SentenceEncoder | VectorSource
+Advice = Literal["stay", "map", "embed again", "cannot tell"]
 Answers = Sequence[tuple[str, str]]  # a query, and the text that answers it
 
 
-class Migration(NamedTuple):
+class Maps(NamedTuple):
+    """Maps between two models, fitted on the same texts."""
+
+    method: str  # of `CANDIDATES`: how documents are mapped best
+    documents: LinearMap  # from the old model to the new one
+    queries: LinearMap  # from the new model to the old one
+    r2: float  # the share of the new model that a linear map finds in the old one
+    n_fitted: int  # texts
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How well a way of searching works."""
+
+    score: float
+    interval: tuple[float, float]
+    found: float | None  # share with the right text among ten; None where only vectors are known
+    gain: Difference  # over the old model
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationFindings:
+    """What to do, and what was measured on texts that were not fitted."""
+
+    advice: Advice
+    reason: str
+    ways: Mapping[str, Way]  # by the names of `WAYS`
+    measure: str  # what a score is
+    n_held_out: int  # texts, or queries if there are answers
+    caution: str | None  # what was not measured
+    method: str
+    n_fitted: int
+    r2: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values: `Migration.report`."""
+        rows = {
+            name: {"score": way.score, "interval": way.interval, "found": way.found}
+            | {"gain": way.gain.value, "low": way.gain.low, "high": way.gain.high}
+            for name, way in self.ways.items()
+        }
+        return {
+            "advice": self.advice,
+            "reason": self.reason,
+            "rows": rows,
+            "measure": self.measure,
+            "n_held_out": self.n_held_out,
+            "caution": self.caution,
+            "method": self.method,
+            "n_fitted": self.n_fitted,
+            "r2": self.r2,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
     """A map from an old model to a new one, and what to do.
 
     Attributes
@@ -69,6 +128,8 @@ class Migration(NamedTuple):
     model : SentenceEncoder
         The old model, or a stand-in for its vectors, followed by the map. Its vectors are searched with queries of the
         new model.
+    findings : MigrationFindings
+        What was measured, with the names of `report` as attributes, but for ``ways``: its ``rows``.
     report : dict
         What was measured on texts that were not fitted, as JSON values. ``advice``: "stay", "map", "embed again", or,
         of vectors, "cannot tell", and ``reason``. ``rows``: of each way of searching ``score`` with its ``interval``,
@@ -79,7 +140,11 @@ class Migration(NamedTuple):
     """
 
     model: SentenceEncoder
-    report: dict[str, Any]
+    findings: MigrationFindings
+
+    @property
+    def report(self) -> dict[str, Any]:
+        return self.findings.to_json()
 
 
 def migrate(
@@ -137,14 +202,9 @@ def migrate(
     mapped vectors and among a mixture of mapped and real ones.
     """
     texts = _check.some_texts("migrate", texts)
+    old, new = _side_of(old, texts), _side_of(new, texts)
+    stored = None if stored is None else _source_of(stored, texts)
     has_models = isinstance(old, SentenceEncoder) and isinstance(new, SentenceEncoder)
-    for side in (old, new, stored):
-        if side is not None and not isinstance(side, SentenceEncoder):
-            name, n_rows, space = _stored_facts(side)
-            refuse_codes(name, space)
-            if n_rows != len(texts):
-                counted = f"{n_rows:,} vectors of {len(texts):,} texts"
-                raise InputError(f"migrate: {name} holds {counted}. Name files of the same texts.")
     if answers is not None and not answers:
         raise InputError("migrate: there are no queries with their answers.")
     if answers is not None and not has_models:
@@ -167,12 +227,14 @@ def migrate(
     x, y = x[used], y[used]
     if len(x) < FEWEST_TEXTS // 2:
         raise InputError(f"migrate: only {len(x)} of {len(used)} texts have a vector of both models.")
-    method, document_map, query_map, r2 = _fitted_maps(x, y, seed)
-    measured = _score_ways(
+    maps = _fitted_maps(x, y, seed)
+    models = [side for side in (old, new) if isinstance(side, SentenceEncoder)]
+    caution = None if answers is not None else caution_of_halves(models, x, [texts[row] for row in fitted[used]])
+    findings = _findings(
         old,
         new,
-        document_map,
-        query_map,
+        maps,
+        caution,
         texts=texts,
         rows=held_out,
         answers=answers,
@@ -180,14 +242,24 @@ def migrate(
         seed=seed,
         progress=progress,
     )
-    models = [side for side in (old, new) if isinstance(side, SentenceEncoder)]
-    caution = None if answers is not None else caution_of_halves(models, x, [texts[row] for row in fitted[used]])
-    report = measured | {"caution": caution, "method": method, "n_fitted": len(x), "r2": r2}
-    return Migration(_mapped_model(old, new, document_map, report, reference, source), report)
+    return Migration(_mapped_model(old, new, maps.documents, findings, reference, source), findings)
+
+
+def _side_of(side: SentenceEncoder | VectorSource | Vectors, texts: Sequence[str]) -> Side:
+    return side if isinstance(side, SentenceEncoder) else _source_of(side, texts)
+
+
+def _source_of(vectors: VectorSource | Vectors, texts: Sequence[str]) -> VectorSource:
+    source = source_of(vectors, where="migrate")
+    refuse_codes(source.name, source.space)
+    if source.n_rows != len(texts):
+        counted = f"{source.n_rows:,} vectors of {len(texts):,} texts"
+        raise InputError(f"migrate: {source.name} holds {counted}. Name files of the same texts.")
+    return source
 
 
 def _vectors(
-    sides: Sequence[SentenceEncoder | VectorSource | Vectors],
+    sides: Sequence[Side],
     texts: Sequence[str],
     rows: NDArray[np.intp],
     *,
@@ -202,15 +274,15 @@ def _vectors(
             vectors.append(side.encode(picked, role=role, show_progress_bar=False, progress=part))
             done += len(rows)
             continue
-        array: Vectors = picked_rows(side.blocks(), rows) if isinstance(side, VectorSource) else side[rows]
+        array: Vectors = picked_rows(side.blocks(), rows)
         _check.finite_rows("migrate", "vectors", array)
         vectors.append(array)
     return vectors
 
 
 @one_thread_products()  # the same maps on every machine, and no threads that wait for each other
-def _fitted_maps(x: Vectors, y: Vectors, seed: int) -> tuple[str, LinearMap, LinearMap, float]:
-    """How documents are mapped best, that map, the map of queries, and how much of y a linear map finds in x.
+def _fitted_maps(x: Vectors, y: Vectors, seed: int) -> Maps:
+    """The best map of documents from x to y, and that of queries.
 
     The best map of documents ranks the own text of a new vector highest, on folds that it was not fitted on: among
     mapped vectors, and where half of the others are real ones, as in an index whose rows are replaced one by one.
@@ -227,22 +299,23 @@ def _fitted_maps(x: Vectors, y: Vectors, seed: int) -> tuple[str, LinearMap, Lin
             scores[name] += float(reciprocal_ranks(y[rows], mixed)[~is_real].mean())
     method, total = max(scores, key=scores.__getitem__), folds.total.about_zero()
     turn = total.procrustes().weight.T
-    return method, CANDIDATES[method](total), LinearMap(turn, np.zeros(turn.shape[1])), folds.best_r2()
+    queries = LinearMap(turn, np.zeros(turn.shape[1]))
+    return Maps(method, CANDIDATES[method](total), queries, folds.best_r2(), len(x))
 
 
-def _score_ways(
-    old: SentenceEncoder | VectorSource | Vectors,
-    new: SentenceEncoder | VectorSource | Vectors,
-    document_map: LinearMap,
-    query_map: LinearMap,
+def _findings(
+    old: Side,
+    new: Side,
+    maps: Maps,
+    caution: str | None,
     *,
     texts: Sequence[str],
     rows: NDArray[np.intp],
     answers: Answers | None,
-    stored: VectorSource | Vectors | None,
+    stored: VectorSource | None,
     seed: int,
     progress: Progress | None,
-) -> dict[str, Any]:
+) -> MigrationFindings:
     """Score the four ways of searching, and say what to do."""
     own, right, query_of = None, None, None
     if isinstance(old, SentenceEncoder) and isinstance(new, SentenceEncoder):
@@ -271,8 +344,8 @@ def _score_ways(
         measure = "agreement of cosines with word overlap"
     pairs = [
         (old_queries, old_documents),
-        (new_queries, document_map.apply(old_documents)),
-        (query_map.apply(new_queries), old_documents),
+        (new_queries, maps.documents.apply(old_documents)),
+        (maps.queries.apply(new_queries), old_documents),
         (new_queries, new_documents),
     ]
     if isinstance(old, SentenceEncoder) and isinstance(new, SentenceEncoder):
@@ -298,18 +371,19 @@ def _score_ways(
         of_ways = (old_documents, pairs[1][1], new_documents)
         advice, reason = _advice_of_vectors(of_ways, gains, draws, texts=[texts[row] for row in rows], seed=seed)
     ways = {
-        way: {"score": float(score), "interval": central_interval(drawn), "found": share}
-        | {"gain": gain.value, "low": gain.low, "high": gain.high}
-        for way, score, drawn, share, gain in zip(WAYS, scores, draws, found, gains, strict=True)
+        name: Way(float(score), central_interval(drawn), share, gain)
+        for name, score, drawn, share, gain in zip(WAYS, scores, draws, found, gains, strict=True)
     }
-    return {"advice": advice, "reason": reason, "rows": ways, "measure": measure, "n_held_out": n_held_out}
+    return MigrationFindings(
+        advice, reason, ways, measure, n_held_out, caution, method=maps.method, n_fitted=maps.n_fitted, r2=maps.r2
+    )
 
 
 def _document_vectors(
     model: SentenceEncoder,
     documents: Sequence[str],
     texts: Sequence[str],
-    stored: VectorSource | Vectors | None,
+    stored: VectorSource | None,
     progress: Progress | None,
 ) -> Vectors:
     """Vectors of documents: those that are stored of the texts, and of the others encoded."""
@@ -324,7 +398,7 @@ def _document_vectors(
     return vectors
 
 
-def _advice(mapped: Difference, again: Difference) -> tuple[str, str]:
+def _advice(mapped: Difference, again: Difference) -> tuple[Advice, str]:
     """What to do, and why, by the gains of mapped documents and of embedding again over the old model."""
     if not np.isfinite([*mapped, *again]).all():
         raise InputError("migrate: the ways of searching cannot be compared: the vectors are constant or have no rank.")
@@ -351,7 +425,7 @@ def _advice_of_vectors(
     *,
     texts: Sequence[str],
     seed: int,
-) -> tuple[str, str]:
+) -> tuple[Advice, str]:
     """What to do, and why, where old, mapped and new vectors are all that is known; `gains` are by word overlap."""
     old, mapped, new = of_ways
     unrelated = [side for side, way in (("OLD", 0), ("NEW", 3)) if central_interval(draws[way])[0] <= 0]
@@ -381,20 +455,20 @@ def _advice_of_vectors(
 
 
 def _mapped_model(
-    old: SentenceEncoder | VectorSource | Vectors,
-    new: SentenceEncoder | VectorSource | Vectors,
+    old: Side,
+    new: Side,
     document_map: LinearMap,
-    report: dict[str, Any],
+    findings: MigrationFindings,
     reference: str | None,
     source: str,
 ) -> SentenceEncoder:
     """The old model, or a stand-in for its vectors, followed by the map; its record names the new one."""
     space = _space_of(new, document_map.n_components)
-    parameters = {"method": report["method"], "to": space.reference, "fingerprint": space.fingerprint}
+    parameters = {"method": findings.method, "to": space.reference, "fingerprint": space.fingerprint}
     if reference is not None and isinstance(new, SentenceEncoder):
         parameters["reference"] = reference
-    choice = {"chosen": report["advice"], "reason": report["reason"], "candidates": []}
-    record = FitRecord.made_now(MIGRATION, parameters, report["n_fitted"], 0, source, choice=choice)
+    choice = {"chosen": findings.advice, "reason": findings.reason, "candidates": []}
+    record = FitRecord.made_now(MIGRATION, parameters, findings.n_fitted, 0, source, choice=choice)
     if isinstance(old, SentenceEncoder) and old.fingerprint == old.encoder.fingerprint:
         encoder = old.encoder
     else:  # nothing can follow a model that ends with length 1, and stored vectors are those after its map
@@ -402,12 +476,5 @@ def _mapped_model(
     return SentenceEncoder(encoder, Postprocessing((MapStep(document_map),)), (record,))
 
 
-def _space_of(side: SentenceEncoder | VectorSource | Vectors, dim: int) -> Space:
-    if isinstance(side, SentenceEncoder):
-        return side.space
-    return _stored_facts(side)[2] or PrecomputedVectors(dim).space
-
-
-def _stored_facts(side: VectorSource | Vectors) -> tuple[str, int, Space | None]:
-    """Name, rows and space of vectors in a file or in memory."""
-    return (side.name, side.n_rows, side.space) if isinstance(side, VectorSource) else ("vectors", len(side), None)
+def _space_of(side: Side, dim: int) -> Space:
+    return side.space or PrecomputedVectors(dim).space

@@ -53,6 +53,12 @@ def text_hashes(texts: Iterable[str]) -> NDArray[np.uint64]:
     return np.frombuffer(b"".join(digests), "<u8")
 
 
+def count_distilled(encoder: object, texts: Sequence[str]) -> int:
+    """How many of some texts are among those that an encoder was distilled from, if it knows these."""
+    hashes = getattr(encoder, "fitted_texts", None)
+    return 0 if hashes is None else int(np.isin(text_hashes(texts), hashes).sum())
+
+
 def count_hashed(
     hashes: NDArray[np.uint64], tasks: Mapping[str, Sequence[tuple[str, ...]]]
 ) -> dict[str, dict[str, int]]:

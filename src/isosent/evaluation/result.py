@@ -34,7 +34,6 @@ from isosent.pages.tables import csv_table, latex_table
 FORMAT = "isosent result 1"
 MANY_UNKNOWN = 0.05  # of the tokens; with more, a score is not comparable with published ones
 ERRORS = ("mse",)  # metrics that are not shares, and better the lower
-N_RESAMPLES = 2000  # draws of the bootstrap; the smallest p-value is 2 / 2001: enough for a correction over 50 tasks
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -251,7 +251,7 @@ def read_collections(
 def _read_home(home: Path, split: str) -> RetrievalSet:
     qrels = home / _QRELS / f"{split}.tsv"
     if not qrels.exists():
-        splits = sorted(path.stem for path in (home / _QRELS).glob("*.tsv"))
+        splits = sorted(path.stem for path in home.glob(f"{_QRELS}/*.tsv"))
         raise InputError(f"{qrels}: no such file. Available splits: {', '.join(splits) or 'none'}.")
     documents, queries = _read_texts(home / _CORPUS), _read_texts(home / _QUERIES)
     judged = _read_qrels(qrels, queries, documents)

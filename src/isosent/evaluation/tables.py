@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from isosent.evaluation.overlap import NEAR_SHARE, NEAR_WORDS
@@ -26,6 +26,36 @@ def x100(score: float) -> str:
 def interval_x100(interval: tuple[float, float]) -> str:
     """Format an interval for a table."""
     return "undefined" if any(map(math.isnan, interval)) else " to ".join(f"{100 * end:.1f}" for end in interval)
+
+
+def result_tables(results: Sequence[EvaluationResult], transforms: Sequence[str]) -> Iterator[ReportTable]:
+    """A table of the result of each transform, and one of all side by side."""
+    yield from map(_table, results)
+    if len(transforms) > 1:
+        yield _variants_table(dict(zip(transforms, results, strict=True)))
+
+
+def _table(result: EvaluationResult) -> ReportTable:
+    tasks = list(result.tasks.values())
+    if all(task.kind == "sts" for task in tasks):
+        return sts_table(result)
+    return rte_table(result) if [task.kind for task in tasks] == ["rte"] else task_table(result)
+
+
+def _variants_table(results: Mapping[str, EvaluationResult]) -> ReportTable:
+    """The main score of every task under every transform, x100."""
+    table = ReportTable("task", "metric", *results, left=range(2))
+    first = next(iter(results.values()))
+    tasks = first.tasks
+    for name, task in tasks.items():
+        scores = (x100(result.tasks[name].score) for result in results.values())
+        table.add_row(name + task.mark, task.metric, *scores)
+    kinds = [(task.kind, task.metric) for task in tasks.values()]
+    for kind, metric in dict.fromkeys(kinds):
+        if kinds.count((kind, metric)) > 1:
+            averages = (x100(result.average_of(kind, metric)) for result in results.values())
+            table.add_row(f"average, {kind}{first.average_mark(kind, metric)}", metric, *averages)
+    return table
 
 
 def sts_table(result: EvaluationResult) -> ReportTable:

@@ -28,6 +28,7 @@ from isosent.numeric.similarity import mean_ranks, nonzero_rows, unit_rows
 from isosent.numeric.statistics import central_interval, mean_draws, resampled_counts, weighted_pearson
 from isosent.numeric.threads import one_thread_products
 from isosent.pages.progress import Progress, part_of
+from isosent.storage import Storage
 from isosent.transforms.agreement import distinct_rows, sample_pairs, topical_agreement, words_of
 from isosent.transforms.groups import separate_groups
 
@@ -106,6 +107,50 @@ class UnlabelledComparison:
         return "worse" if is_worse else "cannot tell"
 
 
+@dataclass(frozen=True, slots=True)
+class ComparedModel:
+    """How a model compares on texts without labels, and what it costs."""
+
+    score: float  # mean reciprocal rank of the other half of a text, in [0, 1]
+    better_than: tuple[str, ...]  # names; what is missing in both of two models is not known
+    dim: int
+    ms: float  # to encode a text
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of a float32 vector."""
+        return Storage.float32.n_bytes(self.dim)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelsComparison:
+    """Models compared in pairs on texts, without labels."""
+
+    n_texts: int
+    models: Mapping[str, ComparedModel]
+    pairs: Mapping[tuple[str, str], UnlabelledComparison]  # of the names A and B
+    r2: Mapping[tuple[str, str], float]  # of A and B: how much of A a linear map finds in B, on folds
+    caution: str | None  # what the texts do not measure, such as searches across languages
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        ends = ("difference", "low", "high", "overlap", "overlap_low", "overlap_high", "words_a", "words_b")
+        return {
+            "n_texts": self.n_texts,
+            "models": {
+                name: {"better_than": list(model.better_than), "dimensions": model.dim, "bytes": model.n_bytes}
+                | {"ms": model.ms, "score": model.score}
+                for name, model in self.models.items()
+            },
+            "pairs": [
+                {"a": a, "b": b, "verdict": pair.verdict} | {end: getattr(pair, end) for end in ends}
+                for (a, b), pair in self.pairs.items()
+            ],
+            "contains": [{"of": of, "within": within, "r2": r2} for (of, within), r2 in self.r2.items()],
+            "caution": self.caution,
+        }
+
+
 def compare_on_texts(
     a: SentenceEncoder, b: SentenceEncoder, texts: Sequence[str], *, seed: int = 0
 ) -> UnlabelledComparison:
@@ -146,7 +191,7 @@ def compare_models(
     *,
     seed: int = 0,
     progress: Progress | None = None,
-) -> dict[str, Any]:
+) -> ModelsComparison:
     """Compare models in pairs on texts, without labels; say what each costs and how much of it the others contain.
 
     Parameters
@@ -162,14 +207,8 @@ def compare_models(
 
     Returns
     -------
-    dict
-        JSON values. ``models``, by name: ``score``, ``better_than`` (names; what is missing in both lists of two models
-        is not known), ``dimensions``, ``bytes`` of a float32 vector, and ``ms``, the time to encode a text. ``pairs``:
-        ``a``, ``b``, the ``verdict`` on B, and its ``difference`` to A with ``low`` and ``high``; ``overlap``,
-        ``overlap_low`` and ``overlap_high`` are those by word overlap; ``words_a`` and ``words_b`` say how much of the
-        vectors the words of a text explain (R2). ``contains``: how much of the model ``of`` a
-        linear map finds in the model ``within``, as ``r2`` on folds. ``n_texts``. ``caution``: what the texts do not
-        measure, such as searches across languages, or None.
+    ModelsComparison
+        Each model, and each pair of them.
 
     Raises
     ------
@@ -181,39 +220,41 @@ def compare_models(
     halves = halves_of(_check.text_list("compare", texts), seed=seed)
     n_texts = len(halves) // 2
     vectors: list[NDArray[np.float32]] = []
-    facts: dict[str, dict[str, Any]] = {}
-    for name, model in models.items():
+    ms: list[float] = []
+    for model in models.values():
         parts: list[NDArray[np.float32]] = []
         times_s = []
         for part in (halves[:n_texts], halves[n_texts:]):
-            counting = part_of(progress, (2 * len(facts) + len(parts)) * n_texts, len(models) * len(halves))
+            counting = part_of(progress, (2 * len(vectors) + len(parts)) * n_texts, len(models) * len(halves))
             start_s = time.perf_counter()
             parts.append(model.encode(part, show_progress_bar=False, progress=counting))
             times_s.append(time.perf_counter() - start_s)
         vectors.append(np.concatenate(parts))
-        ms = 2 * 1000 * min(times_s) / n_texts  # the first call also pays for what is made once
-        facts[name] = {"better_than": [], "dimensions": model.dim, "bytes": 4 * model.dim, "ms": ms}
-    pairs, names = [], list(models)
-    for (first, second), compared in compare_vectors(vectors, halves, seed=seed).items():
-        a, b = names[first], names[second]
-        facts[a]["score"], facts[b]["score"] = compared.score_a, compared.score_b
+        ms.append(2 * 1000 * min(times_s) / n_texts)  # the first call also pays for what is made once
+    names = list(models)
+    pairs = {(names[a], names[b]): compared for (a, b), compared in compare_vectors(vectors, halves, seed=seed).items()}
+    scores: dict[str, float] = {}
+    better_than: dict[str, list[str]] = {name: [] for name in names}
+    for (a, b), compared in pairs.items():
+        scores |= {a: compared.score_a, b: compared.score_b}
         if compared.verdict != "cannot tell":
             better, worse = (a, b) if compared.verdict == "worse" else (b, a)
-            facts[better]["better_than"].append(worse)
-        ends = ("difference", "low", "high", "overlap", "overlap_low", "overlap_high", "words_a", "words_b")
-        pairs.append({"a": a, "b": b, "verdict": compared.verdict} | {end: getattr(compared, end) for end in ends})
-    contains = _contained(dict(zip(names, vectors, strict=True)), seed=seed)
+            better_than[better].append(worse)
+    facts = {
+        name: ComparedModel(scores[name], tuple(better_than[name]), model.dim, elapsed)
+        for (name, model), elapsed in zip(models.items(), ms, strict=True)
+    }
     texts = [f"{halves[row]} {halves[n_texts + row]}" for row in range(n_texts)]
-    cautions = [_caution_of_chance(facts, n_texts), caution_of_halves(models.values(), vectors[0][:n_texts], texts)]
-    caution = " ".join(filter(None, cautions)) or None
-    return {"n_texts": n_texts, "models": facts, "pairs": pairs, "contains": contains, "caution": caution}
+    cautions = [_caution_of_chance(scores, n_texts), caution_of_halves(models.values(), vectors[0][:n_texts], texts)]
+    r2 = _contained(dict(zip(names, vectors, strict=True)), seed=seed)
+    return ModelsComparison(n_texts, facts, pairs, r2, " ".join(filter(None, cautions)) or None)
 
 
-def _caution_of_chance(facts: Mapping[str, Mapping[str, Any]], n_texts: int) -> str | None:
+def _caution_of_chance(scores: Mapping[str, float], n_texts: int) -> str | None:
     """Which models find the other half of a text no better than a random order does."""
     reciprocal = 1 / np.arange(1, n_texts + 1)
     chance, sd = reciprocal.mean(), reciprocal.std() / math.sqrt(n_texts)
-    names = [name for name, fact in facts.items() if fact["score"] <= chance + _SURE_SD * sd]
+    names = [name for name, score in scores.items() if score <= chance + _SURE_SD * sd]
     if not names:
         return None
     return (
@@ -236,16 +277,16 @@ def caution_of_halves(
 
 
 @one_thread_products()
-def _contained(vectors: Mapping[str, NDArray[Any]], *, seed: int) -> list[dict[str, Any]]:
-    """How much of each model a linear map finds in each other one, by their vectors of `halves_of`."""
+def _contained(vectors: Mapping[str, NDArray[Any]], *, seed: int) -> dict[tuple[str, str], float]:
+    """How much of each model a linear map finds in each other one, by their vectors of `halves_of`, as R2."""
     n_texts = len(next(iter(vectors.values()))) // 2
     fold = np.tile(np.random.default_rng(seed).integers(_FOLDS, size=n_texts), 2)  # both halves of a text in one
     units = {name: unit_rows(rows.astype(np.float64)) for name, rows in vectors.items()}
-    contained = []
+    contained = {}
     for a, b in combinations(units, 2):
         folds = JointFolds.from_rows(units[a], units[b], fold, n_folds=_FOLDS)
-        contained.append({"of": b, "within": a, "r2": folds.best_r2()})
-        contained.append({"of": a, "within": b, "r2": JointFolds(map(JointMoments.swapped, folds.folds)).best_r2()})
+        contained[b, a] = folds.best_r2()
+        contained[a, b] = JointFolds(map(JointMoments.swapped, folds.folds)).best_r2()
     return contained
 
 

@@ -10,7 +10,7 @@ an `Inspection`, whose recommendation is `advise`. `inspect_moments` does what m
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from isosent.errors import InputError, MissingExtraError, RankWarning
 from isosent.io.json import without_nan
 from isosent.io.pairs import read_matches
 from isosent.io.vector_source import VectorSource
+from isosent.io.vectors import source_of
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
 from isosent.numeric.ranking import FOUND, reciprocal_ranks
@@ -48,7 +49,6 @@ from isosent.transforms.groups import separate_groups
 AS_THEY_ARE = "as they are"
 MARKS = tuple(tenth / 10 for tenth in range(1, 10))  # the cosines that percentiles are reported for
 COSINE_PAIRS = 100_000
-_BLOCK_ROWS = 8192
 _BINS = 60
 _FEW_ROWS_PER_DIM = 2
 _GROUP_ROWS = 4000
@@ -210,7 +210,9 @@ def inspect_texts(
     if model.encoder.needs_corpus:
         model = model.fitted(texts, transform=None)
     vectors = model.encode(texts, progress=progress)
-    survey = Survey(vectors, seed=seed, n_duplicate_texts=len(texts) - len(set(texts)))
+    survey = Survey(
+        source_of(vectors, where="inspect_texts"), seed=seed, n_duplicate_texts=len(texts) - len(set(texts))
+    )
     choice = choose_from_texts(vectors, texts, Auto(purpose=purpose)) if survey.varies else None
     sampled = [texts[row] for row in survey.sampled_rows]
     reference = f"{model.encoder.reference}{''.join(f' -> {fit.transform}' for fit in model.fits)}"
@@ -263,19 +265,16 @@ def inspect_vectors(
     >>> isosent.inspect_vectors([[1.0, 0.0], [0.0, 2.0]]).counts.n_used
     2
     """
-    if isinstance(vectors, VectorSource):
-        refuse_codes(vectors.name, vectors.space)
-        n_rows = vectors.n_rows
-    else:
-        vectors = _check.matrix("inspect_vectors", "vectors", vectors)
-        n_rows = len(vectors)
+    measured = source_of(vectors, where="inspect_vectors")
+    refuse_codes(measured.name, measured.space)
     n_duplicate_texts = None
     if texts is not None:
         texts = _check.some_texts("inspect_vectors", texts)
-        if len(texts) != n_rows:
-            raise InputError(f"inspect: there are {len(texts)} texts for {n_rows} vectors. Give one text per vector.")
+        if len(texts) != measured.n_rows:
+            unequal = f"{len(texts)} texts for {measured.n_rows} vectors"
+            raise InputError(f"inspect: there are {unequal}. Give one text per vector.")
         n_duplicate_texts = len(texts) - len(set(texts))
-    survey = Survey(vectors, seed=seed, n_duplicate_texts=n_duplicate_texts, progress=progress)
+    survey = Survey(measured, seed=seed, n_duplicate_texts=n_duplicate_texts, progress=progress)
     sampled = None if texts is None else [texts[row] for row in survey.sampled_rows]
     wanted = Auto(purpose=purpose)
     if not survey.varies:
@@ -357,32 +356,21 @@ class Survey:
 
     def __init__(
         self,
-        vectors: NDArray[Any] | VectorSource,
+        vectors: VectorSource,
         *,
         seed: int,
         n_duplicate_texts: int | None = None,
         progress: Progress | None = None,
     ) -> None:
-        blocks: Iterator[NDArray[Any]]
-        if isinstance(vectors, np.ndarray):
-            (n_rows, dim), dtype, eps = vectors.shape, vectors.dtype.name, None
-            blocks = (vectors[start : start + _BLOCK_ROWS] for start in range(0, n_rows, _BLOCK_ROWS))
-        else:
-            n_rows, dim, dtype, eps, blocks = (
-                vectors.n_rows,
-                vectors.dim,
-                vectors.storage,
-                vectors.storage.eps,
-                vectors.blocks(),
-            )
+        n_rows, dim = vectors.n_rows, vectors.dim
         sampled = sampled_rows(n_rows, seed)
         start = n_zero = n_non_finite = 0
         self.moments, self.unit_sum, sum_of_norms = Moments.empty(dim), np.zeros(dim), 0.0
         hashes, samples = [np.empty(0, np.int64)], [np.empty((0, dim), np.float32)]
         positions = [np.empty(0, np.intp)]
-        for block in counted(blocks, progress, n_rows):
+        for block in counted(vectors.blocks(), progress, n_rows):
             finite, nonzero = np.isfinite(block).all(axis=1), block.any(axis=1)
-            used = finite & nonzero
+            used = np.logical_and(finite, nonzero)
             n_non_finite += int((~finite).sum())
             n_zero += int((~nonzero).sum())
             first, last = np.searchsorted(sampled, [start, start + len(block)])
@@ -394,7 +382,7 @@ class Survey:
             start += len(block)
             rows = block if used.all() else block[used]
             hashes.append(_row_hashes(rows))
-            self.moments += Moments.from_rows(rows, eps=eps, n_rows_total=n_rows)
+            self.moments += Moments.from_rows(rows, eps=vectors.storage.eps, n_rows_total=n_rows)
             floats = rows.astype(np.float64)
             units = unit_rows(floats)
             self.unit_sum += units.sum(axis=0)
@@ -406,7 +394,7 @@ class Survey:
             n_rows=start,
             n_used=n_used,
             dim=dim,
-            dtype=dtype,
+            dtype=vectors.storage,
             n_zero=n_zero,
             n_non_finite=n_non_finite,
             n_duplicates=n_used - len(np.unique(all_hashes)),
@@ -489,7 +477,8 @@ def _conclude(
     surveys = [(AS_THEY_ARE, survey)]
     if choice is not None:
         label, transform = _compared(choice)
-        surveys.append((label, Survey(_fit(transform, survey.moments)(survey.sample), seed=seed)))
+        transformed = _fit(transform, survey.moments)(survey.sample)
+        surveys.append((label, Survey(source_of(transformed, where="inspect"), seed=seed)))
     edges = _bin_edges(np.concatenate([each.cosines for _, each in surveys]))
     before, *rest = (each.stage(label, edges) for label, each in surveys)
     return Inspection(

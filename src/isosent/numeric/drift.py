@@ -26,6 +26,7 @@ _ASSUMED_KURTOSIS = 3.0
 # is 0.3 points of Spearman below one fitted on all rows (docs/research/drift.md).
 MOST_SPREAD = 1.15
 _REFIT_ROWS_A_DIM = 4
+_CHANGED = "The vectors have changed beyond chance."
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,12 +275,13 @@ def _recommend(new: Moments, is_changed: bool, spread: float, expected: float) -
     if math.isnan(spread):
         cosines = "the old vectors are too few for a whitening"
     elif spread <= MOST_SPREAD * expected:
-        return "no", f"No refit: {cosines}, close to the ±{expected:.3f} of no change."
+        return "no", f"{_CHANGED} No refit: {cosines}, close to the ±{expected:.3f} of no change."
     else:
         cosines += f", not ±{expected:.3f}"
     fewest = _REFIT_ROWS_A_DIM * new.dim
     if new.weight < fewest:
         return "too few rows", (
-            f"A refit needs more rows: {cosines}. There are {new.weight:,.0f} new vectors; collect {fewest:,}."
+            f"{_CHANGED} A refit needs more rows: {cosines}. There are {new.weight:,.0f} new vectors; collect "
+            f"{fewest:,}."
         )
-    return "yes", f"Refit: {cosines}. Compare both maps on your pairs before you switch."
+    return "yes", f"{_CHANGED} Refit: {cosines}. Compare both maps on your pairs before you switch."

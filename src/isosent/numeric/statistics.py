@@ -12,7 +12,8 @@ Statistic = Literal["spearman", "pearson", "mean"]
 Double = NDArray[np.float64]
 Weighted = Callable[[Double], Double]
 
-INTERVAL_RESAMPLES = 1000  # for an interval; a p-value takes those of results
+INTERVAL_RESAMPLES = 1000  # for an interval
+N_RESAMPLES = 2000  # of results; their smallest p-value is 2 / 2001: enough for a correction over 50 tasks
 LEVEL = 0.95
 _CELLS = 250_000  # a block of draws and what is computed from it stay in the cache
 _ROUNDING = 1e-12

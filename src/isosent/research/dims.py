@@ -23,13 +23,12 @@ from isosent import _check
 from isosent.cli.options import whole_numbers
 from isosent.errors import InputError
 from isosent.evaluation.published import published_rows
-from isosent.evaluation.result import N_RESAMPLES
 from isosent.evaluation.run import TARGET, describe_fitting, fit_tasks
 from isosent.evaluation.sts import STSSet, score_task, sts_task
 from isosent.evaluation.tables import x100
 from isosent.model import SentenceEncoder
 from isosent.numeric.neighbors import best_columns
-from isosent.numeric.statistics import bootstrap_interval, central_interval
+from isosent.numeric.statistics import N_RESAMPLES, bootstrap_interval, central_interval
 from isosent.pages.figures import Axis, Figure, Key, Panel, color_of, dash_of
 from isosent.pages.progress import Progress
 from isosent.pages.report import ReportTable

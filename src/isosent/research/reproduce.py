@@ -25,6 +25,7 @@ from msgspec import structs
 from isosent import _check
 from isosent.encoders.reference import SCHEMES, escape, parse_reference, with_options, without_permissions
 from isosent.errors import FileFormatError, InputError, ModelReferenceError, TaskNotFoundError
+from isosent.evaluation.evaluate import read_tasks
 from isosent.evaluation.published import (
     PAPERS,
     SCORE,
@@ -37,12 +38,12 @@ from isosent.evaluation.published import (
     read_paper,
     read_yaml,
 )
-from isosent.evaluation.result import N_RESAMPLES
-from isosent.evaluation.run import environment, read_tasks, run_tasks
+from isosent.evaluation.run import environment, run_tasks
 from isosent.evaluation.sts import SICKR_PARTS, stsb_dev_task
 from isosent.evaluation.task import Task
 from isosent.loading import load
 from isosent.model import SentenceEncoder
+from isosent.numeric.statistics import N_RESAMPLES
 from isosent.pages.progress import Progress
 from isosent.research.dims import study_dims
 from isosent.research.gem import SENSITIVITY, study_gem

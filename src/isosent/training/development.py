@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike
 
 from isosent import _check, _extras
 from isosent.errors import EvaluationWarning, InputError
+from isosent.evaluation.evaluate import read_tasks
 from isosent.evaluation.overlap import count_overlap, plain_form
-from isosent.evaluation.run import read_tasks
 from isosent.evaluation.sts import pair_scores
 from isosent.io.pairs import ScoredPairs
 from isosent.io.schemas import Count

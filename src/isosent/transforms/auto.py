@@ -274,26 +274,42 @@ def pick(
     return best[-1] if best else None
 
 
-class _SavedGain(Struct):
+class SavedGain(Struct, frozen=True, kw_only=True):
     """A gain in a model folder, of pairs or of topics; None where it was not measured."""
 
+    agreement: float | None = None
     gain: float | None
     low: float | None
     high: float | None
 
 
-class _SavedCandidate(_SavedGain):
+class SavedCandidate(SavedGain, frozen=True, kw_only=True):
     candidate: str
     name: str
-    topics: _SavedGain | None = None
+    topics: SavedGain | None = None  # earlier versions did not measure it
 
 
-class _SavedChoice(Struct):
-    """What is read of ``AutoChoice.to_json()``; another fit has no candidates."""
+class SavedChoice(Struct, frozen=True):
+    """Why a fit is as it is, as model folders hold it; `candidates` are of auto, `tested` of a fit on pairs."""
 
     chosen: str
+    reason: str
     purpose: str | None = "pairs"  # earlier versions looked at pairs alone
-    candidates: Sequence[_SavedCandidate] = ()
+    candidates: Sequence[SavedCandidate] = ()
+    tested: Any = None
+
+
+def saved_choice(choice: Mapping[str, Any] | None) -> SavedChoice | None:
+    """What the choice of a `FitRecord` says, whichever version wrote it; None without one.
+
+    Model folders hold candidates unchecked: those of the first versions were scored otherwise, and are left out.
+    """
+    if not choice:
+        return None
+    try:
+        return convert(choice, SavedChoice)
+    except ValidationError:
+        return SavedChoice(choice["chosen"], choice["reason"], tested=choice.get("tested"))
 
 
 def note_for(choice: Mapping[str, Any] | None, purpose: str) -> str | None:
@@ -302,11 +318,8 @@ def note_for(choice: Mapping[str, Any] | None, purpose: str) -> str | None:
     `choice` is ``AutoChoice.to_json()``; another one says nothing. Topics and search look at one signal, so what serves
     one serves the other.
     """
-    try:
-        saved = convert(choice, _SavedChoice)
-    except ValidationError:  # model folders hold it unchecked
-        return None
-    if saved.purpose is None or (saved.purpose == "pairs") == (purpose == "pairs"):
+    saved = saved_choice(choice)
+    if saved is None or saved.purpose is None or (saved.purpose == "pairs") == (purpose == "pairs"):
         return None
     chosen = next((each for each in saved.candidates if each.candidate == saved.chosen), None)
     # without a gain, it is what the others were compared with, and no purpose asked for it
@@ -321,7 +334,7 @@ def note_for(choice: Mapping[str, Any] | None, purpose: str) -> str | None:
     )
 
 
-def _effect(of: _SavedGain | None) -> str:
+def _effect(of: SavedGain | None) -> str:
     """Whether a gain is harm, nothing or good, with its interval."""
     if of is None or of.gain is None or of.low is None or of.high is None:
         return "that was not measured"

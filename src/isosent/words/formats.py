@@ -31,6 +31,7 @@ from isosent.io import bounds
 from isosent.io.bounds import whole_lines
 from isosent.io.signatures import READ_AS_WORDS, START_BYTES, refuse_other_formats
 from isosent.io.system import naming, open_to_read
+from isosent.io.tables import is_number
 from isosent.pages.progress import Progress
 from isosent.words.binary import binary_rows
 from isosent.words.blocks import RowBlock, checked_block, in_threads, is_utf8, rows_of, word_too_long
@@ -72,6 +73,17 @@ def is_safetensors(path: Path) -> bool:
     with open_to_read(path) as file:
         start = file.read(9)
     return start[8:] == b"{" and int.from_bytes(start[:8], "little") < path.stat().st_size
+
+
+def may_hold_words(path: Path) -> bool:
+    """Whether a file may hold word vectors, by its beginning: its first lines end with a number, or it is no text."""
+    with open_bytes(path) as stream:
+        if stream.is_packed or stream.head.startswith(MAGIC):
+            return True
+        first, _, rest = stream.head.removeprefix(_BYTE_ORDER_MARK).partition(b"\n")
+        is_header = len(first.split()) == 2 and all(field.isdigit() for field in first.split())  # bytes may follow
+        lines = [first] if is_header else [first, rest.partition(b"\n")[0]]
+        return all(is_number(field) for line in lines for field in line.split()[-1:])
 
 
 def format_of(path: Path) -> str:

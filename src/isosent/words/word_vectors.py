@@ -30,7 +30,7 @@ from isosent.io.atomic import replacing, user_cache
 from isosent.io.checksum import UNSEALED, check_unchanged, file_checksum, file_state, seal_file, verify_file
 from isosent.io.json import parse_json
 from isosent.io.system import open_to_read
-from isosent.io.tensors import SEAL, TENSOR_TYPES, map_tensors
+from isosent.io.tensors import SEAL, TENSOR_TYPES, map_tensors, safetensors_header
 from isosent.pages.progress import Progress, counted, part_of
 from isosent.words.blocks import RowBlock, WordCollector, in_memory
 from isosent.words.formats import FileRows, is_safetensors, open_rows
@@ -229,6 +229,11 @@ def write_vector_file(path: Path, where: str, rows: FileRows) -> int:
         tensors.write_header(metadata)
     seal_file(path, _seal_at(path, UNSEALED), file_checksum(path))
     return len(vocabulary)
+
+
+def is_saved_table(path: Path) -> bool:
+    """Whether a file is what `write_vector_file` wrote, of any version."""
+    return is_safetensors(path) and safetensors_header(path)[1].get("format") == FORMAT
 
 
 def open_vector_file(path: Path) -> WordVectors:

@@ -1,10 +1,9 @@
-"""The commands ``info``, ``similarity`` and ``explain``.
+"""The command ``info``, which tells by its argument what it describes.
 
-`info` tells by its argument what it describes: an index, a file of vectors, of statistics or of word vectors, or a
-model. Each kind gives a mapping of facts, which `_aligned` shows; those of a model are worded by `_model_facts`.
+That is an index, a file of vectors, of statistics or of word vectors, or a model. Each kind gives a mapping of facts,
+which `_aligned` shows; those of a model are worded by `_model_facts`.
 """
 
-import os
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
@@ -13,32 +12,30 @@ from typing import Any
 
 import click
 
-from isosent.cli.options import json_option, model_option, open_model
-from isosent.cli.printing import deliver, likelihood_change, say, stats_report
+from isosent._check import brief
+from isosent.cli.options import json_option
+from isosent.cli.printing import deliver, likelihood_change, stats_report
 from isosent.encoders.precomputed import PRECOMPUTED
-from isosent.errors import InputError, IsosentWarning
-from isosent.explanation import Explanation
-from isosent.io.bounds import STANDARD_INPUT
+from isosent.errors import FileFormatError, InputError, IsosentWarning
+from isosent.io.json import format_of as document_format
 from isosent.io.notes import NOTE_FILE, read_export_note
-from isosent.io.source import is_file_name, open_source
+from isosent.io.source import open_source
 from isosent.io.system import open_to_read
-from isosent.io.tables import is_number
-from isosent.io.tensors import safetensors_header
-from isosent.io.texts import TextSource, read_texts
+from isosent.io.texts import TextSource
 from isosent.jobs.vectors import moments_in
 from isosent.loading import read_record
-from isosent.model import SentenceEncoder
 from isosent.pages.progress import progress_bar
-from isosent.pages.report import Part, Report, ReportTable
+from isosent.pages.report import Report
 from isosent.persistence import MIGRATION, ModelRecord
 from isosent.search.stores import find_index
-from isosent.transforms.calibration import RANDOM_PAIRS
-from isosent.words.formats import format_of
-from isosent.words.word_vectors import FORMAT, read_word_vectors
+from isosent.transforms.auto import saved_choice
+from isosent.words.formats import format_of, may_hold_words
+from isosent.words.word_vectors import is_saved_table, read_word_vectors
 
 _FIRST_WORDS = 8
-_LONGEST_START = 1 << 20  # bytes of a line
-_MOST_PAIRS = 12
+_BEGINNING = 1 << 10  # bytes that show a page
+_SHOWN = ("isosent result", "isosent study")  # formats that isosent report reads
+_LONGEST_VALUE = 60  # of a setting, in characters
 
 
 @click.command()
@@ -96,9 +93,14 @@ def _distilled_lines(report: Mapping[str, Any], shares: Mapping[str, Any] | None
 def _facts_of_input(name: str) -> dict[str, Any] | None:
     """Facts of a file or of a folder of vectors; None for anything else, which is a model."""
     is_file = Path(name).is_file()
-    if is_file and name.lower().endswith(".safetensors") and safetensors_header(Path(name))[1].get("format") == FORMAT:
+    if is_file and is_saved_table(Path(name)):
         return _facts_of_words(name)
-    source = open_source(name, moments=is_file)
+    try:
+        source = open_source(name, moments=is_file)
+    except FileFormatError:
+        if is_file:
+            _refuse_own_file(name)
+        raise
     if source.kind == "texts":
         if not is_file:
             return None
@@ -140,18 +142,30 @@ def _facts_of_words(name: str) -> dict[str, Any]:
 def _refuse_texts(source: TextSource) -> None:
     """Say which command describes texts, instead of what is wrong with them as word vectors."""
     name = source.name
-    if name.lower().endswith((".txt", ".tsv", ".csv")):  # word vectors have these endings, too
-        with open_to_read(Path(name)) as file:
-            lines = file.readline(_LONGEST_START), file.readline(_LONGEST_START)
-        if all(is_number(field) for line in lines for field in line.split()[-1:]):
-            return
+    if may_hold_words(Path(name)):
+        return
     if source.is_table:
         raise InputError(
             f"info: {name} is a table. Its texts are described by isosent inspect {name} --column NAME; vectors "
             "must be saved as .npy or .parquet."
         )
-    if name.lower().endswith(".txt"):
-        raise InputError(f"info: {name} holds texts. Describe them with a model: isosent inspect {name}")
+    with open_to_read(Path(name)) as file:
+        if file.read(_BEGINNING).lstrip().startswith(b"<"):
+            raise InputError(f"info: {name} is a page. Open it in a browser.")
+    raise InputError(f"info: {name} holds texts. Describe them with a model: isosent inspect {name}")
+
+
+def _refuse_own_file(name: str) -> None:
+    """Say what a JSON file of isosent is."""
+    written = document_format(name) or ""
+    if written.startswith(_SHOWN):
+        kind = written.rpartition(" ")[0]  # without its version
+        raise InputError(f"info: {name} is an {kind}. Show it on a page: isosent report {name} -o page.html")
+    if written.startswith("isosent"):
+        raise InputError(
+            f"info: {name} is a part of what lies next to it ({written}). Name the folder, or the file of vectors that "
+            "it belongs to."
+        )
 
 
 def _aligned(facts: Collection[tuple[str, object]]) -> Iterator[str]:
@@ -170,111 +184,43 @@ def _model_facts(record: ModelRecord, distilled: Mapping[str, Any]) -> list[tupl
         lines += _distilled_lines(distilled["distilled"], distilled["shares"])
     unit = "vectors" if record.reference == PRECOMPUTED else "texts"
     for step, fit in enumerate(record.fits, start=1):
+        choice = saved_choice(fit.choice)
+        is_of_pairs = choice is not None and choice.tested is not None
         steps = fit.parameters.get("steps") if fit.transform == "chain" else None
         if not (isinstance(steps, list) and all(isinstance(each, dict) for each in steps) and steps):
             steps = [{"transform": fit.transform, **fit.parameters}]
         calls = []
         for each in steps:
             settings = {name: value for name, value in each.items() if name != "transform"}
-            calls.append(f"{each.get('transform')}({_plain(settings) if settings else ''})")
+            calls.append(f"{each.get('transform')}({_settings(settings) if settings else ''})")
         lines.append(
             (
                 f"fit {step}",
-                ("none, chosen by auto" if "candidates" in (fit.choice or {}) else "none")
+                ("none, chosen by auto" if choice is not None and not is_of_pairs else "none")
                 if fit.transform == "none"
                 else calls[0],
             )
         )
         lines += [("", f"then {call}") for call in calls[1:]]
-        is_of_pairs = "tested" in (fit.choice or {})
         counted = "pairs" if is_of_pairs else unit
         lines.append(("", f"on {fit.n_texts} {counted} of {fit.source}, {fit.fitted_at}"))
         zero = "zero rows left out" if counted == "vectors" else f"{counted} without a vector"
         lines.append(("", f"{zero}: {fit.n_zero_rows}"))
-        if fit.choice:
+        if choice is not None:
             by = "held out" if is_of_pairs or fit.transform in ("erasure", MIGRATION) else "auto"
-            lines.append(("", f"{by}: {fit.choice['reason']}"))
+            purpose = f", for {choice.purpose}" if choice.purpose is not None and choice.candidates else ""
+            lines.append(("", f"{by}{purpose}: {choice.reason}"))
         if fit.history:
             lines.append(("", likelihood_change(fit.history)))
     return lines
+
+
+def _settings(settings: Mapping[str, Any]) -> str:
+    """Settings of a fit; one of many values, such as all that were erased, is shortened."""
+    return ", ".join(f"{name}={brief(_plain(value), _LONGEST_VALUE)}" for name, value in settings.items())
 
 
 def _plain(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name}={_plain(inner)}" for name, inner in value.items()) or "none"
     return str(value)
-
-
-@click.command()
-@click.argument("first", metavar="TEXT")
-@click.argument("second", metavar="TEXT")
-@model_option
-@json_option
-def similarity(first: str, second: str, model: str | None, as_json: bool) -> None:
-    """Compare two texts: their cosine and, after "isosent calibrate", what it means.
-
-    \b
-    isosent similarity "A man rides a bike." "Someone is on a bicycle."
-    """  # noqa: D301
-    first, second = _two_texts(first, second)
-    loaded = open_model(model)
-    _say_reference(loaded)
-    figures = {"cosine": float(loaded.similarity(first, second)[0, 0])}
-    if loaded.calibration is not None:
-        meaning = "percentile" if loaded.calibration.kind == RANDOM_PAIRS else "expected score"
-        figures[meaning] = float(loaded.calibration(figures["cosine"]))
-    lines = [f"{name} {value:.4f}" for name, value in figures.items()]
-    if loaded.calibration is None:
-        lines.append(
-            "What this cosine means depends on the model and the texts: isosent calibrate TEXTS -m MODEL -o FOLDER"
-        )
-    deliver(Report(figures, lines), as_json=as_json)
-
-
-def _two_texts(*texts: str) -> list[str]:
-    """Two texts, of which one may be the line of standard input; files are refused."""
-    if files := [text for text in texts if is_file_name(text) and os.path.isfile(text)]:  # noqa: PTH113 - a text may be longer than a path can be
-        raise InputError(
-            f"{files[0]} is a file; similarity and explain compare two texts. Compare vectors: isosent search, isosent "
-            "drift."
-        )
-    lines = read_texts(STANDARD_INPUT) if STANDARD_INPUT in texts else []
-    if len(lines) != texts.count(STANDARD_INPUT):
-        raise InputError(f"standard input has {len(lines)} lines. Give a line for each - that is named.")
-    return [lines.pop(0) if text == STANDARD_INPUT else text for text in texts]
-
-
-def _say_reference(model: SentenceEncoder) -> None:
-    if model.groups is not None:
-        say(f"{model.groups.note('both texts')} In Python: model.encode(TEXT, group={next(iter(model.groups.maps))!r})")
-
-
-@click.command()
-@click.argument("first", metavar="TEXT")
-@click.argument("second", metavar="TEXT")
-@model_option
-@json_option
-def explain(first: str, second: str, model: str | None, as_json: bool) -> None:
-    """Say which words make two texts similar: the cosine as an exact sum over pairs of words.
-
-    For word vectors and static models, with any linear transform; not for transformers.
-
-    \b
-    isosent explain "A man rides a bike." "Someone is on a bicycle."
-    """  # noqa: D301
-    first, second = _two_texts(first, second)
-    loaded = open_model(model)
-    _say_reference(loaded)
-    explanation = loaded.explain(first, second)
-    document = {"cosine": explanation.cosine, "pairs": [pair._asdict() for pair in explanation.top()]}
-    deliver(Report(document, _explanation_parts(explanation)), as_json=as_json)
-
-
-def _explanation_parts(explanation: Explanation) -> Iterator[Part]:
-    pairs, cosine = explanation.top(), explanation.cosine
-    table = ReportTable("first text", "second text", "contribution", left=range(2), title=f"cosine {cosine:.4f}")
-    for pair in pairs[:_MOST_PAIRS]:
-        table.add_row(pair.a, pair.b, f"{pair.contribution:+.4f}")
-    if others := pairs[_MOST_PAIRS:]:
-        table.add_row(f"{len(others)} other pairs", "", f"{sum(pair.contribution for pair in others):+.4f}")
-    yield table
