@@ -33,7 +33,7 @@ from isosent.io.checksum import verify_folder
 from isosent.io.json import read_json
 from isosent.io.schemas import FileList
 from isosent.model import SentenceEncoder
-from isosent.pages.progress import Progress
+from isosent.pages.progress import Progress, progress_bar
 from isosent.persistence import RECORD_FILE, ModelRecord, read_model
 
 
@@ -164,6 +164,12 @@ def wrap(model: Any, *, reference: str | None = None) -> SentenceEncoder:
     if isinstance(model, SentenceEncoder):
         return model
     return SentenceEncoder(model if isinstance(model, Encoder) else wrap_encoder(model, reference))
+
+
+def load_model(reference: str | None) -> SentenceEncoder:
+    """Load the model that a command names, or the default one, with a bar."""
+    with progress_bar("reading word vectors", "bytes") as bar:
+        return load(reference or DEFAULT_REFERENCE, progress=bar)
 
 
 def read_record(reference: str | os.PathLike[str]) -> ModelRecord:

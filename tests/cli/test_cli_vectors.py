@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 import isosent
 from isosent.io.vectors import open_vectors
-from isosent.jobs.vectors import read_moments
+from isosent.jobs.moments import read_moments
 from isosent.numeric.similarity import unit_rows
 
 N_ROWS, DIM = 200, 4

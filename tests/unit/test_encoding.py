@@ -23,7 +23,7 @@ from isosent.io.vectors import holds_vectors, open_vectors
 from isosent.jobs import encode as encoding
 from isosent.jobs import shards
 from isosent.jobs.encode import encode_file
-from isosent.jobs.vectors import moments_of
+from isosent.jobs.moments import moments_of
 from isosent.model import SentenceEncoder
 from isosent.space import Space
 from isosent.transforms.whitening import Whitening

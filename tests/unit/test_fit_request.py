@@ -7,7 +7,7 @@ import isosent
 from isosent.errors import InputError
 from isosent.io.source import open_source
 from isosent.jobs.fit_request import EXCLUSIONS, FitRequest
-from isosent.jobs.vectors import FileMoments, write_moments
+from isosent.jobs.moments import FileMoments, write_moments
 
 ENGINE = object()
 FLOW = {"transform": "glow_flow"}

@@ -26,7 +26,7 @@ from isosent.io.tables import is_number
 from isosent.io.tensors import safetensors_header
 from isosent.io.texts import TEXT_ENDINGS, TextSource, read_texts
 from isosent.io.vectors import VECTOR_ENDINGS
-from isosent.jobs.vectors import moments_in
+from isosent.jobs.moments import moments_in
 from isosent.loading import read_record
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import progress_bar

@@ -29,14 +29,9 @@ from isosent.io.source import open_source
 from isosent.io.texts import TEXT_ENDINGS, TextSource, open_texts
 from isosent.io.vectors import VECTOR_ENDINGS, check_vector_file, open_vectors
 from isosent.jobs.encode import encode_file, texts_encoded
+from isosent.jobs.moments import check_moments_file, sum_of_files, vectors_and_moments, write_moments
 from isosent.jobs.shards import Engine, encode_folder, how_resumed, transform_folder
-from isosent.jobs.vectors import (
-    check_moments_file,
-    sum_of_files,
-    transform_file,
-    vectors_and_moments,
-    write_moments,
-)
+from isosent.jobs.vectors import transform_file
 from isosent.loading import read_record
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import progress_bar

@@ -13,7 +13,7 @@ from isosent.evaluation.result import read_result
 from isosent.exports import TARGETS
 from isosent.exports import export as export_model
 from isosent.io.vectors import open_vectors
-from isosent.loading import load
+from isosent.loading import load_model
 from isosent.pages.progress import progress_bar
 from isosent.pages.report import Note, Part, Report
 
@@ -70,8 +70,7 @@ def export(
     if column is not None and vectors is None:
         raise InputError("export: --column names vectors of --vectors FILE; there is none.")
     source = None if vectors is None else open_vectors(vectors, column=column)
-    with progress_bar("reading word vectors", "bytes") as bar:
-        loaded = load(model, progress=bar)
+    loaded = load_model(model)
     with progress_bar("adding", "vectors") as bar:
         note = export_model(
             loaded,

@@ -47,7 +47,7 @@ from isosent.jobs.calibrate import (
 )
 from isosent.jobs.encode import texts_encoded
 from isosent.jobs.inspect import Inspection, inspect_moments, inspect_texts, inspect_vectors
-from isosent.jobs.vectors import drift_of, model_statistics, moments_in
+from isosent.jobs.moments import drift_of, model_statistics, moments_in
 from isosent.model import SentenceEncoder
 from isosent.numeric.drift import LEVEL, Drift
 from isosent.pages.progress import progress_bar

@@ -13,9 +13,8 @@ from isosent.distributed import engine_for
 from isosent.encoders.reference import DEFAULT_REFERENCE, GRAMMAR
 from isosent.errors import InputError
 from isosent.io.shards import SHARD_SIZE
-from isosent.loading import load
+from isosent.loading import load_model
 from isosent.model import SentenceEncoder
-from isosent.pages.progress import progress_bar
 from isosent.transforms.auto import note_for
 from isosent.transforms.base import AUTO, PURPOSES, parse_option
 
@@ -115,8 +114,7 @@ model_option = click.option(
 
 def open_model(model: str | None, *, purpose: str | None = None) -> SentenceEncoder:
     """Load the model that the command line names; with a purpose, say if it was fitted for another one."""
-    with progress_bar("reading word vectors", "bytes") as bar:
-        loaded = load(model or DEFAULT_REFERENCE, progress=bar)
+    loaded = load_model(model)
     for note in () if purpose is None else filter(None, (note_for(fit.choice, purpose) for fit in loaded.fits)):
         say(f"note: {model}: {note}")
     return loaded

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from isosent.errors import InputError, option
 from isosent.io.source import Source
 from isosent.jobs.shards import Engine
-from isosent.jobs.vectors import load_model
+from isosent.loading import load_model
 from isosent.model import SentenceEncoder
 from isosent.persistence import FitRecord
 from isosent.transforms.base import (

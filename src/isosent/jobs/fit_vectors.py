@@ -14,21 +14,16 @@ from numpy.typing import NDArray
 
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
-from isosent.io.source import open_vectors_or_moments
+from isosent.io.source import MomentsSource, open_vectors_or_moments
 from isosent.io.texts import TextSource
-from isosent.io.vector_source import picked_rows
+from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.jobs.fit_request import FitInputs, Floats
-from isosent.jobs.vectors import (
-    labeled_moments_of,
-    model_of_vectors,
-    no_rows,
-    sum_of_files,
-    vectors_and_moments,
-)
+from isosent.jobs.moments import FileMoments, labeled_moments_of, no_rows, sum_of_files, vectors_and_moments
+from isosent.loading import load_model
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows, sampled_rows
 from isosent.pages.progress import progress_bar
-from isosent.persistence import FitRecord
+from isosent.persistence import FitRecord, check_encoder_space
 from isosent.search.rows import texts_of_vectors
 from isosent.transforms.auto import held_out_recall
 from isosent.transforms.base import NO_TRANSFORM, Auto, make_linear, needs_vectors, transform_name
@@ -177,3 +172,36 @@ class VectorInputs(FitInputs):
         if texts is not None:
             return LabeledStatistics(attribute.rows(rows), vectors, texts, moments, n_zero_rows)
         return LabeledStatistics(attribute.rows(places), np.concatenate(picked), None, moments, n_zero_rows)
+
+
+def model_of_vectors(
+    names: Sequence[str], files: FileMoments, reference: str | None, space: str | None
+) -> SentenceEncoder:
+    """The model that made the vectors, or a stand-in for it that cannot encode."""
+    dim = files.moments.dim
+    if reference is None:
+        return SentenceEncoder(PrecomputedVectors.of_space(dim, files.space, space))
+    model = load_model(reference)
+    if model.encoder.dim != dim:
+        raise InputError(
+            f"{names[0]}: the vectors have {dim} dimensions; those of {reference} have {model.encoder.dim}."
+        )
+    check_encoder_space(model.record, " + ".join(names), files.space)
+    return model
+
+
+def paired_vectors(
+    queries: VectorSource | MomentsSource, documents: Sequence[VectorSource | MomentsSource]
+) -> tuple[NDArray[Any], NDArray[Any], FileMoments]:
+    """Vectors of queries and of the documents that match them row by row, and their files without rows."""
+    sources, _ = vectors_and_moments([queries, *documents])
+    first, second = (
+        np.concatenate([block for source in side for block in source.blocks()]) for side in (sources[:1], sources[1:])
+    )
+    if len(first) != len(second):
+        names = ", ".join(source.name for source in documents)
+        raise InputError(
+            f"fit: {queries.name} holds {len(first):,} vectors, {names} {len(second):,}. Give a query for each "
+            "document."
+        )
+    return first, second, no_rows(sources, ())
