@@ -29,6 +29,7 @@ LAYERS = [
     {"encoders"},
     {"postprocessing"},
     {"persistence", "explanation"},
+    {"fitting"},
     {"model"},
     {"loading"},
     {"search"},

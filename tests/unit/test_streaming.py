@@ -15,7 +15,7 @@ from isosent.io import vector_source
 from isosent.io.source import open_source
 from isosent.io.tensors import tensors_bytes
 from isosent.io.vectors import open_vectors
-from isosent.jobs import vectors as checkpoint_module
+from isosent.jobs import moments as checkpoint_module
 from isosent.jobs.moments import moments_of, read_moments, write_moments
 from isosent.jobs.vectors import transform_file
 from isosent.model import SentenceEncoder
