@@ -25,7 +25,7 @@ from isosent.encoders.reference import (
     stored_reference,
     without_permissions,
 )
-from isosent.encoders.static import SplitFunction
+from isosent.encoders.static_models import SplitFunction
 from isosent.encoders.word_average import Corpus, Weighting
 from isosent.encoders.wrapped import wrap_encoder
 from isosent.errors import FileFormatError, InputError, InputTypeError, ModelFolderError, wrong_value

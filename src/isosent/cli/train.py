@@ -33,15 +33,9 @@ from isosent.training.data import Examples, read_dev_set, read_examples
 from isosent.training.development import count_seen_texts, warn_if_seen
 from isosent.training.distill import distill_files
 from isosent.training.metrics import DevPoint, StepPoint, TrainingCallback
+from isosent.training.plan import NLI_STSB, is_first_process, nli_stsb_stages, plan, train_all
 from isosent.training.record import TRAINING_TEXTS, TrainingJob, TrainingResult
-from isosent.training.run import (
-    NLI_STSB,
-    check_training_folder,
-    is_first_process,
-    nli_stsb_stages,
-    plan,
-    train_all,
-)
+from isosent.training.run import check_training_folder
 from isosent.training.settings import OBJECTIVES, TrainingSettings, parse_setting
 from isosent.training.trainer import trainer_class
 from isosent.transforms.base import AUTO, parse_option, resolve_transform
