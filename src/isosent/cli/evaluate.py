@@ -66,7 +66,7 @@ from isosent.space import same_space
 from isosent.storage import Storage
 from isosent.training.curve import check_curve_output, write_curve
 from isosent.training.metrics import read_metrics
-from isosent.transforms.base import AUTO, TRANSFORMS, resolve_transform
+from isosent.transforms.base import AUTO, TRANSFORMS, resolve_transform, setting_names
 
 _SMALLEST_P = 0.0001
 _INTERVALS = (("low", "high"), ("overlap_low", "overlap_high"))  # of two models on texts
@@ -189,7 +189,7 @@ def _evaluated(model: str | None) -> SentenceEncoder | Index:
 def _settings_for(transform: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that one of several transforms has."""
     names = [step.partition("?")[0].strip() for step in transform.split(",")]
-    available = {setting for name in names if name in TRANSFORMS for setting in TRANSFORMS[name].settings}
+    available = {setting for name in names if name in TRANSFORMS for setting in setting_names(name)}
     if AUTO in names:
         available |= {"n_components", "purpose"}
     return {setting: value for setting, value in settings.items() if setting in available}

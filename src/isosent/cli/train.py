@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
@@ -24,17 +24,15 @@ from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.evaluation.tables import overlap_table, x100
 from isosent.io.atomic import check_parent
-from isosent.io.pairs import TEST
-from isosent.io.texts import read_texts
 from isosent.jobs.shards import Engine
 from isosent.pages.progress import Progress, make_console
 from isosent.pages.report import Note, Report, ReportTable
-from isosent.training.data import Examples, read_dev_set, read_examples
+from isosent.training.data import Examples, read_examples
 from isosent.training.development import count_seen_texts, warn_if_seen
 from isosent.training.distill import distill_files
 from isosent.training.metrics import DevPoint, StepPoint, TrainingCallback
-from isosent.training.plan import NLI_STSB, is_first_process, nli_stsb_stages, plan, train_all
-from isosent.training.record import TRAINING_TEXTS, TrainingJob, TrainingResult
+from isosent.training.plan import NLI_STSB, is_first_process, nli_stsb_stages, plan, train_all, training_job
+from isosent.training.record import TrainingJob, TrainingResult
 from isosent.training.run import check_training_folder
 from isosent.training.settings import OBJECTIVES, TrainingSettings, parse_setting
 from isosent.training.trainer import trainer_class
@@ -126,24 +124,22 @@ def train(
     texts = [*(f"{name}={value}" for name, value in flags.items() if value is not None), *further]
     settings = TrainingSettings(objective=first, **dict(map(parse_setting, texts)))
     limits = _score_range(score_range)
-    scored = "ranking" if objective == "ranking" else "regression"
-    scored_columns: dict[str, Any] = {"columns": dev_columns, "data_columns": columns if objective == scored else None}
     chosen = resolve_transform(transform)
-    if chosen is None and fit_on is not None:
-        raise InputError("train: --fit-on needs a transform to fit. Add --transform auto.")
     if chosen is not None and is_recipe:
         raise InputError(f"train: {NLI_STSB} takes no transform. Use isosent fit TEXTS -m {output / NLI_STSB}.")
-    class_names, limits_of_data = split_names(classes), None if is_recipe else limits
-    job = TrainingJob(
+    job = training_job(
         base,
-        read_examples(first, list(data), columns=columns, class_names=class_names, score_range=limits_of_data),
+        data,
         output,
         settings,
-        dev=None if dev is None else read_dev_set(dev, **scored_columns, objective=scored),
-        tests=[read_dev_set(path, **scored_columns, objective=scored, part=TEST) for path in tests],
+        columns=columns,
+        class_names=split_names(classes),
+        score_range=None if is_recipe else limits,
+        dev=dev,
+        dev_columns=dev_columns,
+        tests=tests,
         transform=chosen,
-        fit_texts=None if fit_on is None else read_texts(fit_on),
-        fit_source=fit_on or TRAINING_TEXTS,
+        fit_on=fit_on,
     )
     stages = [job]
     if is_recipe:

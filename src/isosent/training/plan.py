@@ -1,6 +1,6 @@
 """What is trained, in which order: one model, stages of which each trains the model of the last, seeds.
 
-`train` reads all data into a `TrainingJob`; the command line makes it itself. `plan` repeats jobs for several seeds and
+`training_job` reads all data of a run, which `train` trains. `plan` repeats jobs for several seeds and
 lets each stage train the model of the stage before; `train_all` runs such a list and passes over what is finished.
 """
 
@@ -32,23 +32,24 @@ from isosent.training.record import (
 )
 from isosent.training.run import train_job
 from isosent.training.settings import LEARNING_RATES, TrainingSettings
-from isosent.transforms.base import Transform, resolve_transform
+from isosent.transforms.base import AUTO, Auto, Transform, resolve_transform
 
+File = str | os.PathLike[str]
 NLI_STSB: Final = "nli-stsb"
 
 
 def train(
     base: str | os.PathLike[str],
-    data: Examples | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
-    output: str | os.PathLike[str],
+    data: Examples | File | Sequence[File],
+    output: File,
     objective: str | None = None,
     *,
     columns: Columns | None = None,
-    dev: ScoredPairs | str | os.PathLike[str] | None = None,
+    dev: ScoredPairs | File | None = None,
     dev_columns: Columns | None = None,
-    tests: Sequence[ScoredPairs | str | os.PathLike[str]] = (),
+    tests: Sequence[ScoredPairs | File] = (),
     transform: Transform | str | None = None,
-    fit_on: Sequence[str] | os.PathLike[str] | None = None,
+    fit_on: Sequence[str] | File | None = None,
     settings: TrainingSettings | None = None,
     resume: bool = False,
     progress: Progress | None = None,
@@ -81,7 +82,7 @@ def train(
         Transform to fit on the trained model and save with it, as for `SentenceEncoder.fitted`. Not a flow, which
         sentence-transformers cannot load.
     fit_on : sequence of str, or path-like, optional
-        Texts for `transform`, or a `pathlib.Path` of them. The default is the training texts.
+        Texts for `transform`, or a file of them. The default is the training texts.
     settings : TrainingSettings, optional
         Settings to start from.
     resume : bool, default False
@@ -129,42 +130,69 @@ def train(
     """
     if objective is None:
         objective = data.objective if isinstance(data, Examples) else (settings or TrainingSettings()).objective
-    chosen = resolve_transform(transform)
-    if chosen is None and fit_on is not None:
-        raise InputError("train: fit_on needs a transform to fit. Add transform='auto'.")
     # All at once, because some settings are valid for one objective only.
     settings = replace(settings or TrainingSettings(), objective=objective, **changes)
+    job = training_job(
+        escape(str(Path(base).absolute())) if isinstance(base, os.PathLike) else base,
+        data,
+        output,
+        settings,
+        columns=columns,
+        dev=dev,
+        dev_columns=dev_columns,
+        tests=tests,
+        transform=resolve_transform(transform),
+        fit_on=fit_on,
+    )
+    return train_job(job, resume=resume, progress=progress, report=report)
+
+
+def training_job(
+    base: str,
+    data: Examples | File | Sequence[File],
+    output: File,
+    settings: TrainingSettings,
+    *,
+    columns: Columns | None = None,
+    class_names: Sequence[str] | None = None,
+    score_range: tuple[float, float] | None = None,
+    dev: ScoredPairs | File | None = None,
+    dev_columns: Columns | None = None,
+    tests: Sequence[ScoredPairs | File] = (),
+    transform: Transform | Auto | None = None,
+    fit_on: Sequence[str] | File | None = None,
+) -> TrainingJob:
+    """Read what a run needs, see `train`."""
+    if transform is None and fit_on is not None:
+        raise InputError(f"train: {option('fit_on')} needs a transform to fit. Add {option('transform', AUTO)}.")
     if isinstance(data, Examples):
         examples = data
     else:
         files = [data] if isinstance(data, (str, os.PathLike)) else data
-        examples = read_examples(objective, files, columns=columns)
+        named: dict[str, Any] = {"columns": columns, "class_names": class_names, "score_range": score_range}
+        examples = read_examples(settings.objective, files, **named)
     scored = "ranking" if examples.objective == "ranking" else "regression"
     inherited = columns if examples.objective == scored else None
 
-    def dev_set(pairs: ScoredPairs | str | os.PathLike[str], part: str) -> ScoredPairs:
+    def dev_set(pairs: ScoredPairs | File, part: str) -> ScoredPairs:
         if isinstance(pairs, ScoredPairs):
             return check_dev_set(pairs)
         return read_dev_set(pairs, columns=dev_columns, data_columns=inherited, objective=scored, part=part)
 
-    fit_texts: Sequence[str] | None = None
-    fit_source = TRAINING_TEXTS
-    if isinstance(fit_on, os.PathLike):
+    fit_texts, fit_source = fit_on, TRAINING_TEXTS if fit_on is None else "texts"
+    if isinstance(fit_on, (str, os.PathLike)):
         fit_texts, fit_source = read_texts(fit_on), str(fit_on)
-    elif fit_on is not None:
-        fit_texts, fit_source = fit_on, "texts"
-    job = TrainingJob(
-        escape(str(Path(base).absolute())) if isinstance(base, os.PathLike) else base,
+    return TrainingJob(
+        base,
         examples,
         Path(output),
         settings,
         dev=None if dev is None else dev_set(dev, DEV),
         tests=[dev_set(pairs, TEST) for pairs in tests],
-        transform=chosen,
+        transform=transform,
         fit_texts=fit_texts,
         fit_source=fit_source,
     )
-    return train_job(job, resume=resume, progress=progress, report=report)
 
 
 def nli_stsb_stages(first: TrainingJob, sts: Examples, *, n_epochs: float = 4.0) -> list[TrainingJob]:
