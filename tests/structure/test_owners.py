@@ -5,6 +5,7 @@ What asks it elsewhere today is an exception with a number, which only goes down
 
 import ast
 import re
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -103,6 +104,11 @@ WIDE = (
     "cli/describe 23, cli/evaluate 39, cli/inspect 24, cli/search 32, evaluation/run 24, "
     "jobs/shards 22, search/build 23, search/index 25"
 )
+# options whose name means something else on another command, each with the number of its definitions
+MEANINGS = (
+    "--column 5, --columns 3, --data 3, --dims 2, --dtype 2, --false-positives 2, --fit-on 3, --model 7, --output 2, "
+    "--queries 4, --seed 2, --sickr 2, --texts 3, --to 2, --transform 4, --vectors 2, --workers 2"
+)
 
 
 @cache
@@ -154,6 +160,19 @@ def wide_modules():
     return {name: len(own) for name, own in by_module.items() if len(own) > MOST_IMPORTS and name != "__init__"}
 
 
+def options():
+    """How often each option of a command is defined; those that several commands share are in `cli/options.py`."""
+    return Counter(
+        name.value
+        for module, tree in trees().items()
+        if module.startswith(("cli/", "research/"))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "click.option"
+        for name in node.args
+        if isinstance(name, ast.Constant) and name.value.startswith("--")
+    )
+
+
 def read(exceptions):
     return {module: int(n) for module, n in (each.split() for each in exceptions.split(",") if each.strip())}
 
@@ -174,3 +193,10 @@ def test_a_question_is_asked_by_its_owners_only(rule):
 def test_a_module_imports_few_others():
     more = above(wide_modules(), read(WIDE))
     assert not more, f"these modules import more than {MOST_IMPORTS} others of isosent: {more}. Split them."
+
+
+def test_an_option_is_defined_once():
+    counts = options()
+    more = above({name: n for name, n in counts.items() if n > 1}, read(MEANINGS))
+    assert not more, f"{more}. An option that several commands share belongs in cli/options.py."
+    assert counts["--model"] == read(MEANINGS)["--model"]

@@ -21,6 +21,7 @@ from isosent.cli.options import (
     json_option,
     model_option,
     open_model,
+    output_option,
     outputs_option,
     seed_option,
     split_names,
@@ -414,7 +415,7 @@ def _comparison_notes(comparison: Comparison) -> Iterator[str]:
 @click.option(
     "--queries", metavar="FILE", help="Table of queries, each with the text that answers it: the first two columns."
 )
-@click.option("--output", "-o", type=PATH, metavar="FOLDER", help="Save the map of stored vectors as a model.")
+@output_option("FOLDER", "Save the map of stored vectors as a model.", required=False)
 @json_option
 def migrate(old: str, new: str, texts: str | None, queries: str | None, output: Path | None, as_json: bool) -> None:
     """Say whether to stay with the model OLD, to map its stored vectors to NEW, or to embed the texts again.

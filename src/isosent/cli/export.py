@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from isosent._check import split_options
-from isosent.cli.options import PATH
+from isosent.cli.options import PATH, output_option
 from isosent.cli.printing import deliver
 from isosent.errors import InputError
 from isosent.evaluation.result import read_result
@@ -27,14 +27,7 @@ from isosent.pages.report import Note, Part, Report
     help=f"{', '.join(TARGETS)}; with options as in 'faiss?index=IVF256,Flat&map=false' or "
     "'sentence-transformers?tei=true'.",
 )
-@click.option(
-    "--output",
-    "-o",
-    type=PATH,
-    metavar="OUT",
-    required=True,
-    help="Folder (sentence-transformers, onnx) or file (faiss, numpy, sql).",
-)
+@output_option("OUT", "Folder (sentence-transformers, onnx) or file (faiss, numpy, sql).")
 @click.option(
     "--results",
     type=PATH,

@@ -19,8 +19,10 @@ from isosent.cli.options import (
     checkpoint_option,
     details_option,
     either_column_option,
+    model_folder_option,
     model_option,
     shard_size_option,
+    space_option,
     transform_options,
     vector_texts_option,
     worker_options,
@@ -139,7 +141,7 @@ def _demo_steps(report: DemoReport) -> Iterator[list[str]]:
 @click.argument("inputs", nargs=-1)
 @model_option
 @transform_options()
-@click.option("--output", "-o", type=PATH, metavar="FOLDER", required=True, help="Model folder to write.")
+@model_folder_option
 @either_column_option
 @click.option("--erase", metavar="COLUMN", help="Erase what this column tells, such as the language of each text.")
 @click.option(
@@ -155,7 +157,7 @@ def _demo_steps(report: DemoReport) -> Iterator[list[str]]:
     help="Queries like those to come, if they differ from the documents; with --pairs, transform queries only.",
 )
 @vector_texts_option
-@click.option("--space", metavar="NAME", help="Vectors: what made them, such as text-embedding-3-small.")
+@space_option
 @checkpoint_option
 @click.option(
     "--bytes",

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from isosent import _extras
 from isosent.cli.options import (
-    PATH,
     column_option,
     details_option,
     either_column_option,
     json_option,
     model_option,
     open_model,
+    output_option,
     outputs_option,
     purpose_option,
     split_names,
@@ -232,9 +232,7 @@ def _p_value(value: float) -> str:
     return "" if value != value else "< 0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
-_folder_option = click.option(
-    "--output", "-o", type=PATH, metavar="FOLDER", help="Model folder.  [default: that of -m]"
-)
+_folder_option = output_option("FOLDER", "Model folder.  [default: that of -m]", required=False)
 
 
 @click.command()

@@ -21,6 +21,13 @@ from isosent.transforms.base import AUTO, PURPOSES, parse_option
 Command = Callable[..., None]
 
 PATH = click.Path(path_type=Path)
+
+
+def output_option(metavar: str, text: str, *, required: bool = True, kind: Any = PATH) -> Callable[[Command], Command]:
+    """Pass ``-o``, the one file or folder that a command writes, as ``output``."""
+    return click.option("--output", "-o", type=kind, metavar=metavar, required=required, help=text)
+
+
 column_option = click.option("--column", metavar="NAME", help="Column with the texts, if the file is a table.")
 either_column_option = click.option("--column", metavar="NAME", help="Column with the texts or the vectors.")
 texts_option = click.option("--texts", metavar="FILE", help="Texts of the rows, if the first file is vectors alone.")
@@ -35,6 +42,8 @@ columns_option = click.option("--columns", metavar="A,B,SCORE", help="Columns of
 data_option = click.option(
     "--data", "data", metavar="DIR", type=PATH, required=True, help="Folder with the data files, at any depth."
 )
+model_folder_option = output_option("FOLDER", "Model folder to write.")
+space_option = click.option("--space", metavar="NAME", help="Vectors: what made them, such as text-embedding-3-small.")
 tasks_option = click.option("--tasks", metavar="NAMES", help="Tasks, separated by commas.  [default: all in --data]")
 purpose_option = click.option(
     "--for",

@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING
 import click
 import numpy as np
 
-from isosent.cli.options import PATH, column_option, open_model, split_names, worker_options
+from isosent.cli.options import (
+    PATH,
+    column_option,
+    model_folder_option,
+    open_model,
+    output_option,
+    split_names,
+    worker_options,
+)
 from isosent.cli.printing import deliver, say
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
@@ -41,6 +49,7 @@ from isosent.transforms.base import AUTO, parse_option, resolve_transform
 if TYPE_CHECKING:
     from rich.console import Console
 
+_DEFAULTS = TrainingSettings()
 _EXIT_INTERRUPTED = 130
 _PAUSE_S = 60.0
 _SHOWN_CHARACTERS = 40
@@ -52,7 +61,7 @@ _SHOWN_CHARACTERS = 40
 @click.option(
     "--base", metavar="REFERENCE", default=DEFAULT_REFERENCE, help="Model to train, or scratch: for a new one."
 )
-@click.option("--output", "-o", type=PATH, metavar="FOLDER", required=True, help="Model folder to write.")
+@model_folder_option
 @click.option("--dev", metavar="FILE", help="Scored pairs for choosing the best weights.")
 @click.option("--test", "tests", metavar="FILE", multiple=True, help="Scored pairs, before and after; may be repeated.")
 @click.option(
@@ -67,9 +76,11 @@ _SHOWN_CHARACTERS = 40
 @click.option(
     "--epochs", "n_epochs", metavar="N", help=f"Passes over the data; {NLI_STSB}: of both steps.  [default: 1; 1,4]"
 )
-@click.option("--batch-size", metavar="N", help="Examples per batch on each device.  [default: 16]")
+@click.option(
+    "--batch-size", metavar="N", help=f"Examples per batch on each device.  [default: {_DEFAULTS.batch_size}]"
+)
 @click.option("--learning-rate", metavar="R", help="[default: 2e-5; 5e-4 for scratch:; 1e-2 for token vectors]")
-@click.option("--seed", metavar="N", help="Random seed.  [default: 0]")
+@click.option("--seed", metavar="N", help=f"Random seed.  [default: {_DEFAULTS.seed}]")
 @click.option("--set", "further", metavar="NAME=VALUE", multiple=True, help="Any other setting; may be repeated.")
 @click.option(
     "--transform", metavar="NAME", help="Transform to fit afterwards: auto, or such as 'whitening?n_components=64'."
@@ -259,7 +270,7 @@ def notes(results: Sequence[TrainingResult]) -> Iterator[str]:
 @click.command()
 @click.argument("model")
 @click.argument("inputs", nargs=-1, metavar="TEXTS...")
-@click.option("--output", "-o", type=PATH, metavar="FOLDER", required=True, help="Folder of the static model.")
+@output_option("FOLDER", "Folder of the static model.")
 @click.option("--vectors", metavar="FILE", help="Vectors that the model gave the texts, if there are some already.")
 @column_option
 @click.option(

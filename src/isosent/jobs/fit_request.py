@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -41,11 +41,6 @@ from isosent.transforms.statistics import Statistics
 
 Say = Callable[[str], None]
 Floats = NDArray[np.floating]
-
-_OPTIONS = (
-    *("model", "erase", "pairs", "queries", "texts", "space", "checkpoint"),
-    *("n_bytes", "loss", "engine", "shard_size"),
-)
 
 
 class Exclusion(NamedTuple):
@@ -242,6 +237,9 @@ class FitRequest:
             }
             parts |= {name: each for name, (each, is_so) in facts.items() if is_so}
         return parts
+
+
+_OPTIONS = [each.name for each in fields(FitRequest) if each.default is None and each.name != "column"]
 
 
 def _listed(names: Sequence[str]) -> str:
