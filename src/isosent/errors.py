@@ -5,14 +5,18 @@ the built-in error of its kind, so that ``except ValueError`` and ``except OSErr
 
 A message is worded for whoever reads it. An error knows its parts: the function that refuses (``where``), and of a
 wrong value the parameter, the rule and the value (`wrong_value`). An `option` in a message is a parameter in Python and
-a flag in the shell. ``str(error)`` is the message for Python; `isosent.cli.main` words ``error.marked`` for the shell.
+a flag in the shell, and a `command` is a call in Python. ``str(error)`` is the message for Python; `isosent.cli.main`
+words ``error.marked`` for the shell.
 """
 
 import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-_OPTION = re.compile("\ue000([^=\ue001]+)=?([^\ue001]*)\ue001")  # characters that no font and no file has a use for
+# characters that no font and no file has a use for
+_OPTION = re.compile("\ue000([^=\ue001]+)=?([^\ue001]*)\ue001")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?(e[-+]?\d+)?")
+_COMMAND = re.compile("\ue002([^\ue003]*)\ue003([^\ue004]*)\ue004")
 
 
 def option(name: str, value: object = "") -> str:
@@ -20,9 +24,15 @@ def option(name: str, value: object = "") -> str:
     return f"\ue000{name}{value and '='}{value}\ue001"
 
 
-def with_options(message: str, write: Callable[[str, str], str]) -> str:
-    """A message in which each `option` is written as ``write(name, value)``."""
-    return _OPTION.sub(lambda found: write(found[1], found[2]), message)
+def command(arguments: str, call: str, **options: object) -> str:
+    """What to run, in a message: a command of isosent with options in the shell, a call in Python."""
+    return f"\ue002{' '.join(['isosent', arguments, *map(option, options, options.values())])}\ue003{call}\ue004"
+
+
+def with_options(message: str, write: Callable[[str, str], str], *, in_shell: bool = True) -> str:
+    """A message for the shell or for Python, in which each `option` is written as ``write(name, value)``."""
+    worded = _COMMAND.sub(lambda found: found[1] if in_shell else found[2], message)
+    return _OPTION.sub(lambda found: write(found[1], found[2]), worded)
 
 
 def quoted(error: object) -> str:
@@ -64,7 +74,11 @@ class _Message(Exception):  # noqa: N818 - warnings have it too
 
 
 def _for_python(message: str) -> str:
-    return with_options(message, lambda name, value: f"{name}{value and '='}{value}")
+    def argument(name: str, value: str) -> str:
+        is_text = value and value != "True" and not _NUMBER.fullmatch(value)
+        return f"{name}{value and '='}{repr(value) if is_text else value}"
+
+    return with_options(message, argument, in_shell=False)
 
 
 class IsosentError(_Message):

@@ -89,14 +89,12 @@ RULES = [
         "exports/sentence_transformers 1, jobs/encode 1, jobs/shards 1, jobs/vectors 1, networks/load 5, "
         "research/commands 6, search/rows 4, server/page 2, training/data 1",
     ),
+    # the demo prints commands; the others are sentences for people, or speak to whoever runs a server
     Rule(
         "flags are named",
-        r"(?<![\w-])--[a-z]",
-        "cli research",
-        "demo 5, evaluation/compare 1, exports/check 1, exports/sentence_transformers 1, io/number_lists 2, "
-        "jobs/inspect 2, report/groups_page 2, search/build 1, search/stores/lance 1, server/dialects 1, "
-        "server/http 2, server/isosent_api 1, server/maps 1, server/page 1, server/proxy 2, server/run 5, "
-        "server/service 9, server/upstream 3, server/workers 1, training/run 1, transforms/auto 1",
+        r"(?<![\w-])(?<!var\()--[a-z]",
+        "cli research demo",
+        "evaluation/compare 1, jobs/inspect 2, server/dialects 1, server/maps 1, server/proxy 2, server/upstream 3",
     ),
 ]
 # how many modules of isosent a module imports, where it is more than the most

@@ -125,7 +125,7 @@ def open_model(model: str | None, *, purpose: str | None = None) -> SentenceEnco
     """Load the model that the command line names; with a purpose, say if it was fitted for another one."""
     loaded = load_model(model)
     for note in () if purpose is None else filter(None, (note_for(fit.choice, purpose) for fit in loaded.fits)):
-        say(f"note: {model}: {note}")
+        say(f"note: {model}: {note} To choose for this: isosent fit --for {purpose}")
     return loaded
 
 

@@ -29,7 +29,7 @@ from isosent.encoders.load import encoder_for
 from isosent.encoders.reference import ENCODER_FOLDER
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import PROMPT_OF, TransformerEncoder
-from isosent.errors import FileFormatError, InputError, IsosentWarning, OutputError
+from isosent.errors import FileFormatError, InputError, IsosentWarning, OutputError, command
 from isosent.exports.tokenizer import WORD_MARK
 from isosent.io.atomic import Replaceable
 from isosent.io.checksum import verify_file
@@ -150,7 +150,7 @@ def required_maps(target: str, model: SentenceEncoder) -> tuple[LinearMap, ...]:
         kept = f"only isosent index stores it as {stored.dtype}" if stored else "auto may have chosen no transform"
         raise InputError(
             f"export: {target} holds the fitted map without the encoder, and this model has none ({kept}). Fit one: "
-            "isosent fit TEXTS -m MODEL --transform NAME."
+            f"{command('fit TEXTS -m MODEL', 'model.fitted(texts, NAME)', transform='NAME')}."
         )
     return maps
 

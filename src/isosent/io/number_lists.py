@@ -16,12 +16,17 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from isosent.errors import command
+
 Kind = Literal["vectors", "lists", "cut"]
 
 SAMPLED_ROWS: Final = 200
 EXCEL: Final = "sep="  # begins a line that says how the fields of the others are separated
 SAVE_ADVICE: Final = "Save the vectors with numpy.save, or in a .parquet file"
-VECTORS_ADVICE: Final = "See: isosent transform --help, isosent fit --help"
+VECTORS_ADVICE: Final = (
+    f"See: {command('transform', 'SentenceEncoder.transform', help='')}, "
+    f"{command('fit', 'SentenceEncoder.fitted_on_vectors', help='')}"
+)
 
 _LEAST_DIM: Final = 3  # two numbers may be a place on a map
 _LONG: Final = 8  # numbers in a row that no sentence has

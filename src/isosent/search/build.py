@@ -28,7 +28,7 @@ from safetensors.numpy import save
 
 from isosent import _check, _extras
 from isosent.encoders.load import encoder_for
-from isosent.errors import InputError, IsosentWarning, option, wrong_value
+from isosent.errors import InputError, IsosentWarning, command, option, wrong_value
 from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.model import SentenceEncoder
 from isosent.numeric.drift import FEWEST_ROWS as FEWEST_COMPARED
@@ -143,7 +143,8 @@ def _too_large(budget_mb: float, n_rows: int, dim: int, kind: Kind, store: Stora
     size = f"{n_rows * bytes_per_vector(dim, kind, store) / 1e6:.3g} MB"
     return InputError(
         f"index: {n_rows} x {dim} as {store} in a {kind} index takes {size}; the budget is {budget_mb:g} MB. "
-        f"Raise it, choose a smaller {option('store')}, or fit a model with fewer dimensions: isosent fit --dims."
+        f"Raise it, choose a smaller {option('store')}, or fit a model with fewer dimensions: "
+        f"{command('fit', 'model.fitted', n_components='')}."
     )
 
 

@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 
 from isosent import _extras
 from isosent.encoders.reference import ENCODER_FOLDER, escape
-from isosent.errors import InputError, OutputError
+from isosent.errors import InputError, OutputError, command
 from isosent.exports.check import compare_on_texts, exportable, require_agreement
 from isosent.exports.sentence_transformers import (
     TARGET,
@@ -77,10 +77,11 @@ def train_job(
     trainer_class()
     check_training_folder(job.output)
     if needs_vectors(job.transform):
+        name = transform_name(job.transform)
         raise InputError(
             f"train: sentence-transformers cannot load a {job.transform.kind}. Choose a linear transform, or fit the "
-            f"{job.transform.kind} on the trained model: isosent fit TEXTS -m FOLDER --transform "
-            f"{transform_name(job.transform)}."
+            f"{job.transform.kind} on the trained model: "
+            f"{command('fit TEXTS -m FOLDER', f'model.fitted(texts, {name!r})', transform=name)}."
         )
     with quiet_library(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # those of transformers and torch, about each other

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from isosent import _extras
 from isosent._check import brief
-from isosent.errors import InputError, OutputError
+from isosent.errors import InputError, OutputError, command
 from isosent.io.atomic import locked
 from isosent.io.system import disk_error
 from isosent.numeric.neighbors import exact_products
@@ -71,7 +71,8 @@ class LanceTable:
         """The table."""
         if self._table is None:
             raise InputError(
-                f"lance:{self.folder} has no table {self._name}. Make it: isosent index push INDEX --to lance:DIR."
+                f"lance:{self.folder} has no table {self._name}. Make it: "
+                f"{command('index push INDEX', 'push_index(index, URL)', to='lance:DIR')}."
             )
         return self._table
 
