@@ -325,7 +325,7 @@ ANSWERS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*its texts in text")  # Cohere returns them
+@pytest.mark.filterwarnings("ignore:.*its texts or labels in text")  # Cohere returns them
 @pytest.mark.parametrize("api", ANSWERS)
 def test_answers_of_apis_are_vectors(api, tmp_path):
     (tmp_path / "a.json").write_text(json.dumps(ANSWERS[api], indent=1))

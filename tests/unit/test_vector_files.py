@@ -398,7 +398,7 @@ def test_texts_and_vectors_are_told_apart(tmp_path):
     assert not holds_vectors("-")
     assert holds_vectors(both, column="v")
     assert not holds_vectors(both, column="text")
-    with pytest.warns(IsosentWarning, match="column v are used; its texts in text"):
+    with pytest.warns(IsosentWarning, match="column v are used; its texts or labels in text"):
         assert holds_vectors(both)
 
 

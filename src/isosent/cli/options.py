@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
 import functools
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,12 @@ class Share(click.FloatRange):
         """Read 1% as 0.01."""
         if isinstance(value, str) and value.endswith("%"):
             value = click.FLOAT(value[:-1], param, ctx) / 100
-        return float(super().convert(value, param, ctx))
+        try:
+            return float(super().convert(value, param, ctx))
+        except click.BadParameter as error:
+            if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?", value) and 1 <= float(value) < 100:
+                self.fail(f"{error.message} For {value} percent, write {value}%.", param, ctx)
+            raise
 
 
 def outputs_option(*extensions: str, required: bool = False) -> Callable[[Command], Command]:

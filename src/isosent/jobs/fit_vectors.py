@@ -24,7 +24,7 @@ from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows, sampled_rows
 from isosent.pages.progress import progress_bar
 from isosent.persistence import FitRecord, check_encoder_space
-from isosent.search.rows import texts_of_vectors
+from isosent.search.rows import TEXT, texts_of_vectors
 from isosent.transforms.auto import held_out_recall
 from isosent.transforms.base import NO_TRANSFORM, Auto, make_linear, needs_vectors, transform_name
 from isosent.transforms.labels import Attribute
@@ -57,7 +57,9 @@ class VectorInputs(FitInputs):
         if request.queries is not None:
             self.queries = vectors_and_moments([open_vectors_or_moments(request.queries, column=request.column)])
             no_rows([*self.files, *self.queries[0]], [*self.moments, *self.queries[1]])
-        self.texts = None if request.texts is None else texts_of_vectors(TextSource(request.texts), self.files)
+        self.texts = self._own_texts()
+        if request.texts is not None:
+            self.texts = texts_of_vectors(TextSource(request.texts), self.files)
         if self.texts is not None and len(self.texts) != self.n_rows:
             raise InputError(
                 f"{request.texts} holds {len(self.texts)} texts; there are {self.n_rows} vectors. Give one text per "
@@ -68,6 +70,18 @@ class VectorInputs(FitInputs):
             labels = [label for source in self.files for label in source.labels(request.erase)]
             self.attribute = Attribute.of({request.erase: labels}, self.n_rows)
         return model
+
+    def _own_texts(self) -> list[str] | None:
+        """Texts that auto can compare: those of tables next to their vectors. Labels, which repeat, are none."""
+        if self.moments or not isinstance(self.request.named_transform, Auto):
+            return None
+        texts: list[str] = []
+        for source in self.files:
+            columns = [name for name in source.text_columns if name != self.request.erase]
+            if TEXT in columns or len(columns) == 1:
+                name = TEXT if TEXT in columns else columns[0]
+                texts += ["" if value is None else str(value) for value in source.labels(name)]
+        return texts if len(texts) == self.n_rows < 2 * len(set(texts)) else None
 
     def statistics(self, model: SentenceEncoder) -> tuple[SentenceEncoder, Statistics | None]:
         """Moments, which are read block by block, and a sample; for a flow, the vectors themselves."""

@@ -38,7 +38,7 @@ from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
 from isosent.pages.progress import Progress
 from isosent.persistence import read_model
-from isosent.space import SPACE_METADATA, Space, refuse_codes, same_space
+from isosent.space import SPACE_METADATA, Space, refuse_codes, same_space, warn_of_unknown_space
 from isosent.transforms.base import make_linear
 from isosent.transforms.labels import Attribute, LabeledMoments
 
@@ -98,13 +98,15 @@ def vectors_and_moments(inputs: Sequence[EncodedSource]) -> tuple[list[VectorSou
 
 def no_rows(sources: Sequence[VectorSource], merged: Sequence[FileMoments]) -> FileMoments:
     """The sum of files without their rows, which shows whether they belong together before anything is read."""
-    return reduce(
-        add,
-        [
-            *(replace(part, moments=Moments.empty(part.moments.dim)) for part in merged),
-            *map(FileMoments.empty_for, sources),
-        ],
-    )
+    parts = [
+        *(replace(part, moments=Moments.empty(part.moments.dim)) for part in merged),
+        *map(FileMoments.empty_for, sources),
+    ]
+    together = reduce(add, parts)
+    if together.space and (unknown := [", ".join(part.sources) for part in parts if part.space is None]):
+        known = next(", ".join(part.sources) for part in parts if part.space)
+        warn_of_unknown_space(known, together.space, _check.brief(", ".join(unknown)))
+    return together
 
 
 def sum_of_files(

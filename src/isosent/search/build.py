@@ -81,7 +81,6 @@ from isosent.search.units import (
     opened_vectors,
     raw_blocks,
     unit_vectors,
-    warn_of_unknown_space,
 )
 from isosent.storage import INDEXED, IndexStorage, Storage
 from isosent.transforms.quantization import Quantization
@@ -445,7 +444,6 @@ def encoded_units(
             group = None if groups is None else groups[start : start + len(batch)]
             yield unit_vectors(record.postprocessing.apply(rows, Role(group=group)))
         return
-    warn_of_unknown_space(record, vectors)
     is_mapped, start = is_of_model(record, vectors), 0
     n_rows = len(vectors) if isinstance(vectors, np.ndarray) else vectors.n_rows
     for block in counted(raw_blocks(record, vectors), progress, n_rows):

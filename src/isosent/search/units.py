@@ -57,19 +57,6 @@ def is_of_model(record: ModelRecord, vectors: NDArray[np.floating] | VectorSourc
     return space is not None and space.fingerprint == record.fingerprint
 
 
-def warn_of_unknown_space(record: ModelRecord, vectors: NDArray[np.floating] | VectorSource) -> None:
-    """Warn of vectors of a named model for a model that does not know whose vectors it takes."""
-    if isinstance(vectors, np.ndarray) or vectors.space is None or is_of_model(record, vectors):
-        return
-    if record.encoder_space is None:
-        warnings.warn(
-            f"{vectors.path} holds vectors of {vectors.space}, and the index does not know which model its own come "
-            f"from. If it is another one, the results mean nothing. Name it when you fit: {option('space', 'NAME')}.",
-            IsosentWarning,
-            stacklevel=4,
-        )
-
-
 def raw_blocks(record: ModelRecord, vectors: NDArray[np.floating] | VectorSource) -> Iterator[NDArray[np.floating]]:
     """Blocks of vectors of a model's encoder, or of the model itself if their file says so."""
     if isinstance(vectors, np.ndarray):
@@ -163,7 +150,6 @@ def query_units(record: ModelRecord, queries: Any, group: str | None = None) -> 
     """Unit vectors of queries that are vectors, (n_queries, dim)."""
     role = Role(is_query=True, group=group)
     if isinstance(queries, VectorSource):
-        warn_of_unknown_space(record, queries)
         is_mapped = is_of_model(record, queries)
         blocks = (
             unit_vectors(block if is_mapped else record.postprocessing.apply(block, role))

@@ -179,9 +179,10 @@ def training_job(
             return check_dev_set(pairs)
         return read_dev_set(pairs, columns=dev_columns, data_columns=inherited, objective=scored, part=part)
 
-    fit_texts, fit_source = fit_on, TRAINING_TEXTS if fit_on is None else "texts"
     if isinstance(fit_on, (str, os.PathLike)):
-        fit_texts, fit_source = read_texts(fit_on), str(fit_on)
+        fit_on, fit_source = read_texts(fit_on), str(fit_on)
+    else:
+        fit_source = TRAINING_TEXTS if fit_on is None else "texts"
     return TrainingJob(
         base,
         examples,
@@ -190,7 +191,7 @@ def training_job(
         dev=None if dev is None else dev_set(dev, DEV),
         tests=[dev_set(pairs, TEST) for pairs in tests],
         transform=transform,
-        fit_texts=fit_texts,
+        fit_texts=fit_on,
         fit_source=fit_source,
     )
 

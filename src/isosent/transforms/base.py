@@ -121,6 +121,11 @@ def needs_vectors(transform: object) -> TypeIs[VectorTransform]:
 
 def check_transform(transform: object) -> None:
     """Refuse anything but a transform or "auto"."""
+    if isinstance(transform, type) and (hasattr(transform, "fit_moments") or hasattr(transform, "step_")):
+        name = transform.__name__
+        raise wrong_value(
+            "fit", "transform", "be an object", f"the class {name}", f"Write {name}().", error=InputTypeError
+        )
     if not (hasattr(transform, "fit_moments") or needs_vectors(transform) or isinstance(transform, Auto)):
         raise wrong_value(
             "fit", "transform", 'be an object such as Whitening(128), or "auto"', repr(transform), error=InputTypeError
