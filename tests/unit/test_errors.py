@@ -21,19 +21,19 @@ def test_an_option_in_an_error_is_a_parameter_wherever_python_shows_it(tmp_path)
     with pytest.raises(isosent.IsosentError) as caught:
         isosent.read_texts(table)
     for text in spellings(caught.value):
-        assert "column=NAME" in text
+        assert "column='NAME'" in text
         assert text.isprintable()
 
 
 def test_an_option_in_a_warning_is_a_parameter_wherever_python_shows_it(tmp_path):
     table = tmp_path / "table.jsonl"
     table.write_text('{"text": "a text", "vector": [0.1, 0.2, 0.3]}\n{"text": "more", "vector": [0.3, 0.2, 0.5]}\n')
-    with pytest.warns(UserWarning, match="column=text") as caught:
+    with pytest.warns(UserWarning, match="column='text'") as caught:
         assert open_source(table).kind == "vectors"
     said = caught[0]
     shown = warnings.formatwarning(said.message, said.category, said.filename, said.lineno, "")
     for text in [*spellings(said.message), shown.strip()]:
-        assert "column=text" in text
+        assert "column='text'" in text
         assert text.isprintable()
 
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.errors import InputError, option
+from isosent.errors import InputError, command, option
 from isosent.io.source import Source
 from isosent.jobs.shards import Engine
 from isosent.loading import load_model
@@ -68,8 +68,8 @@ EXCLUSIONS = (
     Exclusion(
         "erase",
         "no inputs",
-        f"{{these}} has no texts. Name their table: isosent fit TABLE {option('erase', '{request.erase}')} "
-        f"{option('pairs', _PAIRS)}",
+        "{these} has no texts. Name their table: "
+        + command("fit TABLE", "inputs=[TABLE]", erase="{request.erase}", pairs=_PAIRS),
     ),
     Exclusion("no pairs", "no inputs", "there is no input. Name files of texts or vectors."),
     Exclusion(
@@ -91,8 +91,8 @@ EXCLUSIONS = (
     Exclusion(
         "pairs of vectors",
         "no inputs",
-        f"{_PAIRS} holds vectors. Name the files of the documents that match them row by row: isosent fit DOCUMENTS "
-        f"{option('pairs', _PAIRS)}.",
+        f"{_PAIRS} holds vectors. Name the files of the documents that match them row by row: "
+        f"{command('fit DOCUMENTS', 'inputs=[DOCUMENTS]', pairs=_PAIRS)}.",
     ),
     Exclusion("pairs of vectors", "moments", f"{option('pairs')} needs vectors. Moments hold no pairs."),
     Exclusion(
