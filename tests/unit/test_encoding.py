@@ -227,6 +227,11 @@ def test_shards_hold_what_one_call_gives_to_the_last_bit(source, wordllama, list
     np.testing.assert_array_equal(vectors, wordllama.encode(listed))
 
 
+def test_the_rows_of_a_shard_are_an_argument(source, wordllama, tmp_path):
+    encode_folder(wordllama, source, tmp_path / "out", sharding=Sharding(9, "parquet"), shard_size=50)
+    assert len(list((tmp_path / "out").glob("part-*.parquet"))) == -(-N_TEXTS // 50)
+
+
 def test_the_index_says_what_the_folder_holds(source, wordllama, tmp_path):
     encode_folder(wordllama, source, tmp_path / "out", sharding=SHARDING)
     document = json.loads((tmp_path / "out" / "shards.json").read_text("utf-8"))

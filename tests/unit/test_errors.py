@@ -6,7 +6,16 @@ import warnings
 import pytest
 
 import isosent
-from isosent.errors import InputFileError, MissingExtraError, OutputError, option, quoted
+from isosent.errors import (
+    InputError,
+    InputFileError,
+    MissingExtraError,
+    OutputError,
+    command,
+    option,
+    quoted,
+    with_options,
+)
 from isosent.io.source import open_source
 
 
@@ -43,3 +52,16 @@ def test_an_error_that_is_quoted_or_sent_keeps_its_options_for_the_shell(kind):
     outer = kind(f"the job failed: {quoted(inner)}")
     assert str(outer) == "the job failed: fit: choose Some Name=3"
     assert outer.marked == f"the job failed: fit: choose {option('Some Name', 3)}"
+
+
+def test_a_command_is_a_call_in_python_and_its_values_are_quoted():
+    error = InputError(f"Run {command('fit TEXTS', 'model.fitted(texts)', transform='auto')}, {option('n', 3)}.")
+    assert str(error) == "Run model.fitted(texts), n=3."
+    assert str(InputError(option("column", "a b"))) == "column='a b'"
+    in_shell = with_options(error.marked, lambda name, value: f"--{name} {value}")
+    assert in_shell == "Run isosent fit TEXTS --transform auto, --n 3."
+
+
+def test_a_class_in_place_of_a_transform_is_named():
+    with pytest.raises(TypeError, match=r"class Whitening\. Write Whitening\(\)"):
+        isosent.load("wordllama").fitted(["a"], isosent.Whitening)
