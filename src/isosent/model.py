@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from isosent import _check, _extras
 from isosent.encoders.base import Encoder
 from isosent.encoders.load import encoder_for, named_prompts, prompt_named, with_prompt
-from isosent.errors import InputError
+from isosent.errors import InputError, command
 from isosent.explanation import Explanation, UnitSum, explain_cosine, unit_sum
 from isosent.fitting import Fittable
 from isosent.numeric.canary import Canary
@@ -297,8 +297,8 @@ class SentenceEncoder(Fittable):
         quantization = None if precision == Storage.float32 else self._quantization
         if quantization is None and precision != Storage.float32:
             raise InputError(
-                f"encode: precision {precision!r} needs a quantization, and the model has none. Fit one: isosent "
-                "quantize TEXTS -m MODEL, or model.with_quantization(Quantization.fit(unit_vectors))."
+                f"encode: precision {precision!r} needs a quantization, and the model has none. Fit one: "
+                f"{command('quantize TEXTS -m MODEL', 'model.with_quantization(Quantization.fit(unit_vectors))')}."
             )
         if truncate_dim is not None:
             _check.whole_number("encode", "truncate_dim", truncate_dim, 1)

@@ -204,7 +204,7 @@ def fit(inputs: tuple[str, ...], output: Path, column: str | None, queries: str 
     isosent fit --pairs pairs.csv -o model
     """  # noqa: D301
     check_model_folder(output)
-    is_replaced = (output / MODEL_FILE).exists() and values["model"] != str(output)
+    is_replaced = (output / MODEL_FILE).exists() and Path(values["model"] or "") != output
     if values["pairs"] is None and not inputs:
         raise click.UsageError("Missing argument 'INPUTS...'.")
     file = queries or None
