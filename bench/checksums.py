@@ -17,7 +17,7 @@ import xxhash
 
 from isosent.io.checksum import _checksum_of_version, file_checksum
 from isosent.io.vectors import open_vectors, writing_vectors
-from isosent.jobs.vectors import moments_of
+from isosent.jobs.moments import moments_of
 from isosent.space import Space
 
 SPACE = Space("ab" * 32, "made up")

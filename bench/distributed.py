@@ -28,8 +28,8 @@ from isosent.distributed import Processes, engine_for
 from isosent.errors import OutputError
 from isosent.io.notes import INDEX_FILE
 from isosent.io.shards import InputFile, Sharding, ShardRecord, read_index, write_index
+from isosent.jobs.moments import FileMoments, read_moments, write_moments
 from isosent.jobs.shards import encode_folder, make_shards, sum_of_pairs
-from isosent.jobs.vectors import FileMoments, read_moments, write_moments
 from isosent.jobs.worker import Job
 from isosent.numeric.moments import Moments
 from isosent.space import Space

@@ -36,7 +36,7 @@ import numpy as np
 
 import isosent
 from isosent.encoders.precomputed import PrecomputedVectors
-from isosent.jobs.vectors import read_moments
+from isosent.jobs.moments import read_moments
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import unit_rows
 from isosent.search import Index

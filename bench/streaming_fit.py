@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from isosent import Moments
 from isosent.io.vectors import open_vectors, writing_vectors
-from isosent.jobs.vectors import moments_of
+from isosent.jobs.moments import moments_of
 from whitening_fit import SPECTRA, THREADS, conditions, make_rows
 
 SHAPES = ((200_000, 768), (1_000_000, 256))

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 # marked by characters that no font and no file has a use for
 _OPTION = re.compile("\ue000([^=\ue001]+)=?([^\ue001]*)\ue001")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?(e[-+]?\d+)?")
 _NEXT_STEP = re.compile("\ue002([^\ue003]*)\ue003([^\ue004]*)\ue004")
 # of user:password@host after a scheme, which a path may have shortened to one slash; and of an option of a URL
 _PASSWORD = re.compile(r"(?<=[a-zA-Z0-9]:/)(/?[^\s/:@'\"]*:)[^\s'\"]*(?=@)|(?<=[?&])(\w*password=)[^\s&'\"]+")
@@ -88,7 +89,12 @@ class _Message(Exception):  # noqa: N818 - warnings have it too
 
 
 def _for_python(message: str) -> str:
-    return _OPTION.sub(lambda found: f"{found[1]}{found[2] and '='}{found[2]}", _NEXT_STEP.sub(r"\2", message))
+    return _OPTION.sub(lambda found: _argument(found[1], found[2]), _NEXT_STEP.sub(r"\2", message))
+
+
+def _argument(name: str, value: str) -> str:
+    is_text = value and value != "True" and not _NUMBER.fullmatch(value)
+    return f"{name}{value and '='}{repr(value) if is_text else value}"
 
 
 class IsosentError(_Message):

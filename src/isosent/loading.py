@@ -27,7 +27,7 @@ from isosent.encoders.reference import (
     stored_reference,
     without_permissions,
 )
-from isosent.encoders.static import SplitFunction
+from isosent.encoders.static_models import SplitFunction
 from isosent.encoders.word_average import Corpus, Weighting
 from isosent.encoders.wrapped import wrap_encoder
 from isosent.errors import FileFormatError, InputError, InputTypeError, ModelFolderError, wrong_value
@@ -37,7 +37,7 @@ from isosent.io.schemas import FileList
 from isosent.io.texts import read_texts
 from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
-from isosent.pages.progress import Progress
+from isosent.pages.progress import Progress, progress_bar
 from isosent.persistence import RECORD_FILE, ModelRecord, read_model
 from isosent.space import same_space
 
@@ -186,6 +186,12 @@ def wrap_tables(sources: Sequence[VectorSource]) -> SentenceEncoder:
         # the first file wins: a query that equals a document does not replace its vector
         vectors = dict(zip(read_texts(source.name, column="text"), rows, strict=True)) | vectors
     return wrap(vectors)
+
+
+def load_model(reference: str | None) -> SentenceEncoder:
+    """Load the model that a command names, or the default one, with a bar."""
+    with progress_bar("reading word vectors", "bytes") as bar:
+        return load(reference or DEFAULT_REFERENCE, progress=bar)
 
 
 def read_record(reference: str | os.PathLike[str]) -> ModelRecord:

@@ -39,7 +39,7 @@ from isosent.io.system import read_bytes, system_error
 from isosent.io.tensors import plain_tensors, plain_tensors_bytes
 from isosent.numeric.canary import Canary
 from isosent.postprocessing import STEPS, Postprocessing
-from isosent.space import Space, refuse_codes, same_space
+from isosent.space import Space, refuse_codes, same_space, warn_of_unknown_space
 from isosent.storage import CODES
 from isosent.transforms.calibration import Calibration
 from isosent.transforms.quantization import Quantization
@@ -406,11 +406,14 @@ def _record_in(folder: Path) -> ModelRecord:
 
 
 def check_encoder_space(record: ModelRecord, name: str, space: Space | None) -> None:
-    """Refuse vectors that are not those of a model's encoder; vectors of an unknown space pass."""
+    """Refuse vectors that are not those of a model's encoder; where one space is unknown, they pass."""
     refuse_codes(name, space)  # a model of vectors without a name takes those of any space
     if space and space.fingerprint == record.fingerprint != record.encoder_fingerprint:
         raise InputError(f"{name} holds vectors that the model was already applied to. Name those of its encoder.")
-    same_space("the model", record.encoder_space, name, space)
+    here = record.encoder_space
+    same_space("the model", here, name, space)
+    if space and here is None:
+        warn_of_unknown_space(name, space, "the model")
 
 
 def _postprocessing(folder: Path, document: Mapping[str, Any]) -> Postprocessing:

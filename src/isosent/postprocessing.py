@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import InputError, IsosentWarning
+from isosent.numeric.glow import Glow
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
@@ -68,6 +69,23 @@ class Postprocessing:
         """The maps of groups; None without any."""
         step = self.step(MapStep)
         return None if step is None else step.groups
+
+    @property
+    def query_map(self) -> LinearMap | None:
+        """The map of queries, if they have another one than documents."""
+        step = self.step(MapStep)
+        return None if step is None else step.query_map
+
+    @property
+    def flow(self) -> Glow | None:
+        """The flow after the map; None if there is none."""
+        step = self.step(flow_step.FlowStep)
+        return None if step is None else step.glow
+
+    @property
+    def normalizes(self) -> bool:
+        """Whether the vectors are scaled to length 1 in the end."""
+        return self.step(NormalizeStep) is not None
 
     @property
     def maps(self) -> tuple[LinearMap, ...]:

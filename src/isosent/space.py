@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from msgspec import Meta, Struct
 
-from isosent.errors import InputError
+from isosent.errors import InputError, IsosentWarning, option
 from isosent.storage import CODES, Storage
 
 SPACE_METADATA = _FINGERPRINT, _REFERENCE = "isosent.fingerprint", "isosent.reference"
@@ -62,6 +63,16 @@ def same_space(here: str, space: Space | None, there: str, other: Space | None) 
             "They cannot be compared. Encode both with the same model."
         )
     return space or other
+
+
+def warn_of_unknown_space(known: str, space: Space, unknown: str) -> None:
+    """Warn that vectors of a known space are used together with those of an unknown one."""
+    warnings.warn(
+        f"{known} holds vectors of the space {space}, and what made those of {unknown} is not known. If it is "
+        f"something else, the result means nothing. Name it when you fit: {option('space', 'NAME')}.",
+        IsosentWarning,
+        stacklevel=3,
+    )
 
 
 def refuse_codes(name: str, space: Space | None) -> None:

@@ -54,7 +54,7 @@ def test_every_command_takes_the_vectors_next_to_texts(isosent_, refuses, ending
     def check(*arguments):
         finished = isosent_(*arguments)
         assert finished.code == 0, finished.err
-        assert finished.err.count(f"{table}: the vectors in its column emb are used; its texts in text") == 1
+        assert finished.err.count(f"{table}: the vectors in its column emb are used; its texts or labels in text") == 1
         assert "--column text" in finished.err
         return finished.out
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import isosent
-from isosent.jobs.vectors import read_moments
+from isosent.jobs.moments import read_moments
 from isosent.numeric.similarity import unit_rows
 from isosent.server import create_app
 

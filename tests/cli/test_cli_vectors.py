@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 import isosent
 from isosent.io.vectors import open_vectors
-from isosent.jobs.vectors import read_moments
+from isosent.jobs.moments import read_moments
 from isosent.numeric.similarity import unit_rows
 
 N_ROWS, DIM = 200, 4
@@ -355,3 +355,42 @@ def test_a_folder_of_vectors_that_were_written_is_fitted_on(isosent_, here):
 def test_queries_are_opened_before_the_vectors_are_read(isosent_, here, refuses):
     np.save("nan.npy", np.full((5, 4), np.nan, dtype=np.float32))
     refuses(isosent_("fit", "nan.npy", "--queries", "nowhere.npy", "-o", "model"), "nowhere.npy: no such file")
+
+
+def test_a_fit_on_a_known_and_an_unknown_space_is_warned_of_once(isosent_):
+    assert isosent_("encode", "texts.txt", "-m", "words:glove.txt", "-o", "known.npy").code == 0
+    np.save("unknown.npy", ROWS[:, :3])
+    np.save("other.npy", ROWS[:, :3])
+    mixed = isosent_("fit", "known.npy", "unknown.npy", "other.npy", "-o", "mixed")
+    assert (mixed.code, mixed.err.count("warning: ")) == (0, 1)
+    assert "unknown.npy, other.npy is not known" in mixed.err
+    assert isosent_("fit", "unknown.npy", "other.npy", "-o", "unnamed", "--transform", "whitening").err == ""
+    quantized = isosent_("quantize", "known.npy", "-m", "unnamed")
+    assert quantized.err.count("warning: ") == 1
+    assert "of the model is not known" in quantized.err
+
+
+def test_a_fit_says_that_it_replaces_another_model_and_not_its_own(isosent_):
+    fit = ("fit", "v.npy", "--transform", "mean_centering", "-o", "model")
+    assert isosent_(*fit).err == ""
+    assert isosent_(*fit).err == "replaced the model that was in model\n"
+    assert isosent_("fit", "v.npy", "--transform", "whitening", "-m", "model", "-o", "model").err == ""
+
+
+@pytest.mark.filterwarnings("ignore:.*its texts or labels in")
+def test_auto_takes_the_texts_of_a_table_next_to_its_vectors_and_no_labels(isosent_, here):
+    texts = isosent.demo_texts()[:300]
+    vectors = lists(isosent.load("wordllama").encode(texts))
+    pq.write_table(pa.table({"vector": vectors, "sentence": texts, "n": np.arange(300)}), "own.parquet")
+    pq.write_table(pa.table({"vector": vectors, "kind": ["news", "mail", "chat"] * 100}), "labels.parquet")
+    np.save("alone.npy", vectors.flatten().to_numpy().reshape(300, -1))
+    (here / "own.txt").write_text("".join(f"{text}\n" for text in texts))
+    choices = []
+    for arguments in (["own.parquet"], ["alone.npy", "--texts", "own.txt"], ["labels.parquet"], ["alone.npy"]):
+        assert isosent_("fit", *arguments, "-o", "model").code == 0
+        choices.append(isosent.load(here / "model").fits[-1].choice)
+    assert choices[0] == choices[1] != choices[2] == choices[3]
+
+
+def test_a_loss_in_percent_is_named(isosent_, refuses):
+    refuses(isosent_("fit", "v.npy", "--loss", "5", "-o", "model"), "--loss", "write 5%")

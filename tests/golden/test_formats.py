@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
-from isosent.jobs.vectors import read_moments
+from isosent.jobs.moments import read_moments
 
 RELEASES = sorted(path.name for path in golden_formats.FORMATS.iterdir())
 SOURCE = Path(__file__).parents[2] / "src" / "isosent"

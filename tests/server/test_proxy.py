@@ -21,7 +21,7 @@ from tampering import replace_part
 import isosent
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import FileFormatError, InputError
-from isosent.jobs.vectors import read_moments
+from isosent.jobs.moments import read_moments
 from isosent.model import SentenceEncoder
 from isosent.numeric.canary import FIXED_TEXTS
 from isosent.numeric.linear_map import LinearMap

@@ -29,6 +29,7 @@ LAYERS = [
     {"encoders"},
     {"postprocessing"},
     {"persistence", "explanation"},
+    {"fitting"},
     {"model"},
     {"loading"},
     {"search"},
@@ -112,6 +113,7 @@ def own_modules():
 
 
 LONGEST_MERGED = 600
+OF_ITS_OWN = {"isosent.training.objectives"}  # where a new objective goes
 
 
 def kinds_of_tables(tree):
@@ -145,7 +147,7 @@ def test_a_module_that_one_neighbor_imports_is_part_of_it():
             n_lines = sum(len(by_name[each].read_text().splitlines()) for each in (name, importer))
             is_neighbor = name.count(".") > 1 and importer.split(".")[1:2] == name.split(".")[1:2]
             is_kind = name in kinds_of_tables(tree_of(by_name[importer]))
-            if is_neighbor and not is_kind and n_lines <= LONGEST_MERGED:
+            if is_neighbor and not is_kind and name not in OF_ITS_OWN and n_lines <= LONGEST_MERGED:
                 parts.add(f"{name} is part of {importer}")
     assert parts == set()
 

@@ -15,9 +15,9 @@ from isosent.io.json import parse_json, read_json, write_document
 from isosent.io.notes import note_path
 from isosent.io.shards import Sharding
 from isosent.io.vectors import open_vectors, writing_vectors
-from isosent.jobs import vectors as checkpoint_module
+from isosent.jobs import moments as checkpoint_module
+from isosent.jobs.moments import moments_of, read_moments, write_moments
 from isosent.jobs.shards import encode_folder
-from isosent.jobs.vectors import moments_of, read_moments, write_moments
 from isosent.space import Space
 
 ROWS = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)

@@ -30,7 +30,8 @@ from isosent.server import create_app
 from isosent.server.maps import Maps
 from isosent.server.proxy import Proxy, create_proxy
 from isosent.server.upstream import DIALECTS, Upstream
-from isosent.training import distill as module
+from isosent.training import distill as distill_module
+from isosent.training import token_rows as module
 from isosent.training.distill import distill, distill_files
 from isosent.transforms.maps import GroupMaps, MapStep
 from isosent.transforms.whitening import PrincipalComponents
@@ -167,7 +168,7 @@ def test_a_token_in_context_has_the_mean_of_its_states(reference, texts, options
 
 
 def test_the_prior_that_predicts_other_texts_better_is_taken(model, texts, tmp_path):
-    tokenizer = module._static_tokenizer(model, tmp_path / "tokenizer.json")
+    tokenizer = module.static_tokenizer(model, tmp_path / "tokenizer.json")
     corpus, vectors = module.TokenizedTexts([texts], tokenizer), model.encode(texts)
     corpus.split(vectors.any(axis=1))
     alone = module.prior_rows(model, tokenizer, None)
@@ -230,7 +231,7 @@ def test_workers_and_the_number_of_files_change_no_bit(reference, model, texts, 
 
 
 def test_a_killed_run_resumes_and_gives_the_same_files(reference, model, texts, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "WINDOW", 100)
+    monkeypatch.setattr(distill_module, "WINDOW", 100)
     file, make, said = tmp_path / "texts.txt", Worker.make, []
     file.write_text("\n".join(texts) + "\n", "utf-8")
 

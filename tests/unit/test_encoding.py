@@ -23,7 +23,7 @@ from isosent.io.vectors import holds_vectors, open_vectors
 from isosent.jobs import encode as encoding
 from isosent.jobs import shards
 from isosent.jobs.encode import encode_file
-from isosent.jobs.vectors import moments_of
+from isosent.jobs.moments import moments_of
 from isosent.model import SentenceEncoder
 from isosent.space import Space
 from isosent.transforms.whitening import Whitening
@@ -225,6 +225,11 @@ def test_shards_hold_what_one_call_gives_to_the_last_bit(source, wordllama, list
     assert {shard.space for shard in shards} == {Space(wordllama.fingerprint, "wordllama")}
     vectors = np.concatenate([block for shard in shards for block in shard.blocks()])
     np.testing.assert_array_equal(vectors, wordllama.encode(listed))
+
+
+def test_the_rows_of_a_shard_are_an_argument(source, wordllama, tmp_path):
+    encode_folder(wordllama, source, tmp_path / "out", sharding=Sharding(9, "parquet"), shard_size=50)
+    assert len(list((tmp_path / "out").glob("part-*.parquet"))) == -(-N_TEXTS // 50)
 
 
 def test_the_index_says_what_the_folder_holds(source, wordllama, tmp_path):

@@ -32,19 +32,19 @@ def test_an_option_in_an_error_is_a_parameter_wherever_python_shows_it(tmp_path)
     with pytest.raises(isosent.IsosentError) as caught:
         isosent.read_texts(table)
     for text in spellings(caught.value):
-        assert "column=NAME" in text
+        assert "column='NAME'" in text
         assert text.isprintable()
 
 
 def test_an_option_in_a_warning_is_a_parameter_wherever_python_shows_it(tmp_path):
     table = tmp_path / "table.jsonl"
     table.write_text('{"text": "a text", "vector": [0.1, 0.2, 0.3]}\n{"text": "more", "vector": [0.3, 0.2, 0.5]}\n')
-    with pytest.warns(UserWarning, match="column=text") as caught:
+    with pytest.warns(UserWarning, match="column='text'") as caught:
         assert open_source(table).kind == "vectors"
     said = caught[0]
     shown = warnings.formatwarning(said.message, said.category, said.filename, said.lineno, "")
     for text in [*spellings(said.message), shown.strip()]:
-        assert "column=text" in text
+        assert "column='text'" in text
         assert text.isprintable()
 
 
@@ -98,3 +98,17 @@ def test_an_error_of_a_class_that_has_its_own_init_can_be_shown(base):
 
     assert (str(Own(7)), repr(Own(7))) == (str(Plain(7)), repr(Plain(7)).replace("Plain", "Own"))
     assert f"failed: {quoted(Own(7))}" == f"failed: {Plain(7)}"
+
+
+def test_a_command_is_a_call_in_python_and_its_values_are_quoted():
+    fit = f"isosent fit TEXTS {option('transform', 'auto')}"
+    error = InputError(f"Run {next_step(fit, 'model.fitted(texts)')}, {option('n', 3)}.")
+    assert str(error) == "Run model.fitted(texts), n=3."
+    assert str(InputError(option("column", "a b"))) == "column='a b'"
+    worded = in_shell(error.marked, lambda name, value: f"--{name} {value}")
+    assert worded == "Run isosent fit TEXTS --transform auto, --n 3."
+
+
+def test_a_class_in_place_of_a_transform_is_named():
+    with pytest.raises(TypeError, match=r"class Whitening\. Write Whitening\(\)"):
+        isosent.load("wordllama").fitted(["a"], isosent.Whitening)

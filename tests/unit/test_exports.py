@@ -334,7 +334,7 @@ def test_vectors_that_cannot_fill_an_index_are_refused(quantized, wordllama, enc
     refuses("row 3 of vectors, counted from 0, holds NaN", np.where(np.arange(401)[:, None] == 3, np.nan, encoded))
     refuses("9 vectors are too few to train", encoded[:9], index="IVF64,Flat")
     refuses("holds no vectors", encoded[:0])
-    with pytest.raises(InputError, match="vectors=FILE"):
+    with pytest.raises(InputError, match="vectors='FILE'"):
         export(quantized, "faiss", tmp_path / "a.faiss", with_map=False)
 
 

@@ -7,7 +7,7 @@ import isosent
 from isosent.errors import InputError
 from isosent.io.source import open_source
 from isosent.jobs.fit_request import EXCLUSIONS, FitRequest
-from isosent.jobs.vectors import FileMoments, write_moments
+from isosent.jobs.moments import FileMoments, write_moments
 
 ENGINE = object()
 FLOW = {"transform": "glow_flow"}
@@ -23,7 +23,7 @@ def request(inputs=("v.npy",), **options):
         ({"n_bytes": 9, "loss": 0.1}, "n_bytes and loss"),
         ({"n_bytes": 9, "settings": {"n_components": 4}}, "n_bytes and n_components"),
         ({"loss": 0.1, "erase": "lang", "queries": "q"}, "erase and queries"),
-        ({"loss": 0.1, "transform": "none"}, "transform=none"),
+        ({"loss": 0.1, "transform": "none"}, "transform='none'"),
         ({"loss": float("inf")}, "loss is not a finite number"),
         ({"engine": ENGINE, "checkpoint": "c"}, "checkpoint and pairs do not go with engine"),
         ({"engine": ENGINE, "loss": 0.1}, "loss does not go with engine"),
@@ -36,7 +36,7 @@ def request(inputs=("v.npy",), **options):
         ({"pairs": "p", "texts": "t", "loss": 0.1}, "texts and loss"),
         ({"pairs": "p", "settings": {"n_components": 4}}, "n_components"),
         ({"pairs": "p", "queries": "q"}, "a file of queries"),
-        ({"pairs": "p", "erase": "lang", "inputs": ()}, "isosent fit TABLE erase=lang pairs=p"),
+        ({"pairs": "p", "erase": "lang", "inputs": ()}, "inputs=[TABLE]"),
         ({"inputs": ()}, "no input"),
     ],
 )
@@ -68,8 +68,8 @@ def sources(tmp_path, monkeypatch):
         ("vm", {"erase": "lang"}, "erase of vectors does not go with moments"),
         ("v", {"erase": "lang", "checkpoint": "c"}, "erase of vectors"),
         ("m", {"loss": 0.1}, "loss needs vectors"),
-        ("v", {"texts": "t", "transform": "whitening"}, "transform=auto"),
-        ("m", {"texts": "t"}, "transform=auto"),
+        ("v", {"texts": "t", "transform": "whitening"}, "transform='auto'"),
+        ("m", {"texts": "t"}, "transform='auto'"),
         ("vm", FLOW, "a flow needs vectors"),
         ("v", {"queries": "q", **FLOW}, "a flow needs vectors"),
     ],

@@ -75,7 +75,7 @@ def test_vectors_that_were_written_as_text_are_read(form, tmp_path):
     written = [WRITTEN[form](row) for row in ROWS]
     for name, values in (("t.csv", written), ("t.jsonl", written), ("t.parquet", written)):
         path = write_table(tmp_path / name, {"text": TEXTS, "openai": values})
-        with pytest.warns(IsosentWarning, match=r"column openai .* column=text"):
+        with pytest.warns(IsosentWarning, match=r"column openai .* column='text'"):
             assert holds_vectors(path)
         np.testing.assert_allclose(read(path), ROWS, rtol=1e-6, atol=1e-8)
         assert read_texts(path) == TEXTS
@@ -272,7 +272,7 @@ def test_a_line_of_numbers_that_is_missing_or_longer_is_named(tmp_path):
 def test_several_columns_of_vectors_are_asked_for(tmp_path):
     for ending in ("csv", "jsonl", "parquet"):
         path = write_table(tmp_path / f"t.{ending}", {"a": ROWS.tolist(), "b": (2 * ROWS).tolist()})
-        with pytest.raises(InputError, match=r"2 columns of vectors \(a, b\).*column=NAME"):
+        with pytest.raises(InputError, match=r"2 columns of vectors \(a, b\).*column='NAME'"):
             open_vectors(path)
         np.testing.assert_allclose(read(path, column="b"), 2 * ROWS, rtol=1e-6)
 
@@ -325,7 +325,7 @@ ANSWERS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:.*its texts in text")  # Cohere returns them
+@pytest.mark.filterwarnings("ignore:.*its texts or labels in text")  # Cohere returns them
 @pytest.mark.parametrize("api", ANSWERS)
 def test_answers_of_apis_are_vectors(api, tmp_path):
     (tmp_path / "a.json").write_text(json.dumps(ANSWERS[api], indent=1))

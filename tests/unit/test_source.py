@@ -13,7 +13,7 @@ import pytest
 from isosent.errors import FileFormatError, InputError, IsosentWarning
 from isosent.io.source import open_source
 from isosent.io.vectors import source_of
-from isosent.jobs.vectors import moments_of, write_moments
+from isosent.jobs.moments import moments_of, write_moments
 
 ROWS = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
 LANGUAGES = ["en", "de", "en", "fr", "de"]

@@ -15,8 +15,9 @@ from isosent.io import vector_source
 from isosent.io.source import open_source
 from isosent.io.tensors import tensors_bytes
 from isosent.io.vectors import open_vectors
-from isosent.jobs import vectors as checkpoint_module
-from isosent.jobs.vectors import moments_of, read_moments, transform_file, write_moments
+from isosent.jobs import moments as checkpoint_module
+from isosent.jobs.moments import moments_of, read_moments, write_moments
+from isosent.jobs.vectors import transform_file
 from isosent.model import SentenceEncoder
 from isosent.space import Space
 from isosent.transforms.whitening import Whitening
@@ -345,7 +346,7 @@ def test_vectors_are_not_replaced_by_what_becomes_of_them(tmp_path, model):
 
 def test_given_vectors_encode_no_texts():
     model = SentenceEncoder(PrecomputedVectors(DIM, {"space": "text-embedding-3-small"}))
-    words = r"was fitted on vectors \(text-embedding-3-small\) and cannot encode texts\. .* isosent transform VECTORS"
+    words = r"was fitted on vectors \(text-embedding-3-small\) and cannot encode texts\. .* model\.transform\(vectors\)"
     with pytest.raises(InputError, match=words):
         model.encode(["a text"])
 

@@ -25,9 +25,9 @@ from isosent.training.base_models import open_base
 from isosent.training.data import Examples, read_examples
 from isosent.training.metrics import StepRecorder, read_metrics
 from isosent.training.objectives import make_loss
+from isosent.training.plan import plan, train_all
+from isosent.training.plan import train as train_model
 from isosent.training.record import RunFolder, TrainingJob, newest_checkpoint, read_training
-from isosent.training.run import plan, train_all
-from isosent.training.run import train as train_model
 from isosent.training.run import train_job as train
 from isosent.training.settings import TrainingSettings, parse_setting
 from isosent.training.trainer import make_arguments, make_trainer

@@ -9,7 +9,7 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.cli.options import PATH, column_option, model_option, open_model, split_names
+from isosent.cli.options import column_option, model_option, open_model, output_option, split_names
 from isosent.cli.printing import deliver, show
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
@@ -28,9 +28,7 @@ from isosent.pages.progress import progress_bar
 from isosent.pages.report import Report
 from isosent.persistence import check_model_folder
 
-_folder_option = click.option(
-    "--output", "-o", type=PATH, metavar="FOLDER", help="Model folder.  [default: that of -m]"
-)
+_folder_option = output_option("FOLDER", "Model folder.  [default: that of -m]", required=False)
 
 
 @click.command()

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from isosent import _check
-from isosent.cli.options import column_option, data_option, json_option, tasks_option
+from isosent.cli.options import PATH, column_option, data_option, json_option, output_option, tasks_option
 from isosent.cli.printing import deliver, show
 from isosent.datasets import RECORD_NAME, FetchedFile, Manifest, Mirror, get_data, read_manifest
 from isosent.errors import EvaluationWarning, InputError
@@ -23,7 +23,6 @@ from isosent.words.word_vectors import convert_word_vectors
 
 _SHOWN_OF_COMMIT = 12
 _BLOCK_TEXTS = 8192
-_PATH = click.Path(path_type=Path)
 
 
 @click.group(no_args_is_help=False)
@@ -61,9 +60,9 @@ def _set_lines(manifest: Manifest) -> Iterator[str]:
 
 @data.command()
 @click.argument("names", nargs=-1, required=True)
-@click.option("--output", "-o", type=_PATH, metavar="DIR", required=True, help="Folder for the data.")
+@output_option("DIR", "Folder for the data.")
 @click.option(
-    "--from", "mirror", type=_PATH, metavar="FOLDER", help="Copy REPOSITORY/FILE from a folder instead of the hub."
+    "--from", "mirror", type=PATH, metavar="FOLDER", help="Copy REPOSITORY/FILE from a folder instead of the hub."
 )
 def get(names: tuple[str, ...], output: Path, mirror: Path | None) -> None:
     """Download the data sets NAMES from the Hugging Face hub, and lay them out for "isosent evaluate".
@@ -131,9 +130,9 @@ def words() -> None:
 
 @words.command()
 @click.argument("files", nargs=-1, required=True)
-@click.option("--output", "-o", type=_PATH, metavar="FILE", required=True, help="A .safetensors file.")
+@output_option("FILE", "A .safetensors file.")
 @click.option(
-    "--vocabulary", type=_PATH, metavar="FILE", help="Keep only these words: one per line, with or without a count."
+    "--vocabulary", type=PATH, metavar="FILE", help="Keep only these words: one per line, with or without a count."
 )
 def convert(files: tuple[str, ...], output: Path, vocabulary: Path | None) -> None:
     """Convert word vectors to a file that opens at once, through a memory map.

@@ -13,7 +13,7 @@ from isosent.errors import InputError
 from isosent.io.bounds import STANDARD_INPUT
 from isosent.io.source import open_source
 from isosent.jobs.encode import texts_encoded
-from isosent.jobs.vectors import drift_of, model_statistics
+from isosent.jobs.moments import drift_of, model_statistics
 from isosent.numeric.drift import LEVEL, Drift
 from isosent.pages.progress import progress_bar
 from isosent.pages.report import Part, Report, ReportTable

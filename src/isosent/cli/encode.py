@@ -9,13 +9,13 @@ from pathlib import Path, PurePath
 import click
 
 from isosent.cli.options import (
-    PATH,
     Command,
     checkpoint_option,
     column_option,
     either_column_option,
     model_option,
     open_model,
+    output_option,
     shard_size_option,
     worker_options,
 )
@@ -29,14 +29,9 @@ from isosent.io.source import open_source
 from isosent.io.texts import TextSource, open_texts
 from isosent.io.vectors import check_vector_file, open_vectors
 from isosent.jobs.encode import encode_file, texts_encoded
+from isosent.jobs.moments import check_moments_file, sum_of_files, vectors_and_moments, write_moments
 from isosent.jobs.shards import Engine, encode_folder, how_resumed, transform_folder
-from isosent.jobs.vectors import (
-    check_moments_file,
-    sum_of_files,
-    transform_file,
-    vectors_and_moments,
-    write_moments,
-)
+from isosent.jobs.vectors import transform_file
 from isosent.loading import read_record
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import progress_bar
@@ -45,6 +40,7 @@ from isosent.storage import CODES, INDEXED, WRITTEN, Storage
 from isosent.transforms.maps import GroupMaps
 
 dtype_option = click.option("--dtype", type=click.Choice(WRITTEN), default=WRITTEN[0], help="Dtype of the output.")
+vectors_output_option = output_option("OUT", "A .npy, .fvecs or .parquet file, or a folder.", kind=str)
 vector_column_option = click.option("--column", metavar="NAME", help="Column or tensor with the vectors.")
 _format_option = click.option(
     "--format", "file_format", metavar="|".join(SHARD_FORMATS), help="Folder: file format.  [default: npy]"
@@ -59,7 +55,7 @@ def shard_options(command: Command) -> Command:
 @click.command()
 @click.argument("inputs", nargs=-1, required=True)
 @model_option
-@click.option("--output", "-o", metavar="OUT", required=True, help="A .npy, .fvecs or .parquet file, or a folder.")
+@vectors_output_option
 @column_option
 @click.option("--queries", is_flag=True, help="Encode as queries, if the model treats them differently.")
 @click.option("--documents", is_flag=True, help="Encode as documents, if the model treats them differently.")
@@ -169,7 +165,7 @@ def _sharding(
 @click.command()
 @click.argument("vectors", nargs=-1, required=True)
 @click.option("--model", "-m", metavar="FOLDER", required=True, help="Model that was fitted on such vectors.")
-@click.option("--output", "-o", metavar="OUT", required=True, help="A .npy, .fvecs or .parquet file, or a folder.")
+@vectors_output_option
 @vector_column_option
 @click.option("--queries", is_flag=True, help="They are vectors of queries, if the model treats them differently.")
 @click.option(
@@ -239,7 +235,7 @@ def transform(
 
 @click.command()
 @click.argument("inputs", nargs=-1, required=True)
-@click.option("--output", "-o", type=PATH, metavar="FILE", required=True, help="A .safetensors file.")
+@output_option("FILE", "A .safetensors file.")
 @model_option
 @either_column_option
 @checkpoint_option

@@ -31,7 +31,7 @@ from isosent.pages.progress import progress_bar
 from isosent.pages.report import Report
 from isosent.search.index import Index
 from isosent.search.stores import find_index
-from isosent.transforms.base import AUTO, TRANSFORMS, resolve_transform
+from isosent.transforms.base import AUTO, TRANSFORMS, resolve_transform, setting_names
 
 
 @click.command()
@@ -134,7 +134,7 @@ def _evaluated(model: str | None) -> SentenceEncoder | Index:
 def _settings_for(transform: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that one of several transforms has."""
     names = [step.partition("?")[0].strip() for step in transform.split(",")]
-    available = {setting for name in names if name in TRANSFORMS for setting in TRANSFORMS[name].settings}
+    available = {setting for name in names if name in TRANSFORMS for setting in setting_names(name)}
     if AUTO in names:
         available |= {"n_components", "purpose"}
     return {setting: value for setting, value in settings.items() if setting in available}

@@ -6,14 +6,14 @@ from typing import Any
 import click
 
 from isosent._check import split_options
-from isosent.cli.options import PATH
+from isosent.cli.options import PATH, output_option
 from isosent.cli.printing import deliver
 from isosent.errors import InputError
 from isosent.evaluation.result import read_result
 from isosent.exports import TARGETS
 from isosent.exports import export as export_model
 from isosent.io.vectors import open_vectors
-from isosent.loading import load
+from isosent.loading import load_model
 from isosent.pages.progress import progress_bar
 from isosent.pages.report import Note, Part, Report
 
@@ -27,14 +27,7 @@ from isosent.pages.report import Note, Part, Report
     help=f"{', '.join(TARGETS)}; with options as in 'faiss?index=IVF256,Flat&map=false' or "
     "'sentence-transformers?tei=true'.",
 )
-@click.option(
-    "--output",
-    "-o",
-    type=PATH,
-    metavar="OUT",
-    required=True,
-    help="Folder (sentence-transformers, onnx) or file (faiss, numpy, sql).",
-)
+@output_option("OUT", "Folder (sentence-transformers, onnx) or file (faiss, numpy, sql).")
 @click.option(
     "--results",
     type=PATH,
@@ -70,8 +63,7 @@ def export(
     if column is not None and vectors is None:
         raise InputError("export: --column names vectors of --vectors FILE; there is none.")
     source = None if vectors is None else open_vectors(vectors, column=column)
-    with progress_bar("reading word vectors", "bytes") as bar:
-        loaded = load(model, progress=bar)
+    loaded = load_model(model)
     with progress_bar("adding", "vectors") as bar:
         note = export_model(
             loaded,

@@ -19,8 +19,10 @@ from isosent.cli.options import (
     checkpoint_option,
     details_option,
     either_column_option,
+    model_folder_option,
     model_option,
     shard_size_option,
+    space_option,
     transform_options,
     vector_texts_option,
     worker_options,
@@ -51,7 +53,7 @@ from isosent.demo import (
     write_texts,
 )
 from isosent.encoders.precomputed import PRECOMPUTED
-from isosent.encoders.reference import DEFAULT_REFERENCE
+from isosent.encoders.reference import DEFAULT_REFERENCE, MODEL_FILE
 from isosent.jobs.fit import FitResult, run_fit
 from isosent.jobs.fit_request import FitRequest
 from isosent.jobs.inspect import groups_warning
@@ -140,7 +142,7 @@ def _demo_steps(report: DemoReport) -> Iterator[list[str]]:
 @click.argument("inputs", nargs=-1)
 @model_option
 @transform_options()
-@click.option("--output", "-o", type=PATH, metavar="FOLDER", required=True, help="Model folder to write.")
+@model_folder_option
 @either_column_option
 @click.option("--erase", metavar="COLUMN", help="Erase what this column tells, such as the language of each text.")
 @click.option(
@@ -156,7 +158,7 @@ def _demo_steps(report: DemoReport) -> Iterator[list[str]]:
     help="Queries like those to come, if they differ from the documents; with --pairs, transform queries only.",
 )
 @vector_texts_option
-@click.option("--space", metavar="NAME", help="Vectors: what made them, such as text-embedding-3-small.")
+@space_option
 @checkpoint_option
 @click.option(
     "--bytes",
@@ -203,6 +205,7 @@ def fit(inputs: tuple[str, ...], output: Path, column: str | None, queries: str 
     isosent fit --pairs pairs.csv -o model
     """  # noqa: D301
     check_model_folder(output)
+    is_replaced = (output / MODEL_FILE).exists() and Path(values["model"] or "") != output
     if values["pairs"] is None and not inputs:
         raise click.UsageError("Missing argument 'INPUTS...'.")
     file = queries or None
@@ -212,6 +215,8 @@ def fit(inputs: tuple[str, ...], output: Path, column: str | None, queries: str 
     result = run_fit(request, say=say)
     for path in inputs if column is not None and result.unit.endswith("texts") else ():
         say_unused_vectors(path, column)
+    if is_replaced:
+        say(f"replaced the model that was in {output}")
     deliver(Report(parts=[*fit_report(result, request)]))
 
 

@@ -15,7 +15,16 @@ from typing import Any
 
 import click
 
-from isosent.cli.options import PATH, Share, json_option, model_option, open_model, texts_option, worker_options
+from isosent.cli.options import (
+    Share,
+    json_option,
+    model_option,
+    open_model,
+    output_option,
+    space_option,
+    texts_option,
+    worker_options,
+)
 from isosent.cli.printing import (
     budget_lines,
     deliver,
@@ -49,7 +58,7 @@ text_column_option = click.option(
     "--column", metavar="NAME", help="Column with the texts.  [default: text, else the only column of texts]"
 )
 id_column_option = click.option("--id-column", metavar="NAME", help="Column with the ids.  [default: id, else numbers]")
-space_option = click.option("--space", metavar="NAME", help="Vectors: what made them, such as text-embedding-3-small.")
+index_folder_option = output_option("INDEX", "Folder of the index.")
 
 
 class _IndexCommands(click.Group):
@@ -77,7 +86,7 @@ def index() -> None:
 @index.command(_DEFAULT)
 @click.argument("rows", nargs=-1, required=True)
 @model_option
-@click.option("--output", "-o", type=PATH, metavar="INDEX", required=True, help="Folder of the index.")
+@index_folder_option
 @click.option(
     "--kind", type=click.Choice(["auto", *KINDS]), default="auto", help="auto: flat up to 200,000 rows, ivf above."
 )
@@ -311,7 +320,7 @@ def push(folder: str, url: str) -> None:
 
 @index.command()
 @click.argument("url", metavar="URL")
-@click.option("--output", "-o", type=PATH, metavar="INDEX", required=True, help="Folder of the index.")
+@index_folder_option
 @click.option("--model", "-m", metavar="REFERENCE", help="Model that made the vectors; it is saved in the index.")
 def pull(url: str, output: Path, model: str | None) -> None:
     """Make an index of the table of a database.

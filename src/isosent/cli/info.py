@@ -22,7 +22,7 @@ from isosent.io.notes import NOTE_FILE, read_export_note
 from isosent.io.source import open_source
 from isosent.io.system import open_to_read
 from isosent.io.texts import TextSource
-from isosent.jobs.vectors import moments_in
+from isosent.jobs.moments import moments_in
 from isosent.loading import read_record
 from isosent.pages.progress import progress_bar
 from isosent.pages.report import Report

@@ -22,7 +22,7 @@ from isosent.io.source import MomentsSource, open_source
 from isosent.io.texts import TextSource
 from isosent.io.vector_source import VectorSource
 from isosent.jobs.inspect import Inspection, inspect_moments, inspect_texts, inspect_vectors
-from isosent.jobs.vectors import moments_in
+from isosent.jobs.moments import moments_in
 from isosent.pages.progress import progress_bar
 from isosent.pages.report import Part, Report, ReportTable
 from isosent.report.inspect_page import html_page, inspection_tables

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from isosent.cli.options import PATH, column_option, json_option, open_model
+from isosent.cli.options import column_option, json_option, open_model, output_option
 from isosent.cli.printing import deliver
 from isosent.errors import InputError
 from isosent.evaluation.migration import MigrationFindings, Side
@@ -26,7 +26,7 @@ from isosent.search.stores import find_index
 @click.option(
     "--queries", metavar="FILE", help="Table of queries, each with the text that answers it: the first two columns."
 )
-@click.option("--output", "-o", type=PATH, metavar="FOLDER", help="Save the map of stored vectors as a model.")
+@output_option("FOLDER", "Save the map of stored vectors as a model.", required=False)
 @json_option
 def migrate(
     old: str,

@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
 import functools
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,22 @@ from isosent.distributed import engine_for
 from isosent.encoders.reference import DEFAULT_REFERENCE, GRAMMAR
 from isosent.errors import InputError
 from isosent.io.shards import SHARD_SIZE
-from isosent.loading import load
+from isosent.loading import load_model
 from isosent.model import SentenceEncoder
 from isosent.numeric.statistics import N_RESAMPLES
-from isosent.pages.progress import progress_bar
 from isosent.transforms.auto import note_for
 from isosent.transforms.base import AUTO, PURPOSES, parse_option
 
 Command = Callable[..., None]
 
 PATH = click.Path(path_type=Path)
+
+
+def output_option(metavar: str, text: str, *, required: bool = True, kind: Any = PATH) -> Callable[[Command], Command]:
+    """Pass ``-o``, the one file or folder that a command writes, as ``output``."""
+    return click.option("--output", "-o", type=kind, metavar=metavar, required=required, help=text)
+
+
 column_option = click.option("--column", metavar="NAME", help="Column with the texts, if the file is a table.")
 either_column_option = click.option("--column", metavar="NAME", help="Column with the texts or the vectors.")
 texts_option = click.option("--texts", metavar="FILE", help="Texts of the rows, if the first file is vectors alone.")
@@ -37,6 +44,8 @@ columns_option = click.option("--columns", metavar="A,B,SCORE", help="Columns of
 data_option = click.option(
     "--data", "data", metavar="DIR", type=PATH, required=True, help="Folder with the data files, at any depth."
 )
+model_folder_option = output_option("FOLDER", "Model folder to write.")
+space_option = click.option("--space", metavar="NAME", help="Vectors: what made them, such as text-embedding-3-small.")
 tasks_option = click.option("--tasks", metavar="NAMES", help="Tasks, separated by commas.  [default: all in --data]")
 purpose_option = click.option(
     "--for",
@@ -55,7 +64,12 @@ class Share(click.FloatRange):
         """Read 1% as 0.01."""
         if isinstance(value, str) and value.endswith("%"):
             value = click.FLOAT(value[:-1], param, ctx) / 100
-        return float(super().convert(value, param, ctx))
+        try:
+            return float(super().convert(value, param, ctx))
+        except click.BadParameter as error:
+            if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?", value) and 1 <= float(value) < 100:
+                self.fail(f"{error.message} For {value} percent, write {value}%.", param, ctx)
+            raise
 
 
 def outputs_option(*extensions: str, required: bool = False) -> Callable[[Command], Command]:
@@ -119,10 +133,9 @@ model_option = click.option(
 
 def open_model(model: str | None, *, purpose: str | None = None) -> SentenceEncoder:
     """Load the model that the command line names; with a purpose, say if it was fitted for another one."""
-    with progress_bar("reading word vectors", "bytes") as bar:
-        loaded = load(model or DEFAULT_REFERENCE, progress=bar)
+    loaded = load_model(model)
     for note in () if purpose is None else filter(None, (note_for(fit.choice, purpose) for fit in loaded.fits)):
-        say(f"note: {model}: {note}")
+        say(f"note: {model}: {note} To choose for this: isosent fit --for {purpose}")
     return loaded
 
 

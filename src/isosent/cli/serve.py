@@ -34,7 +34,7 @@ from isosent.server.maps import Learner, Maps  # noqa: E402
 from isosent.server.proxy import Proxy, create_proxy  # noqa: E402
 from isosent.server.run import KEYS_VARIABLE, check_address, is_loopback, read_keys  # noqa: E402
 from isosent.server.run import serve as serve_app  # noqa: E402
-from isosent.server.service import Limits  # noqa: E402
+from isosent.server.service import Limits, flag_of  # noqa: E402
 from isosent.server.upstream import DIALECTS, Dialect, Upstream, dialect_of  # noqa: E402
 from isosent.server.workers import serve_workers  # noqa: E402
 
@@ -62,7 +62,7 @@ def serving_options(*limits: str) -> Callable[[Callable[..., None]], Callable[..
 def _limit_option(limit: Any) -> Callable[..., Any]:
     is_time = isinstance(limit.default, float)
     return click.option(
-        limit.metadata["flag"],
+        flag_of(limit.name),
         limit.name,
         type=click.FloatRange(0, min_open=True) if is_time else click.IntRange(1),
         default=limit.default,

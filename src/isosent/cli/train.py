@@ -13,35 +13,35 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
 
-from isosent.cli.options import PATH, column_option, open_model, split_names, worker_options
+from isosent.cli.options import (
+    PATH,
+    column_option,
+    model_folder_option,
+    open_model,
+    output_option,
+    split_names,
+    worker_options,
+)
 from isosent.cli.printing import deliver, say
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.evaluation.tables import overlap_table, x100
 from isosent.io.atomic import check_parent
-from isosent.io.pairs import TEST
-from isosent.io.texts import read_texts
 from isosent.jobs.shards import Engine
 from isosent.pages.progress import Progress, make_console
 from isosent.pages.report import Note, Report, ReportTable
-from isosent.training.data import Examples, read_dev_set, read_examples
+from isosent.training.data import Examples, read_examples
 from isosent.training.development import count_seen_texts, warn_if_seen
 from isosent.training.distill import distill_files
 from isosent.training.metrics import DevPoint, StepPoint, TrainingCallback
-from isosent.training.record import TRAINING_TEXTS, TrainingJob, TrainingResult
-from isosent.training.run import (
-    NLI_STSB,
-    check_training_folder,
-    is_first_process,
-    nli_stsb_stages,
-    plan,
-    train_all,
-)
+from isosent.training.plan import NLI_STSB, is_first_process, nli_stsb_stages, plan, train_all, training_job
+from isosent.training.record import TrainingJob, TrainingResult
+from isosent.training.run import check_training_folder
 from isosent.training.settings import OBJECTIVES, TrainingSettings, parse_setting
 from isosent.training.trainer import trainer_class
 from isosent.transforms.base import AUTO, parse_option, resolve_transform
@@ -49,6 +49,7 @@ from isosent.transforms.base import AUTO, parse_option, resolve_transform
 if TYPE_CHECKING:
     from rich.console import Console
 
+_DEFAULTS = TrainingSettings()
 _EXIT_INTERRUPTED = 130
 _PAUSE_S = 60.0
 _SHOWN_CHARACTERS = 40
@@ -60,7 +61,7 @@ _SHOWN_CHARACTERS = 40
 @click.option(
     "--base", metavar="REFERENCE", default=DEFAULT_REFERENCE, help="Model to train, or scratch: for a new one."
 )
-@click.option("--output", "-o", type=PATH, metavar="FOLDER", required=True, help="Model folder to write.")
+@model_folder_option
 @click.option("--dev", metavar="FILE", help="Scored pairs for choosing the best weights.")
 @click.option("--test", "tests", metavar="FILE", multiple=True, help="Scored pairs, before and after; may be repeated.")
 @click.option(
@@ -75,9 +76,11 @@ _SHOWN_CHARACTERS = 40
 @click.option(
     "--epochs", "n_epochs", metavar="N", help=f"Passes over the data; {NLI_STSB}: of both steps.  [default: 1; 1,4]"
 )
-@click.option("--batch-size", metavar="N", help="Examples per batch on each device.  [default: 16]")
+@click.option(
+    "--batch-size", metavar="N", help=f"Examples per batch on each device.  [default: {_DEFAULTS.batch_size}]"
+)
 @click.option("--learning-rate", metavar="R", help="[default: 2e-5; 5e-4 for scratch:; 1e-2 for token vectors]")
-@click.option("--seed", metavar="N", help="Random seed.  [default: 0]")
+@click.option("--seed", metavar="N", help=f"Random seed.  [default: {_DEFAULTS.seed}]")
 @click.option("--set", "further", metavar="NAME=VALUE", multiple=True, help="Any other setting; may be repeated.")
 @click.option(
     "--transform", metavar="NAME", help="Transform to fit afterwards: auto, or such as 'whitening?n_components=64'."
@@ -132,24 +135,22 @@ def train(
     texts = [*(f"{name}={value}" for name, value in flags.items() if value is not None), *further]
     settings = TrainingSettings(objective=first, **dict(map(parse_setting, texts)))
     limits = _score_range(score_range)
-    scored = "ranking" if objective == "ranking" else "regression"
-    scored_columns: dict[str, Any] = {"columns": dev_columns, "data_columns": columns if objective == scored else None}
     chosen = resolve_transform(transform)
-    if chosen is None and fit_on is not None:
-        raise InputError("train: --fit-on needs a transform to fit. Add --transform auto.")
     if chosen is not None and is_recipe:
         raise InputError(f"train: {NLI_STSB} takes no transform. Use isosent fit TEXTS -m {output / NLI_STSB}.")
-    class_names, limits_of_data = split_names(classes), None if is_recipe else limits
-    job = TrainingJob(
+    job = training_job(
         base,
-        read_examples(first, list(data), columns=columns, class_names=class_names, score_range=limits_of_data),
+        data,
         output,
         settings,
-        dev=None if dev is None else read_dev_set(dev, **scored_columns, objective=scored),
-        tests=[read_dev_set(path, **scored_columns, objective=scored, part=TEST) for path in tests],
+        columns=columns,
+        class_names=split_names(classes),
+        score_range=None if is_recipe else limits,
+        dev=dev,
+        dev_columns=dev_columns,
+        tests=tests,
         transform=chosen,
-        fit_texts=None if fit_on is None else read_texts(fit_on),
-        fit_source=fit_on or TRAINING_TEXTS,
+        fit_on=fit_on,
     )
     stages = [job]
     if is_recipe:
@@ -269,7 +270,7 @@ def notes(results: Sequence[TrainingResult]) -> Iterator[str]:
 @click.command()
 @click.argument("model")
 @click.argument("inputs", nargs=-1, metavar="TEXTS...")
-@click.option("--output", "-o", type=PATH, metavar="FOLDER", required=True, help="Folder of the static model.")
+@output_option("FOLDER", "Folder of the static model.")
 @click.option("--vectors", metavar="FILE", help="Vectors that the model gave the texts, if there are some already.")
 @column_option
 @click.option(

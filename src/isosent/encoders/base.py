@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.encoders.reference import LANGUAGES
-from isosent.errors import InputError, TruncationWarning, UnknownWordsWarning
+from isosent.errors import InputError, TruncationWarning, UnknownWordsWarning, next_step
 from isosent.io.texts import text_blocks
 from isosent.numeric.canary import FIXED_TEXTS, LEAST_COSINE, N_SHORT, Canary
 from isosent.pages.progress import Progress, counted, part_of
@@ -218,8 +218,8 @@ class Encoder(ABC):
         if self.needs_corpus:
             raise InputError(
                 f"{self.reference} with {', '.join((f'{k}={v}' for k, v in self.settings().items()))} is not "
-                "fitted. Fit it on texts first: isosent fit TEXTS -m REFERENCE -o FOLDER, or model.fitted in "
-                "Python.",
+                "fitted. Fit it on texts first: "
+                f"{next_step('isosent fit TEXTS -m REFERENCE -o FOLDER', 'model.fitted(texts)')}.",
                 where=where,
             )
 

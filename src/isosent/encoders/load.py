@@ -10,7 +10,13 @@ from isosent.encoders.base import Encoder
 from isosent.encoders.hub import download
 from isosent.encoders.reference import PERMISSIONS, SCHEMES, WEIGHTING_OPTIONS, Reference, folder_kind
 from isosent.encoders.st_modules import ModuleFolder
-from isosent.encoders.static import SplitFunction, load_static, load_token_embeddings, load_wordllama, load_words
+from isosent.encoders.static_models import (
+    SplitFunction,
+    load_static,
+    load_token_embeddings,
+    load_wordllama,
+    load_words,
+)
 from isosent.encoders.transformer import PROMPT_OF, load_transformer
 from isosent.encoders.word_average import Corpus
 from isosent.errors import InputError, InputFileError

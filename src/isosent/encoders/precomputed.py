@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent.encoders.base import Encoder
-from isosent.errors import InputError
+from isosent.errors import InputError, next_step
 from isosent.numeric.canary import Canary
 from isosent.numeric.moments import Moments
 from isosent.pages.progress import Progress
@@ -90,8 +90,8 @@ class PrecomputedVectors(Encoder):
         """Refuse: what made the vectors is not here."""
         raise InputError(
             f"encode: this model was fitted on vectors ({self.space.reference}) and cannot encode texts. Encode them "
-            "where the vectors came from, then apply the model: isosent transform VECTORS -m FOLDER -o OUT, or "
-            "model.transform in Python."
+            "where the vectors came from, then apply the model: "
+            f"{next_step('isosent transform VECTORS -m FOLDER -o OUT', 'model.transform(vectors)')}."
         )
 
     def tokenize(self, texts: Any) -> NoReturn:

@@ -29,7 +29,7 @@ from isosent.encoders.load import encoder_for
 from isosent.encoders.reference import ENCODER_FOLDER
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import PROMPT_OF, TransformerEncoder
-from isosent.errors import FileFormatError, InputError, IsosentWarning, OutputError
+from isosent.errors import FileFormatError, InputError, IsosentWarning, OutputError, next_step, option
 from isosent.exports.tokenizer import WORD_MARK
 from isosent.io.atomic import Replaceable
 from isosent.io.checksum import verify_file
@@ -148,9 +148,10 @@ def required_maps(target: str, model: SentenceEncoder) -> tuple[LinearMap, ...]:
     if not (maps := model.record.postprocessing.maps):
         stored = model.record.storage
         kept = f"only isosent index stores it as {stored.dtype}" if stored else "auto may have chosen no transform"
+        named = option("transform", "NAME")
         raise InputError(
             f"export: {target} holds the fitted map without the encoder, and this model has none ({kept}). Fit one: "
-            "isosent fit TEXTS -m MODEL --transform NAME."
+            f"{next_step(f'isosent fit TEXTS -m MODEL {named}', 'model.fitted(texts, NAME)')}."
         )
     return maps
 

@@ -28,7 +28,7 @@ from isosent.encoders.output_modules import NORMALIZE, TRUNCATE, LoadedModule
 from isosent.encoders.st_modules import ROLES
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import PROMPT_OF, TransformerEncoder
-from isosent.errors import InputError, InputTypeError, option, wrong_value
+from isosent.errors import InputError, InputTypeError, next_step, option, wrong_value
 from isosent.evaluation.result import EvaluationResult
 from isosent.evaluation.tables import interval_x100, x100
 from isosent.exports.check import (
@@ -414,10 +414,11 @@ def _score_lines(model: SentenceEncoder, results: EvaluationResult) -> list[str]
     measured = Space.of(results.model)
     same_space("the model", space_of(model), "export: the result file", measured)
     if results.fitting["transform"] is not None:
+        data = option("data", "DIR")
         raise InputError(
             f"export: {option('results')}: the scores were measured with a transform fitted for them, not with the "
-            "model alone. "
-            "Evaluate the model itself: isosent evaluate sts -m MODEL --data DIR -o scores.json"
+            "model alone. Evaluate the model itself: "
+            f"{next_step(f'isosent evaluate sts -m MODEL -o scores.json {data}', 'isosent.evaluate(model, DIR)')}"
         )
     rows = [
         f"| {name} | {task.metric} | {x100(task.score)}{task.mark} | {interval_x100(task.interval)} | {task.n_items} |"

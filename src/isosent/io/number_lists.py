@@ -16,12 +16,18 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from isosent.errors import next_step, option
+
 Kind = Literal["vectors", "lists", "cut"]
 
 SAMPLED_ROWS: Final = 200
 EXCEL: Final = "sep="  # begins a line that says how the fields of the others are separated
 SAVE_ADVICE: Final = "Save the vectors with numpy.save, or in a .parquet file"
-VECTORS_ADVICE: Final = "See: isosent transform --help, isosent fit --help"
+_HELP: Final = option("help")
+VECTORS_ADVICE: Final = (
+    f"See: {next_step(f'isosent transform {_HELP}', 'SentenceEncoder.transform')}, "
+    f"{next_step(f'isosent fit {_HELP}', 'SentenceEncoder.fitted_on_vectors')}"
+)
 
 _LEAST_DIM: Final = 3  # two numbers may be a place on a map
 _LONG: Final = 8  # numbers in a row that no sentence has

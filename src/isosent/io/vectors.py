@@ -121,8 +121,8 @@ def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) ->
     if len(contents.vectors) == 1 and contents.texts and not contents.is_ours:
         [vectors], texts = contents.vectors, ", ".join(contents.texts)
         warnings.warn(
-            f"{path}: the vectors in its column {vectors} are used; its texts in {texts} are not encoded. To encode "
-            f"them: {option('column', contents.texts[0])}, or a file of the texts alone.",
+            f"{path}: the vectors in its column {vectors} are used; its texts or labels in {texts} are not "
+            f"encoded. To encode texts: {option('column', contents.texts[0])}, or a file of the texts alone.",
             IsosentWarning,
             stacklevel=4,  # where the source is opened
         )

@@ -25,7 +25,8 @@ from isosent.io.parquet import VECTOR_COLUMN, OtherColumns
 from isosent.io.texts import CountedTexts, TextSource, text_blocks
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import check_vector_file, open_vectors, writing_vectors
-from isosent.jobs.vectors import EncodedSource, groups_of_rows, narrowed
+from isosent.jobs.moments import EncodedSource
+from isosent.jobs.vectors import groups_of_rows, narrowed
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
 from isosent.pages.progress import Progress, part_of

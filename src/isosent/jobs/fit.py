@@ -22,7 +22,7 @@ from isosent.io.source import kind_of_input, open_source, open_vectors_or_moment
 from isosent.jobs import fit_texts, fit_vectors
 from isosent.jobs.fit_request import FitInputs, FitRequest, Say
 from isosent.jobs.inspect import PairRecalls, SeparateGroups, find_groups
-from isosent.jobs.vectors import load_model, model_of_vectors, paired_vectors
+from isosent.loading import load_model
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import sampled_rows
 from isosent.numeric.spectrum import SpaceReport, describe_space
@@ -154,8 +154,8 @@ def _fit_on_pairs(request: FitRequest) -> FitResult:
         paths = [pairs, *request.inputs]
         sources = [open_vectors_or_moments(path, column=column) for path in paths]
         request.check(sources, pairs=kind)
-        queries, documents, files = paired_vectors(sources[0], sources[1:])
-        before = model_of_vectors(paths, files, request.model, request.space)
+        queries, documents, files = fit_vectors.paired_vectors(sources[0], sources[1:])
+        before = fit_vectors.model_of_vectors(paths, files, request.model, request.space)
         after = before.fitted_on_pairs(queries, documents, queries_only=queries_only, source=", ".join(paths))
     after.save(request.output)
     return _result(before, after, unit="pairs")

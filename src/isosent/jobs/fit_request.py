@@ -1,8 +1,8 @@
 """What is asked of `run_fit`: a `FitRequest`, and the table of what does not go together.
 
-A face, such as the command line, makes one request. `check` looks up its parts (options, and facts such as "the
-transform is a flow" or "the input holds texts") in `EXCLUSIONS`: of a row, no part on the left goes with one on the
-right. The first row that is violated is the message. It is called twice: before anything is opened, and when the
+A face, such as the command line, makes one request. `check` looks up its parts (options, and facts such as "no
+transform" or "the input holds texts") in `EXCLUSIONS`: of a row, no part on the left goes with one on the right. The
+first row that is violated is the message. It is called twice: before anything is opened, and when the
 sources say what they hold.
 
 `FitInputs` is what `run_fit` asks of inputs, of which each kind is a class in a separate file: `load` reads what must
@@ -15,17 +15,17 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.errors import InputError, option
+from isosent.errors import InputError, next_step, option
 from isosent.io.source import Source
 from isosent.jobs.shards import Engine
-from isosent.jobs.vectors import load_model
+from isosent.loading import load_model
 from isosent.model import SentenceEncoder
 from isosent.persistence import FitRecord
 from isosent.transforms.base import (
@@ -41,11 +41,6 @@ from isosent.transforms.statistics import Statistics
 
 Say = Callable[[str], None]
 Floats = NDArray[np.floating]
-
-_OPTIONS = (
-    *("model", "erase", "pairs", "queries", "texts", "space", "checkpoint"),
-    *("n_bytes", "loss", "engine", "shard_size"),
-)
 
 
 class Exclusion(NamedTuple):
@@ -63,8 +58,10 @@ class Exclusion(NamedTuple):
 _BOTH_SET_THE_SIZE = "{these} and {those} both set the size. Leave one out."
 _LEAVE_ONE_OUT = "{these} does not go with {those}. Leave one out."
 _OF_LINEAR = "{these} are for a linear transform, not for {those}. Leave them out."
-_OF_VECTORS = "{these} needs vectors, not moments, and no flow."
+_OF_VECTORS = "{these} needs vectors, not moments, and a linear transform."
+_NONLINEAR = "a transform that is not linear"
 _PAIRS = "{request.pairs}"
+_OF_PAIRS = option("pairs", _PAIRS)
 _CHOOSES = f"{option('pairs')} chooses the transform itself, so it does not go with {{those}}. Leave that out"
 
 EXCLUSIONS = (
@@ -72,8 +69,8 @@ EXCLUSIONS = (
     Exclusion(
         "erase",
         "no inputs",
-        f"{{these}} has no texts. Name their table: isosent fit TABLE {option('erase', '{request.erase}')} "
-        f"{option('pairs', _PAIRS)}",
+        "{these} has no texts. Name their table: "
+        + next_step(f"isosent fit TABLE {option('erase', '{request.erase}')} {_OF_PAIRS}", "inputs=[TABLE]"),
     ),
     Exclusion("no pairs", "no inputs", "there is no input. Name files of texts or vectors."),
     Exclusion(
@@ -95,8 +92,8 @@ EXCLUSIONS = (
     Exclusion(
         "pairs of vectors",
         "no inputs",
-        f"{_PAIRS} holds vectors. Name the files of the documents that match them row by row: isosent fit DOCUMENTS "
-        f"{option('pairs', _PAIRS)}.",
+        f"{_PAIRS} holds vectors. Name the files of the documents that match them row by row: "
+        f"{next_step(f'isosent fit DOCUMENTS {_OF_PAIRS}', 'inputs=[DOCUMENTS]')}.",
     ),
     Exclusion("pairs of vectors", "moments", f"{option('pairs')} needs vectors. Moments hold no pairs."),
     Exclusion(
@@ -109,20 +106,22 @@ EXCLUSIONS = (
     Exclusion("n_bytes, loss", "width of auto", _BOTH_SET_THE_SIZE),
     Exclusion("engine", "queries, texts, space, checkpoint, pairs", "{every} do not go with {these}."),
     Exclusion("shard_size", "one process", f"{{these}} is for {option('engine')}."),
-    Exclusion("engine", "no transform, a flow", _OF_LINEAR),
+    Exclusion("engine", f"no transform, {_NONLINEAR}", _OF_LINEAR),
     Exclusion("inputs of texts", "inputs of vectors", "{these}, and {those}. Name files of one kind."),
     Exclusion("pairs", "inputs of vectors", f"{_PAIRS} is searched in texts, and {{those}}. Name the texts."),
     Exclusion("inputs of texts", "texts, space, checkpoint", "{every} are for vectors; {these}."),
     Exclusion("queries", "no transform", f"{{these}} needs a transform, and {option('transform')} is {NO_TRANSFORM}."),
     Exclusion("space", "model", "{these} and {those} name what made the vectors. Leave one out."),
-    Exclusion("erase of vectors", "moments, a flow, queries, checkpoint", "{these} does not go with {every}."),
-    Exclusion("n_bytes, loss", "flow of vectors, moments alone", _OF_VECTORS),
+    Exclusion("erase of vectors", f"moments, {_NONLINEAR}, queries, checkpoint", "{these} does not go with {every}."),
+    Exclusion("n_bytes, loss", "nonlinear of vectors, moments alone", _OF_VECTORS),
     Exclusion(
         "texts",
         "moments, transform of vectors",
         f"{{these}} are for {option('transform', AUTO)}, which compares the vectors of texts with them.",
     ),
-    Exclusion("flow of vectors", "moments, queries, checkpoint", "a flow needs vectors; {every} do not go with it."),
+    Exclusion(
+        "nonlinear of vectors", "moments, queries, checkpoint", "{these} needs vectors; {every} do not go with it."
+    ),
 )
 
 
@@ -179,7 +178,8 @@ class FitRequest:
         for name in ("n_bytes", "loss"):
             if (value := getattr(self, name)) is not None and not math.isfinite(value):
                 raise InputError(f"{option(name)} is not a finite number.", where="fit")
-        parts = self._parts() | self._parts_of(sources)
+        own = self._parts()
+        parts = own | self._parts_of(sources, own)
         if pairs is not None:
             parts[f"pairs of {'texts' if pairs == 'texts' else 'vectors'}"] = ""
         for each in EXCLUSIONS:
@@ -199,7 +199,7 @@ class FitRequest:
         facts = {
             "transform": (option("transform"), self.transform not in (AUTO, default)),
             "no transform": (option("transform", NO_TRANSFORM), named is None),
-            "a flow": ("a flow", needs_vectors(named)),
+            _NONLINEAR: (f"a {named.kind}" if needs_vectors(named) else "", needs_vectors(named)),
             "width of auto": (option("n_components"), isinstance(named, Auto) and named.n_components is not None),
             "inputs": (f"{[*self.inputs, ''][0]}", bool(self.inputs)),
             "no inputs": ("", not self.inputs),
@@ -218,7 +218,7 @@ class FitRequest:
             | {name: each for name, (each, is_so) in facts.items() if is_so}
         )
 
-    def _parts_of(self, sources: Sequence[Source]) -> dict[str, str]:
+    def _parts_of(self, sources: Sequence[Source], own: Mapping[str, str]) -> dict[str, str]:
         """What sources hold, and what it means for options; each with its name in a message."""
         texts = [source.name for source in sources if source.kind == "texts"]
         others = [source for source in sources if source.kind != "texts"]
@@ -232,12 +232,15 @@ class FitRequest:
             parts["inputs of vectors"] = f"{others[0].name} holds vectors"
             facts = {
                 "erase of vectors": (f"{option('erase')} of vectors", self.erase is not None),
-                "flow of vectors": ("a flow", needs_vectors(self.named_transform)),
+                "nonlinear of vectors": (own.get(_NONLINEAR, ""), _NONLINEAR in own),
                 "transform of vectors": ("", not isinstance(self.named_transform, Auto)),
                 "moments alone": ("", len(moments) == len(others)),
             }
             parts |= {name: each for name, (each, is_so) in facts.items() if is_so}
         return parts
+
+
+_OPTIONS = [each.name for each in fields(FitRequest) if each.default is None and each.name != "column"]
 
 
 def _listed(names: Sequence[str]) -> str:

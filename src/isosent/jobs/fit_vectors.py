@@ -14,22 +14,18 @@ from numpy.typing import NDArray
 
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
-from isosent.io.source import open_vectors_or_moments
+from isosent.io.source import MomentsSource, open_vectors_or_moments
 from isosent.io.texts import TextSource
-from isosent.io.vector_source import picked_rows
+from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.jobs.fit_request import FitInputs, Floats
-from isosent.jobs.vectors import (
-    labeled_moments_of,
-    model_of_vectors,
-    no_rows,
-    sum_of_files,
-    vectors_and_moments,
-)
+from isosent.jobs.moments import FileMoments, labeled_moments_of, no_rows, sum_of_files, vectors_and_moments
+from isosent.loading import load_model
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows, sampled_rows
 from isosent.pages.progress import progress_bar
-from isosent.persistence import FitRecord
+from isosent.persistence import FitRecord, check_encoder_space
 from isosent.search.inputs import texts_of_vectors
+from isosent.search.rows import TEXT
 from isosent.transforms.auto import held_out_recall
 from isosent.transforms.base import NO_TRANSFORM, Auto, make_linear, needs_vectors, transform_name
 from isosent.transforms.labels import Attribute
@@ -62,7 +58,9 @@ class VectorInputs(FitInputs):
         if request.queries is not None:
             self.queries = vectors_and_moments([open_vectors_or_moments(request.queries, column=request.column)])
             no_rows([*self.files, *self.queries[0]], [*self.moments, *self.queries[1]])
-        self.texts = None if request.texts is None else texts_of_vectors(TextSource(request.texts), self.files)
+        self.texts = self._own_texts()
+        if request.texts is not None:
+            self.texts = texts_of_vectors(TextSource(request.texts), self.files)
         if self.texts is not None and len(self.texts) != self.n_rows:
             raise InputError(
                 f"{request.texts} holds {len(self.texts)} texts; there are {self.n_rows} vectors. Give one text per "
@@ -73,6 +71,18 @@ class VectorInputs(FitInputs):
             labels = [label for source in self.files for label in source.labels(request.erase)]
             self.attribute = Attribute.of({request.erase: labels}, self.n_rows)
         return model
+
+    def _own_texts(self) -> list[str] | None:
+        """Texts that auto can compare: those of tables next to their vectors. Labels, which repeat, are none."""
+        if self.moments or not isinstance(self.request.named_transform, Auto):
+            return None
+        texts: list[str] = []
+        for source in self.files:
+            columns = [name for name in source.text_columns if name != self.request.erase]
+            if TEXT in columns or len(columns) == 1:
+                name = TEXT if TEXT in columns else columns[0]
+                texts += ["" if value is None else str(value) for value in source.labels(name)]
+        return texts if len(texts) == self.n_rows < 2 * len(set(texts)) else None
 
     def statistics(self, model: SentenceEncoder) -> tuple[SentenceEncoder, Statistics | None]:
         """Moments, which are read block by block, and a sample; for a flow, the vectors themselves."""
@@ -177,3 +187,36 @@ class VectorInputs(FitInputs):
         if texts is not None:
             return LabeledStatistics(attribute.rows(rows), vectors, texts, moments, n_zero_rows)
         return LabeledStatistics(attribute.rows(places), np.concatenate(picked), None, moments, n_zero_rows)
+
+
+def model_of_vectors(
+    names: Sequence[str], files: FileMoments, reference: str | None, space: str | None
+) -> SentenceEncoder:
+    """The model that made the vectors, or a stand-in for it that cannot encode."""
+    dim = files.moments.dim
+    if reference is None:
+        return SentenceEncoder(PrecomputedVectors.of_space(dim, files.space, space))
+    model = load_model(reference)
+    if model.encoder.dim != dim:
+        raise InputError(
+            f"{names[0]}: the vectors have {dim} dimensions; those of {reference} have {model.encoder.dim}."
+        )
+    check_encoder_space(model.record, " + ".join(names), files.space)
+    return model
+
+
+def paired_vectors(
+    queries: VectorSource | MomentsSource, documents: Sequence[VectorSource | MomentsSource]
+) -> tuple[NDArray[Any], NDArray[Any], FileMoments]:
+    """Vectors of queries and of the documents that match them row by row, and their files without rows."""
+    sources, _ = vectors_and_moments([queries, *documents])
+    first, second = (
+        np.concatenate([block for source in side for block in source.blocks()]) for side in (sources[:1], sources[1:])
+    )
+    if len(first) != len(second):
+        names = ", ".join(source.name for source in documents)
+        raise InputError(
+            f"fit: {queries.name} holds {len(first):,} vectors, {names} {len(second):,}. Give a query for each "
+            "document."
+        )
+    return first, second, no_rows(sources, ())

@@ -47,7 +47,7 @@ from isosent.io.texts import open_texts
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
 from isosent.jobs.encode import TextRows, encoding, warn_once
-from isosent.jobs.vectors import FileMoments, read_moments
+from isosent.jobs.moments import FileMoments, read_moments
 from isosent.jobs.worker import Job, LocalEngine, Outcome, RunTasks, Task
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import Progress
@@ -80,6 +80,7 @@ def encode_folder(
     *,
     column: str | None = None,
     sharding: Sharding | None = None,
+    shard_size: int | None = None,
     role: RoleName = "text",
     engine: Engine | None = None,
     reference: str = "",
@@ -100,6 +101,8 @@ def encode_folder(
         Column of the texts in a table; by default ``text``, or the only one.
     sharding : Sharding, optional
         Rows of a shard, file format and dtype; by default 100,000 rows, ``.npy`` and float32.
+    shard_size : int, optional
+        Rows of a shard, in place of those of `sharding`.
     role : {"text", "query", "document"}, default "text"
         What the texts are, as for `SentenceEncoder.encode`.
     engine : Engine, optional
@@ -122,13 +125,16 @@ def encode_folder(
         If the folder was begun with other texts, another model or other settings.
     """
     _, dim = encoding(model, role)  # refuses a model that cannot encode, before anything is written
+    cut = sharding or Sharding()
+    if shard_size is not None:
+        cut = msgspec.structs.replace(cut, shard_size=shard_size)
     job = Job(
         makes="encode",
         reference=reference,
         fingerprint=model.fingerprint,
         column=column,
         role=role,
-        sharding=sharding or Sharding(),
+        sharding=cut,
     )
     index = make_shards(
         job,

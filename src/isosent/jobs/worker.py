@@ -27,15 +27,8 @@ from isosent.io.texts import open_texts
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
 from isosent.jobs.encode import BlockEncoder, TextRows, encoded_source, encoding, with_groups, write_encoded
-from isosent.jobs.vectors import (
-    FileMoments,
-    check_source,
-    groups_of_rows,
-    labeled_moments_of,
-    moments_of,
-    transform_file,
-    write_moments,
-)
+from isosent.jobs.moments import FileMoments, labeled_moments_of, moments_of, write_moments
+from isosent.jobs.vectors import check_source, groups_of_rows, transform_file
 from isosent.loading import load, read_record
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import Progress

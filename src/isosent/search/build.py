@@ -118,10 +118,11 @@ def _store_within(budget_mb: float | None, n_rows: int, dim: int, kind: Kind) ->
 
 def _too_large(budget_mb: float, n_rows: int, dim: int, kind: Kind, store: Storage) -> InputError:
     size = f"{n_rows * bytes_per_vector(dim, kind, store) / 1e6:.3g} MB"
+    dims = f"isosent fit {option('n_components')}"
     return InputError(
         f"index: {n_rows} x {dim} as {store} in a {kind} index takes {size}; the budget is {budget_mb:g} MB. "
         f"Raise it, choose a smaller {option('store')}, or fit a model with fewer dimensions: "
-        f"{next_step('isosent fit --dims', 'SentenceEncoder.fitted')}."
+        f"{next_step(dims, 'model.fitted(texts, n_components=N)')}."
     )
 
 

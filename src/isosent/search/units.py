@@ -75,19 +75,6 @@ def is_of_model(record: ModelRecord, vectors: VectorSource | None) -> bool:
     return space is not None and space.fingerprint == record.fingerprint
 
 
-def warn_of_unknown_space(record: ModelRecord, vectors: VectorSource) -> None:
-    """Warn of vectors of a named model for a model that does not know whose vectors it takes."""
-    if vectors.space is None or is_of_model(record, vectors):
-        return
-    if record.encoder_space is None:
-        warnings.warn(
-            f"{vectors.path} holds vectors of {vectors.space}, and the index does not know which model its own come "
-            f"from. If it is another one, the results mean nothing. Name it when you fit: {option('space', 'NAME')}.",
-            IsosentWarning,
-            stacklevel=4,
-        )
-
-
 def raw_blocks(record: ModelRecord, vectors: VectorSource) -> Iterator[NDArray[np.floating]]:
     """Blocks of vectors of a model's encoder, or of the model itself if their file says so."""
     if not is_of_model(record, vectors):
@@ -137,7 +124,6 @@ def encoded_units(
             group = None if groups is None else groups[start : start + len(batch)]
             yield unit_vectors(record.postprocessing.apply(rows, Role(group=group)))
         return
-    warn_of_unknown_space(record, vectors)
     is_mapped, start = is_of_model(record, vectors), 0
     for block in counted(raw_blocks(record, vectors), progress, vectors.n_rows):
         if observer:
@@ -198,7 +184,6 @@ def row_groups(record: ModelRecord, table: Any) -> list[Any] | None:
 def query_units(record: ModelRecord, queries: VectorSource, group: str | None = None) -> NDArray[np.float32]:
     """Unit vectors of queries that are vectors, (n_queries, dim)."""
     role = Role(is_query=True, group=group)
-    warn_of_unknown_space(record, queries)
     is_mapped = is_of_model(record, queries)
     blocks = (
         unit_vectors(block if is_mapped else record.postprocessing.apply(block, role))

@@ -33,7 +33,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from isosent.errors import InputError, InputTypeError, IsosentError
+from isosent.errors import InputError, InputTypeError, IsosentError, option
 from isosent.io.json import decode
 from isosent.server.fields import refuse_if_ignored, refuse_too_many
 from isosent.server.registry import Registry, RetiredError, Served
@@ -241,7 +241,7 @@ async def read_bytes(request: Request, limits: Limits) -> bytes:
                     message = "too many large requests arrive at once. Try again in 1 s."
                     raise RequestError(429, message, code="rate_limit_exceeded", headers={"Retry-After": "1"})
     except TimeoutError:
-        message = f"the request did not arrive within {limits.request_timeout_s:g} s (--request-timeout)."
+        message = f"the request did not arrive within {limits.request_timeout_s:g} s ({option('request_timeout_s')})."
         raise RequestError(408, message, headers={"Connection": "close"}) from None
     finally:
         _arriving.pop(id(content), None)
@@ -477,7 +477,7 @@ class Gate:
             raise RequestError(400, "Content-Length is not a whole number.", headers={"Connection": "close"})
         host = headers.get(b"host", b"").decode("latin-1")
         if self._hosts is not None and _host_name(f"//{host}") not in self._hosts:
-            raise RequestError(421, "this server is called by another name. See --host.")
+            raise RequestError(421, f"this server is called by another name. See {option('host')}.")
         origin = headers.get(b"origin")
         if origin is not None and not origin.decode("latin-1").endswith(f"://{host}"):
             raise RequestError(403, "pages of other sites may not ask this server.")

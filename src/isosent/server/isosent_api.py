@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
+from isosent.errors import option
 from isosent.evaluation.unlabelled import compare_vectors, halves_of
 from isosent.exports.check import shortened
 from isosent.io.json import without_nan
@@ -176,7 +177,7 @@ async def reload(request: Request) -> Response:
     """Load all models again."""
     service: ModelService = request.app.state.service
     if not service.has_keys:
-        raise RequestError(403, "a reload needs a key; start the server with --api-key-file.")
+        raise RequestError(403, f"a reload needs a key; start the server with {option('api_key_file')}.")
     outcomes = await asyncio.to_thread(service.registry.reload)
     service.has_reloaded()
     failed = [name for name, error in outcomes.items() if error is not None]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
-from isosent.jobs.vectors import FileMoments, moments_bytes, read_moments, write_moments
+from isosent.jobs.moments import FileMoments, moments_bytes, read_moments, write_moments
 from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.numeric.canary import FIXED_TEXTS, LEAST_COSINE, N_SHORT, Canary

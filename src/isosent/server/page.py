@@ -26,7 +26,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from isosent.demo import EXAMPLE, PoolRow, demo_pool, translated_share
-from isosent.errors import InputError
+from isosent.errors import InputError, option
 from isosent.exports.check import shortened
 from isosent.io.formats import format_by_name
 from isosent.io.parquet import table_schema
@@ -141,7 +141,7 @@ async def _text_set(
 ) -> Response:
     service: ModelService = request.app.state.service
     if service.worker is not None:  # the next request may reach another process, which does not have them
-        raise RequestError(403, "a server of several processes keeps no texts. Start one without --workers.")
+        raise RequestError(403, f"a server of several processes keeps no texts. Start one without {option('workers')}.")
     raw = np.empty((len(texts), served.model.encoder.dim), dtype=np.float32)
     for start in range(0, len(texts), _AT_ONCE):
         embedded = await served.worker.embed(texts[start : start + _AT_ONCE])

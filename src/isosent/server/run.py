@@ -34,9 +34,9 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from isosent import _check
-from isosent.errors import InputError
+from isosent.errors import InputError, option
 from isosent.io.bounds import decode_utf8
-from isosent.server.service import MOST_UNREAD, Limits, Service, freeze_memory
+from isosent.server.service import MOST_UNREAD, Limits, Service, flag_of, freeze_memory
 
 KEYS_VARIABLE = "ISOSENT_API_KEYS"
 _LARGEST_HEADERS = 1 << 14
@@ -67,8 +67,8 @@ def check_address(host: str, *, has_keys: bool) -> None:
     """Refuse to serve other machines without keys."""
     if not is_loopback(host) and not has_keys:
         raise InputError(
-            f"--host {host}: without keys, only this machine may be served (127.0.0.1). Add --api-key-file, or set "
-            f"{KEYS_VARIABLE}."
+            f"{option('host', host)}: without keys, only this machine may be served (127.0.0.1). Add "
+            f"{option('api_key_file')}, or set {KEYS_VARIABLE}."
         )
 
 
@@ -273,7 +273,7 @@ class Server(uvicorn.Server):
             loop.default_exception_handler(context)
         elif loop.time() - self._full_said_at >= _SAID_EVERY_S:
             self._full_said_at = loop.time()
-            advice = "raise the limit (ulimit -n), or lower --max-connections"
+            advice = f"raise the limit (ulimit -n), or lower {flag_of('max_connections')}"
             _log.error("too many open files", extra={"facts": {"advice": advice}})
 
     def _n_unread(self) -> int:
@@ -390,7 +390,8 @@ def bound_socket(host: str, port: int, *, is_shared: bool = False) -> socket.soc
         sock.bind((host, port))
     except OSError as error:
         sock.close()
-        raise InputError(f"--host {host} --port {port}: {error.strerror}. Name another address or port.") from None
+        place = f"{option('host', host)} {option('port', port)}"
+        raise InputError(f"{place}: {error.strerror}. Name another address or port.") from None
     return sock
 
 

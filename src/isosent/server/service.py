@@ -31,7 +31,7 @@ from prometheus_client import (
 )
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from isosent.errors import IsosentError
+from isosent.errors import IsosentError, in_shell, option
 
 MOST_UNREAD: Final = 64 << 20  # bytes of several answers, for longer than a sweep
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"  # of metrics
@@ -41,6 +41,11 @@ _RISING = (b"te_request_count", b"te_request_success", b"te_request_failure")
 _UNREAD_LOOK_S = 0.05
 _PATH: Final = re.compile(r"(^|[\s'\"(=:,])(/(?!/)|[A-Za-z]:\\|~/)\S|\b(s3|gs|hdfs|file)://")
 _SIZES = tuple(2**power for power in range(0, 17, 2))
+
+
+def flag_of(name: str) -> str:
+    """The option of ``isosent serve`` for a parameter or a limit, for whoever runs the server."""
+    return f"--{name.removesuffix('_s').replace('_', '-')}"
 
 
 class RequestError(Exception):
@@ -55,8 +60,8 @@ class RequestError(Exception):
         code: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(message)
-        self.status, self.message = status, message
+        self.status, self.message = status, in_shell(message, lambda name, _: flag_of(name))
+        super().__init__(self.message)
         self.param, self.code = param, code  # of OpenAI's errors
         self.headers = dict(headers or {})
 
@@ -82,8 +87,8 @@ def freeze_memory() -> None:
     gc.freeze()
 
 
-def _limit(default: float, flag: str, meaning: str) -> Any:
-    return field(default=default, metadata={"flag": flag, "meaning": meaning})
+def _limit(default: float, meaning: str) -> Any:
+    return field(default=default, metadata={"meaning": meaning})
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +111,12 @@ class Limits:
         Seconds in which a request must have arrived, and in which a client must read 1 MiB of an answer, or its rest.
     """
 
-    max_body_bytes: int = _limit(4_000_000, "--max-body-bytes", "Bytes of a request.")
-    max_texts: int = _limit(2048, "--max-texts", "Texts of a request.")
-    max_batch_tokens: int = _limit(16_384, "--max-batch-tokens", "Tokens of a batch; larger requests are split.")
-    max_queued_tokens: int = _limit(1_000_000, "--max-queued-tokens", "Tokens that may wait; later requests get 429.")
-    max_connections: int = _limit(512, "--max-connections", "Connections at the same time.")
-    request_timeout_s: float = _limit(
-        30.0, "--request-timeout", "Seconds to send a request, or to read 1 MiB of an answer."
-    )
+    max_body_bytes: int = _limit(4_000_000, "Bytes of a request.")
+    max_texts: int = _limit(2048, "Texts of a request.")
+    max_batch_tokens: int = _limit(16_384, "Tokens of a batch; larger requests are split.")
+    max_queued_tokens: int = _limit(1_000_000, "Tokens that may wait; later requests get 429.")
+    max_connections: int = _limit(512, "Connections at the same time.")
+    request_timeout_s: float = _limit(30.0, "Seconds to send a request, or to read 1 MiB of an answer.")
 
     def to_json(self) -> list[dict[str, Any]]:
         """Return names, values, flags and meanings, for ``/info``.
@@ -123,7 +126,10 @@ class Limits:
         list of dict
             One for each limit.
         """
-        return [{"name": f.name, "value": getattr(self, f.name), **f.metadata} for f in fields(self)]
+        return [
+            {"name": f.name, "value": getattr(self, f.name), "flag": flag_of(f.name), **f.metadata}
+            for f in fields(self)
+        ]
 
     def check_texts(self, n_texts: int, param: str) -> None:
         """Refuse too many texts.
@@ -143,7 +149,7 @@ class Limits:
         if n_texts > self.max_texts:
             raise RequestError(
                 413,
-                f"{param} has {n_texts} texts; a request may have at most {self.max_texts} (--max-texts).",
+                f"{param} has {n_texts} texts; a request may have at most {self.max_texts} ({option('max_texts')}).",
                 param=param,
             )
 
@@ -155,7 +161,9 @@ class Limits:
         RequestError
             With status 413.
         """
-        return RequestError(413, f"a request may have at most {self.max_body_bytes} bytes (--max-body-bytes).")
+        return RequestError(
+            413, f"a request may have at most {self.max_body_bytes} bytes ({option('max_body_bytes')})."
+        )
 
     def queue_is_full(self, n_tokens: int, tokens_per_s: float) -> RequestError:
         """The error for a request that comes when too many tokens wait.
@@ -176,7 +184,7 @@ class Limits:
         return RequestError(
             429,
             f"{n_tokens} tokens wait for this model; at most {self.max_queued_tokens} may "
-            f"(--max-queued-tokens). Try again in {wait_s} s.",
+            f"({option('max_queued_tokens')}). Try again in {wait_s} s.",
             code="rate_limit_exceeded",
             headers={"Retry-After": str(wait_s)},
         )

@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple
 from prometheus_client.multiprocess import mark_process_dead
 from starlette.applications import Starlette
 
-from isosent.errors import InputError, IsosentError, quoted
+from isosent.errors import InputError, IsosentError, option, quoted
 from isosent.numeric.threads import n_workers as n_processors
 from isosent.server.run import bound_socket, log_to_stderr, serve
 from isosent.server.service import METRICS_VARIABLE
@@ -60,7 +60,7 @@ def serve_workers(
         If the address is in use, or a process ends before it serves.
     """
     if sys.platform == "win32":
-        raise InputError("--workers: Windows cannot share a port among processes. Leave it out.")
+        raise InputError(f"{option('workers')}: Windows cannot share a port among processes. Leave it out.")
     log_to_stderr()
     sockets = _sockets(host, port, n_workers)
     with tempfile.TemporaryDirectory(prefix="isosent-metrics-") as folder:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from isosent.io.pairs import ScoredPairs
     from isosent.training.data import Examples, read_dev_set, read_examples
+    from isosent.training.plan import train
     from isosent.training.record import TrainingResult
-    from isosent.training.run import train
     from isosent.training.settings import TrainingSettings, parse_setting
 
 _MODULES = {
@@ -18,7 +18,7 @@ _MODULES = {
     "parse_setting": "isosent.training.settings",
     "read_dev_set": "isosent.training.data",
     "read_examples": "isosent.training.data",
-    "train": "isosent.training.run",
+    "train": "isosent.training.plan",
 }
 __all__ = [
     "Examples",

@@ -328,10 +328,7 @@ def note_for(choice: Mapping[str, Any] | None, purpose: str) -> str | None:
     gain = chosen if purpose == "pairs" else chosen.topics
     what = "pairs of texts" if purpose == "pairs" else _OF_TOPICS
     effect = _effect(gain)
-    return (
-        f"{saved.chosen} was chosen for {saved.purpose}; for {what}: {effect}. To choose for this: isosent fit --for "
-        f"{purpose}"
-    )
+    return f"{saved.chosen} was chosen for {saved.purpose}; for {what}: {effect}."
 
 
 def _effect(of: SavedGain | None) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, cast
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -68,7 +69,7 @@ class VectorTransform(Protocol):
     """A transform that is fitted on the vectors themselves, not on their moments; it is not linear."""
 
     kind: str  # what it is called: "flow"
-    history_: tuple[FitProgress, ...]
+    history_: tuple[FitProgress, ...] = ()  # if it is fitted step by step
 
     @property
     def step_(self) -> Step:
@@ -120,6 +121,11 @@ def needs_vectors(transform: object) -> TypeIs[VectorTransform]:
 
 def check_transform(transform: object) -> None:
     """Refuse anything but a transform or "auto"."""
+    if isinstance(transform, type) and (hasattr(transform, "fit_moments") or hasattr(transform, "step_")):
+        name = transform.__name__
+        raise wrong_value(
+            "fit", "transform", "be an object", f"the class {name}", f"Write {name}().", error=InputTypeError
+        )
     if not (hasattr(transform, "fit_moments") or needs_vectors(transform) or isinstance(transform, Auto)):
         raise wrong_value(
             "fit", "transform", 'be an object such as Whitening(128), or "auto"', repr(transform), error=InputTypeError
@@ -151,35 +157,35 @@ def resolved_settings(transform: Transform) -> dict[str, Any]:
     return settings
 
 
-class TransformKind(NamedTuple):
-    """A transform that can be named. Its class is imported when the transform is made."""
-
-    module: str
-    class_name: str
-    settings: tuple[str, ...] = ()  # keyword arguments of the class that can be set by name
-
-
-_WHITENING, _LINEAR = "isosent.transforms.whitening", "isosent.transforms.linear"
-_CHAIN, _FLOW = "isosent.transforms.chain", "isosent.transforms.flow"
-_WHITENING_SETTINGS = ("n_components", "method", "strength", "shrinkage", "center", "eps")
-_FLOW_SETTINGS = ("n_levels", "depth", "width", "mixing", "learning_rate", "n_epochs", "batch_size", "held_out", "seed")
-TRANSFORMS = {
-    "whitening": TransformKind(_WHITENING, "Whitening", _WHITENING_SETTINGS),
-    "principal_components": TransformKind(_WHITENING, "PrincipalComponents", ("n_components", "center")),
-    "mean_centering": TransformKind(_LINEAR, "MeanCentering"),
-    "mean_projection": TransformKind(_LINEAR, "MeanProjection"),
-    "all_but_the_top": TransformKind(_LINEAR, "AllButTheTop", ("n_components",)),
-    "common_component_removal": TransformKind(_LINEAR, "CommonComponentRemoval", ("n_components", "by_share")),
-    "standardize": TransformKind(_LINEAR, "Standardize"),
-    "truncate": TransformKind(_LINEAR, "Truncate", ("n_components",)),
-    "glow_flow": TransformKind(_FLOW, "GlowFlow", _FLOW_SETTINGS),  # not in a chain, because it is not linear
-    "l2_normalize": TransformKind(_CHAIN, "L2Normalize"),  # only as the last step
+# names, and the modules of their classes, which are imported when a transform is made
+TRANSFORMS: Final = {
+    "whitening": "whitening",
+    "principal_components": "whitening",
+    "mean_centering": "linear",
+    "mean_projection": "linear",
+    "all_but_the_top": "linear",
+    "common_component_removal": "linear",
+    "standardize": "linear",
+    "truncate": "linear",
+    "glow_flow": "flow",  # not in a chain, because it is not linear
+    "l2_normalize": "chain",  # only as the last step
 }
+
+
+def transform_class(name: str) -> type[Any]:
+    """The class of a transform: ``MeanCentering`` of "mean_centering"."""
+    module = import_module(f"isosent.transforms.{TRANSFORMS[name]}")
+    return cast("type[Any]", getattr(module, "".join(word.capitalize() for word in name.split("_"))))
+
+
+def setting_names(name: str) -> tuple[str, ...]:
+    """Settings of a transform: the arguments of its class."""
+    return tuple(signature(transform_class(name)).parameters)
 
 
 def make_transform(names: str, *, dim: int | None = None, settings: Mapping[str, Any] | None = None) -> Transform:
     """Make an unfitted transform of ``NAME[?option=value&...][,NAME...]``; `settings` take precedence over options."""
-    kinds: list[TransformKind] = []
+    kinds: list[str] = []
     settings_of_steps: list[dict[str, Any]] = []
     for step in names.split(","):
         name, options = _check.split_options(step.strip())
@@ -191,20 +197,17 @@ def make_transform(names: str, *, dim: int | None = None, settings: Mapping[str,
             nearest = get_close_matches(name, (AUTO, NO_TRANSFORM, *TRANSFORMS), n=1)
             advice = f" Did you mean {nearest[0]}?" if nearest else ""
             raise InputError(f"there is no transform {name!r}.{advice} There are auto, none, {', '.join(TRANSFORMS)}.")
-        kinds.append(TRANSFORMS[name])
+        kinds.append(name)
         settings_of_steps.append(_option_values(name, options))
     for setting, value in (settings or {}).items():
-        steps_with_setting = [step for step, kind in enumerate(kinds) if setting in kind.settings]
+        steps_with_setting = [step for step, kind in enumerate(kinds) if setting in setting_names(kind)]
         if not steps_with_setting:
-            available = dict.fromkeys(name for kind in kinds for name in kind.settings)
+            available = dict.fromkeys(name for kind in kinds for name in setting_names(kind))
             raise InputError(f"{names} has no setting {option(setting)}. Available: {', '.join(available) or 'none'}.")
         settings_of_steps[steps_with_setting[-1]][setting] = value
-    steps = [
-        getattr(import_module(kind.module), kind.class_name)(**step_settings)
-        for kind, step_settings in zip(kinds, settings_of_steps, strict=True)
-    ]
-    is_single = len(steps) == 1 and kinds[0].class_name != "L2Normalize"
-    transform: Transform = steps[0] if is_single else import_module(_CHAIN).chain(*steps)
+    steps = [transform_class(kind)(**settings) for kind, settings in zip(kinds, settings_of_steps, strict=True)]
+    is_single = len(steps) == 1 and kinds[0] != "l2_normalize"
+    transform: Transform = steps[0] if is_single else import_module("isosent.transforms.chain").chain(*steps)
     if dim is not None:
         transform.check_settings(dim)
     return transform
@@ -256,11 +259,12 @@ def make_linear(names: str, *, settings: Mapping[str, Any] | None = None) -> Lin
 def _option_values(name: str, options: Mapping[str, str]) -> dict[str, Any]:
     """Typed settings from the options of one transform; ``dims`` is short for ``n_components``."""
     settings = {"n_components" if option == "dims" else option: parse_option(text) for option, text in options.items()}
-    for setting in settings.keys() - set(TRANSFORMS[name].settings):
-        available = [*TRANSFORMS[name].settings, *(["dims"] if "n_components" in TRANSFORMS[name].settings else [])]
+    names = setting_names(name)
+    for setting in settings.keys() - set(names):
+        available = [*names, *(["dims"] if "n_components" in names else [])]
         nearest = get_close_matches(setting, available, n=1)
-        names = f"There are {', '.join(available)}." if available else "It has none."
-        advice = f"Did you mean {nearest[0]}?" if nearest else names
+        listed = f"There are {', '.join(available)}." if available else "It has none."
+        advice = f"Did you mean {nearest[0]}?" if nearest else listed
         raise InputError(f"transform: {name} has no option {setting}. {advice}")
     return settings
 

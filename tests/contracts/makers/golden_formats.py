@@ -120,7 +120,7 @@ def numbers(folder: Path) -> dict[str, object]:
     from isosent.datasets import read_data_record
     from isosent.exports.faiss import read_index
     from isosent.io.vectors import open_vectors
-    from isosent.jobs.vectors import read_moments
+    from isosent.jobs.moments import read_moments
     from isosent.research.study import read_study
     from isosent.search import Index
 

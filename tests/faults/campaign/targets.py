@@ -101,7 +101,7 @@ def words(path: str) -> Any:
 
 
 def moments(path: str) -> Any:
-    from isosent.jobs.vectors import read_moments
+    from isosent.jobs.moments import read_moments
 
     read = read_moments(path)
     return read.moments.weight, read.moments.mean.tobytes(), read.moments.scatter.tobytes(), read.n_zero_rows
@@ -109,7 +109,7 @@ def moments(path: str) -> Any:
 
 def checkpoint(path: str) -> Any:
     from isosent.io.vectors import open_vectors
-    from isosent.jobs.vectors import moments_of
+    from isosent.jobs.moments import moments_of
 
     read = moments_of([open_vectors("vectors.npy")], checkpoint=path)
     return read.moments.weight, read.moments.mean.tobytes(), read.moments.scatter.tobytes()

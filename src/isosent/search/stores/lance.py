@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from isosent import _extras
 from isosent._check import brief
-from isosent.errors import InputError, OutputError, next_step
+from isosent.errors import InputError, OutputError, next_step, option
 from isosent.io.atomic import locked
 from isosent.io.system import disk_error
 from isosent.numeric.neighbors import exact_products
@@ -70,7 +70,9 @@ class LanceTable:
     def table(self) -> Any:
         """The table."""
         if self._table is None:
-            step = next_step("isosent index push INDEX --to lance:DIR", "isosent.search.stores.database.push")
+            step = next_step(
+                f"isosent index push INDEX {option('to', 'lance:DIR')}", "isosent.search.stores.database.push"
+            )
             raise InputError(f"lance:{self.folder} has no table {self._name}. Make it: {step}.")
         return self._table
 
