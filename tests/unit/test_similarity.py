@@ -37,3 +37,11 @@ def test_a_signaling_nan_is_no_zero_and_no_warning():
     rows = np.zeros((3, 40), np.float32)
     rows.view(np.uint32)[1, 17] = 0x7F800001
     np.testing.assert_array_equal(nonzero_rows(rows), [False, True, False])
+
+
+@pytest.mark.parametrize(("n_rows", "dim"), [(3000, 256), (2, 300_000), (400_000, 1)])
+def test_rows_have_the_same_bits_among_many(n_rows, dim):
+    rows = np.random.default_rng(0).standard_normal((n_rows, dim)).astype(np.float32)
+    rows[-1] = 0
+    expected = rows / np.maximum(np.sqrt((rows * rows).sum(axis=1, keepdims=True)), np.float32(1e-30))
+    np.testing.assert_array_equal(unit_rows(rows), expected)

@@ -16,6 +16,12 @@ _BLOCK_NUMBERS = 1 << 18
 def unit_rows(rows: NDArray[np.floating]) -> NDArray[np.floating]:
     """Scale each row to length 1; a zero row stays zero."""
     rows = np.ascontiguousarray(rows)  # numpy adds up a row in another order if the columns lie together in memory
+    step = max(1, _BLOCK_NUMBERS // max(1, rows.shape[1]))
+    if len(rows) > step and rows.dtype.kind == "f":  # the squares of all rows would leave the cache
+        blocks = np.empty_like(rows)
+        for start in range(0, len(rows), step):
+            blocks[start : start + step] = unit_rows(rows[start : start + step])
+        return blocks
     with np.errstate(over="ignore", under="ignore"):
         norms = np.sqrt(np.add.reduce(rows * rows, axis=1, keepdims=True))
         is_usual = (norms > _least_norm(norms.dtype)) & (norms < np.inf)
