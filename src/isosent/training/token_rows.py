@@ -40,7 +40,7 @@ FEWEST_TEXTS = 200
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0)
 _MOST_HELD_OUT = 2000
 _TRIAL_COLUMNS = 32  # of the vectors, on which penalties are compared
-_TRIAL_TOLERANCE = 1e-3
+_TRIAL_TOLERANCE, _TOLERANCE = 1e-3, 1e-4  # at 1e-7, R2 and cosines have the same four digits
 _SCALES = np.geomspace(0.5, 4, 13)
 _NEAREST = 10
 TIMED_TEXTS = 128
@@ -203,7 +203,7 @@ class Fit:
     def rows(self, penalty: float, cross: Array | None = None) -> Array:
         """Rows of the tokens that occur, (n_tokens, dim); `cross` is A'Y of other targets."""
         right = (self._cross if cross is None else cross) - self._image
-        return self.prior[self._corpus.vocab] + solve(self.shares, right, penalty)
+        return self.prior[self._corpus.vocab] + solve(self.shares, right, penalty, tolerance=_TOLERANCE)
 
     def predicted(self, rows: Array) -> Array:
         """Vectors of the held-out texts."""
