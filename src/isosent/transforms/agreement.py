@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from isosent.numeric.neighbors import best_columns, nearest_columns
 from isosent.numeric.similarity import unit_rows
+from isosent.numeric.threads import one_thread_products
 
 N_NEIGHBORS = 10
 MOST_QUERIES = 1000  # of each half of the texts
@@ -98,6 +99,7 @@ def sample_pairs(texts: Sequence[str], *, topics: bool = False, seed: int = 0) -
     return tuple(pairs)
 
 
+@one_thread_products()  # thousands of small products, for each of which threads would wait for each other
 def topic_vectors(tfidf: Any) -> NDArray[np.float32] | None:
     """Texts in a space of topics, (n_texts, n_topics), of length 1; None if too few words are shared.
 
