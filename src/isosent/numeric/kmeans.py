@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from isosent.numeric.neighbors import best_columns
 from isosent.numeric.threads import over_blocks
 
 _BLOCK_ROWS = 4096
@@ -123,7 +124,7 @@ def _means(rows: Rows, clustering: Clustering, sums: NDArray[np.float64], sizes:
     empty = np.flatnonzero(sizes == 0)
     if len(empty):
         distances = _squared_distances(rows, clustering)
-        farthest = np.argpartition(distances, -len(empty))[: -len(empty) - 1 : -1]
+        farthest = best_columns(distances[np.newaxis], len(empty))[0]
         if distances.max() > 0:
             for cluster, row in zip(empty, farthest, strict=True):
                 donor = clustering.labels[row]
