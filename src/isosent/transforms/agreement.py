@@ -121,7 +121,6 @@ def tfidf(texts: Iterable[str]) -> Any:
     return matrix
 
 
-@one_thread_products()  # thousands of small products, for each of which threads would wait for each other
 def topic_vectors(tfidf: Any) -> NDArray[np.float32] | None:
     """Texts in a space of topics, (n_texts, n_topics), of length 1; None if too few words are shared.
 
@@ -137,7 +136,8 @@ def topic_vectors(tfidf: Any) -> NDArray[np.float32] | None:
     lengths = np.sqrt(shared.multiply(shared).sum(axis=1))
     scale = np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0)
     units = shared.multiply(scale[:, None]).tocsr()
-    left, singular, _ = svds(units, n_topics, v0=np.ones(min(units.shape)))
+    with one_thread_products():  # thousands of small ones, for each of which threads would wait for each other
+        left, singular, _ = svds(units, n_topics, v0=np.ones(min(units.shape)))
     topics: NDArray[np.float32] = unit_rows((left * singular).astype(np.float32))
     return topics
 
