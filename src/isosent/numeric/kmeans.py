@@ -63,12 +63,12 @@ def _first_centers(rows: Rows, n_clusters: int, random: np.random.RandomState) -
     """Arthur & Vassilvitskii 2007: each next center is drawn by its squared distance, here the best of a few draws."""
     n_draws = 2 + int(math.log(n_clusters))
     chosen = [int(random.choice(len(rows), p=np.full(len(rows), np.float32(1) / np.float32(len(rows)))))]
-    nearest = _distances_to(rows, chosen)
+    nearest = _distances_to(rows, rows[chosen])
     sums = nearest.sum(axis=1)
     for _ in range(1, n_clusters):
         drawn = np.searchsorted(np.cumsum(nearest), random.uniform(size=n_draws) * sums)
         drawn = np.minimum(drawn, len(rows) - 1)
-        distances = np.minimum(nearest, _distances_to(rows, drawn))
+        distances = np.minimum(nearest, _distances_to(rows, rows[drawn]))
         sums = distances.sum(axis=1)
         best = int(np.argmin(sums))
         nearest, sums = distances[best : best + 1], sums[best : best + 1]
@@ -76,9 +76,9 @@ def _first_centers(rows: Rows, n_clusters: int, random: np.random.RandomState) -
     return rows[chosen]
 
 
-def _distances_to(rows: Rows, places: object) -> Rows:
-    """Squared distances of some rows to all, (n_places, n_rows): products in float64, because they nearly cancel."""
-    some = rows[places].astype(np.float64)  # type: ignore[index]
+def _distances_to(rows: Rows, places: Rows) -> Rows:
+    """Squared distances of places to all rows, (n_places, n_rows): in float64, because the products nearly cancel."""
+    some = places.astype(np.float64)
     squares = np.einsum("ij,ij->i", some, some)[:, np.newaxis]
     distances = np.empty((len(some), len(rows)), np.float32)
 

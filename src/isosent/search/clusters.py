@@ -208,7 +208,7 @@ def _k_means(units: NDArray[np.float32], n_clusters: int, seed: int) -> tuple[ND
     # the center of two texts is equally near to both: sums in float64 show it, those of k-means in float32 do not
     indptr = np.arange(len(fitted_on) + 1)
     is_member = csr_array((np.ones(len(fitted_on)), fitted.labels, indptr), (len(fitted_on), n_clusters))
-    centers = unit_rows(is_member.T @ fitted_on.astype(np.float64))
+    centers = unit_rows(np.asarray(is_member.T @ fitted_on.astype(np.float64), np.float64))
     cosines = np.empty(len(units), np.float32)
     for place, center in enumerate(centers):
         rows = np.flatnonzero(places == place)
