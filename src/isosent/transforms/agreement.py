@@ -98,12 +98,12 @@ def sample_pairs(texts: Sequence[str], *, topics: bool = False, seed: int = 0) -
 
 
 def word_counts(texts: Iterable[str]) -> Any:
-    """How often each text has each word, a sparse matrix (n_texts, n_words); words in the order of the alphabet."""
+    """How often each text has each word, a sparse matrix (n_texts, n_words); words in the order of the texts."""
     from scipy.sparse import csr_array
 
     counts = [Counter(words_of(text)) for text in texts]
-    number_of = {word: number for number, word in enumerate(sorted(set().union(*counts)))}
-    numbers = np.array([number_of[word] for words in counts for word in words], np.int32)
+    number_of: dict[str, int] = {}
+    numbers = np.array([number_of.setdefault(word, len(number_of)) for words in counts for word in words], np.int32)
     values = np.array([count for words in counts for count in words.values()], np.float64)
     matrix = csr_array((values, numbers, np.cumsum([0, *map(len, counts)])), (len(counts), len(number_of)))
     matrix.sort_indices()
