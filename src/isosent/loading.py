@@ -217,6 +217,7 @@ def load_saved(
         runtime = {name: value for name, value in parsed.options.items() if name in RUNTIME_OPTIONS}
         reference = _encoder_reference(moved_to, record, runtime, folder / MODEL_FILE)
         encoder = load_encoder(reference, split=split, corpus=corpus, progress=progress)
+        encoder = encoder.as_saved(record.encoder_fingerprint, record.encoder_dim, record.canary)
     except InputError as error:
         reason = str(error).partition("\n")[0]  # the rest says what may be typed
         raise ModelFolderError(

@@ -19,6 +19,10 @@ from starlette.routing import Route
 from tampering import replace_part
 
 import isosent
+from isosent.api import client as api_client
+from isosent.api.cache import VectorCache
+from isosent.api.client import Upstream
+from isosent.api.dialects import DIALECTS, dialect_of
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import FileFormatError, InputError
 from isosent.jobs.vectors import read_moments
@@ -28,13 +32,11 @@ from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
 from isosent.postprocessing import Postprocessing
-from isosent.server import upstream
-from isosent.server.fetching import Fetches, VectorCache
+from isosent.server.fetching import Fetches
 from isosent.server.fields import role_of
 from isosent.server.maps import Learner, Maps
 from isosent.server.proxy import Proxy, create_proxy
 from isosent.server.service import Limits
-from isosent.server.upstream import DIALECTS, Upstream, dialect_of
 from isosent.transforms.maps import GroupMaps, MapStep
 
 DIM = 12
@@ -112,7 +114,7 @@ PATHS = {"openai": "/v1", "azure": "/openai/deployments/d/embeddings?api-version
 @pytest.fixture
 def make(upstream_url, fake, running, folder, monkeypatch):
     """Start a proxy of a dialect; gives a client of it."""
-    monkeypatch.setattr(upstream, "_FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr(api_client, "_FIRST_WAIT_S", 0.001)
     fake.requests.clear()
     fake.misbehave = None
     opened = []
@@ -331,14 +333,14 @@ def test_the_proxy_is_ready_while_the_upstream_can_be_reached(make, fake, runnin
     assert ask(client).status_code == 502
     refused = client.get("/ready")
     assert (refused.status_code, refused.json()) == (503, {"status": "the upstream cannot be reached"})
-    monkeypatch.setattr(upstream, "_KNOWN_FOR_S", 0)
+    monkeypatch.setattr(api_client, "_KNOWN_FOR_S", 0)
     assert client.get("/ready").status_code == 503  # without a request in between
     client.proxy.upstream.url = make().proxy.upstream.url
     assert client.get("/ready").status_code == 200
     fake.misbehave = lambda n: Response(status_code=500)  # of one text
     assert ask(client).status_code == 502
     assert client.get("/ready").status_code == 200
-    monkeypatch.setattr(upstream, "_KNOWN_FOR_S", 60)
+    monkeypatch.setattr(api_client, "_KNOWN_FOR_S", 60)
     fake.misbehave = lambda n: Response(status_code=503)
     assert ask(client).status_code == 502
     assert client.get("/ready").status_code == 503

@@ -213,6 +213,10 @@ class Encoder(ABC):
         """Return the encoder that a saved model names; itself, unless it exists in memory only."""
         return self
 
+    def as_saved(self, fingerprint: str, dim: int, canary: Canary | None) -> Encoder:
+        """Return the encoder of a saved model; itself, unless it must be told what it is to give."""
+        return self
+
     def require_fitted(self, where: str) -> None:
         """Refuse an encoder that must be fitted on texts first."""
         if self.needs_corpus:

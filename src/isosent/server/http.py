@@ -33,6 +33,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from isosent.api.refusals import HttpError
 from isosent.errors import InputError, InputTypeError, IsosentError
 from isosent.io.json import decode
 from isosent.server.fields import refuse_if_ignored, refuse_too_many
@@ -436,12 +437,12 @@ class Gate:
 
     async def _answered(
         self, scope: Scope, receive: Receive, send: Send, headers: Mapping[bytes, bytes]
-    ) -> RequestError | None:
+    ) -> HttpError | None:
         """Answer a request, or return why it is refused."""
         try:
             self._check(scope, headers)
             await self._app(scope, receive, send)
-        except RequestError as error:
+        except HttpError as error:
             return error
         except HTTPException as error:  # no such path or method
             methods = (error.headers or {}).get("Allow", "another method")

@@ -20,20 +20,21 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from isosent.api.client import Upstream, upstream_facts
+from isosent.api.dialects import NO_FIELDS
+from isosent.api.refusals import HttpError
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
 from isosent.jobs.vectors import FileMoments, moments_bytes, read_moments, write_moments
 from isosent.loading import load
 from isosent.model import SentenceEncoder
-from isosent.numeric.canary import FIXED_TEXTS, LEAST_COSINE, N_SHORT, Canary
+from isosent.numeric.canary import LEAST_COSINE, Canary
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
-from isosent.role import RoleName
 from isosent.search.snapshot import check_query_model
-from isosent.server.fields import NO_FIELDS, space_fields
+from isosent.server.fields import space_fields
 from isosent.server.registry import CANARY_EVERY_S
 from isosent.server.service import Metrics, RequestError, reason_of
-from isosent.server.upstream import Upstream, upstream_facts
 from isosent.space import Space
 
 _log = logging.getLogger("isosent.server")
@@ -165,7 +166,7 @@ class CanaryWatch:
             wait_s = CANARY_EVERY_S
             try:
                 await self.check()
-            except RequestError as error:
+            except HttpError as error:
                 _log.warning("canary not checked", extra={"facts": upstream_facts(error)})
                 wait_s = _CANARY_AGAIN_S if error.status >= 500 else CANARY_EVERY_S
             except Exception as error:
@@ -174,8 +175,8 @@ class CanaryWatch:
 
     async def check(self) -> None:
         """Embed the texts, and compare with the model folders; store the vectors where there are none."""
-        documents = await self._embedded("document")
-        queries = await self._embedded("query") if self.upstream.dialect.has_roles else documents
+        documents = await self.upstream.fixed_vectors("document")
+        queries = await self.upstream.fixed_vectors("query") if self.upstream.dialect.has_roles else documents
         now, lowest = Canary.of(documents, queries), 1.0
         for name, model in self._maps.items():
             if (canary := model.canary) is None:
@@ -187,15 +188,6 @@ class CanaryWatch:
             event = "the upstream model has changed" if has_changed else "the upstream model is as before"
             _log.error(event, extra={"facts": {"lowest_cosine": round(lowest, 4)}})
         self.has_changed = has_changed
-
-    async def _embedded(self, role: RoleName) -> NDArray[np.float32]:
-        """Vectors of the fixed texts; without the long one, if the API takes none of its length."""
-        try:
-            return (await self.upstream.embed(FIXED_TEXTS, role, {})).vectors
-        except RequestError as error:
-            if error.status not in (400, 413, 422):
-                raise
-            return (await self.upstream.embed(FIXED_TEXTS[:N_SHORT], role, {})).vectors
 
 
 class Learner:

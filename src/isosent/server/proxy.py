@@ -22,6 +22,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from isosent.api.cache import VectorCache
+from isosent.api.client import Upstream
+from isosent.api.dialects import Item
 from isosent.model import SentenceEncoder
 from isosent.server import http
 from isosent.server.embeddings import (
@@ -33,12 +36,11 @@ from isosent.server.embeddings import (
     space_headers,
     truncate_dims,
 )
-from isosent.server.fetching import Fetches, VectorCache
+from isosent.server.fetching import Fetches
 from isosent.server.fields import SIDES, role_of, sides_of, upstream_fields
 from isosent.server.http import json_response
 from isosent.server.maps import CanaryWatch, Learner, Maps
 from isosent.server.service import Limits, RequestError, Service
-from isosent.server.upstream import Item, Upstream
 
 
 class Proxy(Service):
@@ -173,7 +175,8 @@ def create_proxy(proxy: Proxy, *, keys: Iterable[str] = (), hosts: Sequence[str]
     >>> import httpx
     >>> from isosent.server.maps import Maps
     >>> from isosent.server.proxy import Proxy, create_proxy
-    >>> from isosent.server.upstream import DIALECTS, Upstream
+    >>> from isosent.api.client import Upstream
+    >>> from isosent.api.dialects import DIALECTS
     >>> client = httpx.AsyncClient(trust_env=False)
     >>> api = Upstream("https://api.openai.com/v1", DIALECTS["openai"], "text-embedding-3-small", client)
     >>> app = create_proxy(Proxy(api, Maps({})))

@@ -31,6 +31,7 @@ from prometheus_client import (
 )
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from isosent.api.refusals import HttpError
 from isosent.errors import IsosentError
 
 MOST_UNREAD: Final = 64 << 20  # bytes of several answers, for longer than a sweep
@@ -43,22 +44,8 @@ _PATH: Final = re.compile(r"(^|[\s'\"(=:,])(/(?!/)|[A-Za-z]:\\|~/)\S|\b(s3|gs|hd
 _SIZES = tuple(2**power for power in range(0, 17, 2))
 
 
-class RequestError(Exception):
+class RequestError(HttpError):
     """A request that is refused; its message is for the client and says nothing about the machine."""
-
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        *,
-        param: str | None = None,
-        code: str | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.status, self.message = status, message
-        self.param, self.code = param, code  # of OpenAI's errors
-        self.headers = dict(headers or {})
 
 
 def reason_of(error: Exception, references: Mapping[str, str] | None = None) -> str:
