@@ -259,6 +259,8 @@ def _encoder_reference(moved_to: str | None, record: ModelRecord, runtime: Mappi
     stored = stored_reference(record.reference, record.options, file=file)
     if parsed.scheme != stored.scheme and not (parsed.scheme == "hub" and stored.scheme in ("hf", "static")):
         raise InputError(f"it is another kind of model than {record.reference}.")
+    if parsed.scheme == "api":  # what was written is what is asked, and must give the vectors of the folder
+        return parse_reference(moved_to, runtime, in_use=True)
     if set(parsed.options) - {*FILE_OPTIONS, *RUNTIME_OPTIONS}:
         raise InputError("it has options, but those of the folder hold. Leave them out, except files that were moved.")
     return parse_reference(moved_to, {**stored.options, **parsed.options, **runtime}, in_use=True)

@@ -23,9 +23,19 @@ from isosent.errors import FileFormatError, OutputError
 CACHE_FILE: Final = "vectors.sqlite"  # in a folder
 MEGABYTE: Final = 1_000_000
 _APPLICATION_ID: Final = 0x1505E47
+_SQLITE: Final = b"SQLite format 3\0"  # begins the file
 _BUSY_S: Final = 10
 _REMOVED_SHARE: Final = 0.1
 _AT_ONCE: Final = 500
+
+
+def find_cache(path: Path) -> Path | None:
+    """The file of a cache, or that in its folder; None if there is none."""
+    file = path / CACHE_FILE if path.is_dir() else path
+    if not file.is_file():
+        return None
+    with file.open("rb") as opened:
+        return file if opened.read(len(_SQLITE)) == _SQLITE else None
 
 
 class KnownApi(NamedTuple):

@@ -37,12 +37,14 @@ from isosent.api.dialects import DIALECTS, Item
 from isosent.api.refusals import HttpError
 from isosent.errors import ApiError, CacheWarning, InputError, OutputError
 from isosent.io.atomic import locked
+from isosent.io.texts import text_blocks
 from isosent.numeric.canary import CHANGED, LEAST_COSINE, Canary
 from isosent.numeric.similarity import unit_rows
 from isosent.pages.progress import Progress
 from isosent.role import RoleName
 
 T = TypeVar("T")
+Kept = Callable[[Mapping[bytes, NDArray[np.float32]]], object]  # is told of vectors as they come
 
 _MOST_REQUESTS: Final = 16
 _MOST_TEXTS: Final = 256  # of a request: what is in flight is lost if the process is killed
@@ -50,6 +52,7 @@ _MOST_CHARACTERS: Final = 400_000
 _TIMEOUT_S: Final = 120.0
 _PATIENCE_S: Final = 600.0
 _STEP: Final = 0.2  # of cosines in a fingerprint
+_LOOKED_UP: Final = 8192  # texts at once
 _BYTES_PER_TOKEN: Final = 4.0  # until the API has said how many it charged for
 
 
@@ -225,15 +228,24 @@ class Session:
 
     def estimate(self, texts: Iterable[str], role: RoleName, prompt: str = "") -> Estimate:
         """What texts would cost; nothing is sent."""
-        stored = [self._known] if self._known is not None else self._stored()[:1]
-        distinct = {hashlib.sha256(text.encode()).digest(): text for text in texts if text.strip()}
-        listed = list(distinct.values())
-        keys = self._keys(stored[0], listed, role, prompt) if stored else []
-        cached = self._from_cache(keys)
-        unknown = [text for text, key in zip(listed, keys, strict=True) if key not in cached] if keys else listed
-        n_bytes = sum(len((prompt + text).encode()) for text in unknown)
-        per_token = next((api.n_bytes / api.n_tokens for api in stored if api.n_tokens), _BYTES_PER_TOKEN)
-        return Estimate(len(listed), len(cached), round(n_bytes / per_token))
+        stored = next(iter(self._stored()), None) if self._known is None else self._known
+        seen, n_cached, n_bytes = set[bytes](), 0, 0
+        for block in text_blocks(texts, _LOOKED_UP):
+            digests = {hashlib.sha256(text.encode()).digest(): text for text in block if text.strip()}
+            new = [text for digest, text in digests.items() if digest not in seen]
+            seen.update(digests)
+            keys = self._keys(stored, new, role, prompt) if stored is not None else [b""] * len(new)
+            cached = self._from_cache(keys) if stored is not None else {}
+            n_cached += len(cached)
+            n_bytes += sum(
+                len((prompt + text).encode()) for text, key in zip(new, keys, strict=True) if key not in cached
+            )
+        paid = [api for api in self._stored() if api.n_tokens]
+        return Estimate(
+            len(seen),
+            n_cached,
+            round(n_bytes * paid[0].n_tokens / paid[0].n_bytes if paid else n_bytes / _BYTES_PER_TOKEN),
+        )
 
     def _keys(self, known: KnownApi, texts: Sequence[str], role: RoleName, prompt: str) -> list[bytes]:
         """Hashes of texts and of the space of their vectors."""
@@ -255,15 +267,30 @@ class Session:
         except sqlite3.Error as error:
             raise OutputError(f"{self._folder}: the cache cannot be read: {error}. {_OTHER_CACHE}") from None
 
-    async def _fetch(
-        self,
-        connection: _Connection,
-        texts: Mapping[bytes, str],
-        role: RoleName,
-        kept: Callable[[Mapping[bytes, NDArray[np.float32]]], object],
+    async def _fetch(self, connection: _Connection, texts: Mapping[bytes, str], role: RoleName, kept: Kept) -> None:
+        """Ask for texts; those that another thread asks for are waited for, and asked for here if that fails."""
+        await self._verify(connection)
+        flights = connection.flights
+        others = {key: flights[key] for key in texts if key in flights}
+        own = {key: connection.loop.create_future() for key in texts if key not in flights}
+        flights |= own
+        try:
+            await self._fetch_blocks(connection, {key: texts[key] for key in own}, role, kept)
+        finally:
+            for key, flight in own.items():
+                del flights[key]
+                if not flight.done():
+                    flight.cancel()
+        await asyncio.wait(others.values()) if others else None
+        landed = {key: flight.result() for key, flight in others.items() if not flight.cancelled()}
+        kept(landed)
+        if len(landed) < len(others):
+            await self._fetch(connection, {key: texts[key] for key in others if key not in landed}, role, kept)
+
+    async def _fetch_blocks(
+        self, connection: _Connection, texts: Mapping[bytes, str], role: RoleName, kept: Kept
     ) -> None:
         """Ask for texts in blocks. After an error no block is begun, and what is in flight is waited for and kept."""
-        await self._verify(connection)
         upstream, key_of = connection.upstream, {text: key for key, text in texts.items()}
 
         async def keep(items: Sequence[Item], answer: Answer) -> None:
@@ -274,8 +301,11 @@ class Session:
                 n_texts=self.usage.n_texts + len(items), n_tokens=self.usage.n_tokens + answer.n_tokens
             )
             await asyncio.to_thread(self._into_cache, connection.cache, vectors, n_bytes, answer.n_tokens)
+            for key, row in vectors.items():
+                connection.flights[key].set_result(row)
 
-        waiting, running, failure = deque(upstream.blocks(list(key_of))), set[asyncio.Task[Any]](), None
+        waiting, running = deque(upstream.blocks(list(key_of))), set[asyncio.Task[Answer]]()
+        failure: BaseException | None = None
         try:
             while running or (waiting and failure is None):
                 while waiting and failure is None and len(running) < connection.pace.n_requests:
@@ -338,11 +368,12 @@ class _Connection:
 
     def __init__(self, endpoint: Endpoint, cache: VectorCache | None) -> None:
         self.pid, self.cache, self.loop = os.getpid(), cache, _event_loop()
-        client = httpx.AsyncClient(
-            trust_env=not _is_local(endpoint.url), limits=httpx.Limits(max_connections=_MOST_REQUESTS)
-        )
+        is_secure = endpoint.url.startswith("https:")  # else certificates, which take long to read, are of no use
+        limits = httpx.Limits(max_connections=_MOST_REQUESTS)
+        client = httpx.AsyncClient(trust_env=not _is_local(endpoint.url), limits=limits, verify=is_secure)
         self.pace = Pace(_MOST_REQUESTS, _PATIENCE_S)
         self.verifying = asyncio.Lock()
+        self.flights: dict[bytes, asyncio.Future[NDArray[np.float32]]] = {}  # texts that were asked for, by their keys
         self.upstream = Upstream(
             endpoint.url,
             DIALECTS[endpoint.dialect],

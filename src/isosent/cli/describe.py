@@ -7,12 +7,14 @@ model. Each kind gives a mapping of facts, which `_aligned` shows; those of a mo
 import os
 import warnings
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import click
 
+from isosent.api.cache import MEGABYTE, VectorCache, find_cache
 from isosent.cli.options import json_option, model_option, open_model
 from isosent.cli.printing import deliver, likelihood_change, say, stats_report
 from isosent.encoders.precomputed import PRECOMPUTED
@@ -46,7 +48,7 @@ _MOST_PAIRS = 12
 @click.argument("source", metavar="MODEL|INDEX|FILE")
 @json_option
 def info(source: str, as_json: bool) -> None:
-    """Describe a model, an index, or a file of vectors, of their mean and covariance, or of word vectors.
+    """Describe a model, an index, a cache of an API, or a file of vectors, of mean and covariance, or of word vectors.
 
     A large file of word vectors is also converted into the cache, to open at once next time.
 
@@ -59,11 +61,25 @@ def info(source: str, as_json: bool) -> None:
     if (index := find_index(path)) is not None:
         deliver(stats_report(path, index.stats()), as_json=as_json)
         return
+    if (cache := find_cache(path)) is not None:
+        deliver(_cache_report(cache), as_json=as_json)
+        return
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* are not encoded", IsosentWarning)  # nothing is, here
         facts = _facts_of_input(source)
         report = _model_report(path, read_record(source)) if facts is None else Report(facts, _aligned(facts.items()))
     deliver(report, as_json=as_json)
+
+
+def _cache_report(file: Path) -> Report:
+    """What was kept of embedding APIs, and what they were asked."""
+    with closing(VectorCache(file, max_bytes=file.stat().st_size)) as cache:
+        facts = cache.facts()
+    table = ReportTable("API", "dimensions", "texts sent", "tokens", left=range(1))
+    for api in facts["apis"]:
+        table.add_row(api["name"], str(api["dim"]), f"{api['n_texts']:,}", f"{api['n_tokens']:,}")
+    line = f"{file}: {facts['vectors']:,} vectors, {facts['bytes'] / MEGABYTE:,.1f} MB"
+    return Report(facts, [line, *([table] if facts["apis"] else [])])
 
 
 def _model_report(folder: Path, record: ModelRecord) -> Report:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from isosent import _check, api
 from isosent.api.dialects import DIALECTS, PROVIDERS, dialect_of, provider_of
-from isosent.encoders.base import WINDOW, Encoder
+from isosent.encoders.base import WINDOW, Encoder, EncodingStats, report
 from isosent.encoders.reference import CALLING_OPTIONS, PROMPTS, path_of, unescape, write_options
 from isosent.errors import InputError, ModelReferenceError
 from isosent.io.atomic import user_cache
@@ -132,6 +132,7 @@ class ApiEncoder(Encoder):
             start += len(block)
         if progress:
             progress(len(texts), len(texts))
+        report(EncodingStats(len(texts)), self.reference, None)
         vectors: NDArray[np.float32] = distinct[[row_of.get(text, -1) for text in texts]]
         return vectors
 
@@ -167,6 +168,8 @@ def load_api(location: str, options: Mapping[str, Any]) -> ApiEncoder:
     cache = options.get("cache")
     folder = None if cache == _NO_CACHE else user_cache("api") if cache is None else path_of(cache).absolute()
     resolved = {name: value for name, value in options.items() if name not in CALLING_OPTIONS}
+    if any(endpoint.prompts.values()):
+        resolved |= {name: endpoint.prompts[role] for role, name in _PROMPT_OF.items()}
     session = api.Session(endpoint, folder, options.get("cache_mb", _CACHE_MB))
     return ApiEncoder(reference, write_options(resolved), session, may_send=options.get("send_texts", True))
 

@@ -34,7 +34,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from isosent.api.refusals import HttpError
-from isosent.errors import InputError, InputTypeError, IsosentError
+from isosent.errors import ApiError, InputError, InputTypeError, IsosentError
 from isosent.io.json import decode
 from isosent.server.fields import refuse_if_ignored, refuse_too_many
 from isosent.server.registry import Registry, RetiredError, Served
@@ -149,7 +149,7 @@ async def vectors_response(
         return await asyncio.to_thread(lambda: json_response(make(), headers=headers))
 
 
-def error_response(path: str, error: RequestError) -> Response:
+def error_response(path: str, error: HttpError) -> Response:
     """Make the response to a refused request, as the clients of a path expect it."""
     if path in TEI_PATHS:
         kind = _TEI_TYPES.get(error.status, "Validation" if error.status < 500 else "Backend")
@@ -448,6 +448,8 @@ class Gate:
             methods = (error.headers or {}).get("Allow", "another method")
             message = self._no_such_path(scope["path"]) if error.status_code == 404 else f"this path takes {methods}."
             return RequestError(error.status_code, message, headers=error.headers)
+        except ApiError as error:  # of a model that is an API
+            return RequestError(502, reason_of(error, self._references()))
         except (InputError, InputTypeError) as error:
             return RequestError(422, reason_of(error, self._references()))
         except (ClientGoneError, ClientDisconnect):
