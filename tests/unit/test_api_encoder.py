@@ -148,10 +148,12 @@ def test_each_api_is_asked_in_its_own_form(load, api, dialect):
         np.testing.assert_array_equal(vector[0], api.vector_of("a", next(iter(side.values()), ""), 8))
 
 
-def test_gemini_is_asked_in_its_own_form(load, api):
-    load(model="m", dialect="gemini", dimensions=8).encode_query(["a", "b"])
-    path, _, body = api.requests[-1]
+def test_gemini_is_asked_in_its_own_form(load, api, monkeypatch):
+    monkeypatch.setenv("MY_KEY", KEY)
+    load(model="m", dialect="gemini", dimensions=8, key_env="MY_KEY").encode_query(["a", "b"])
+    path, headers, body = api.requests[-1]
     assert path == "/v1/models/m:batchEmbedContents"
+    assert {name.lower(): value for name, value in headers.items()}["x-goog-api-key"] == KEY
     assert body["requests"][1] == {
         "model": "models/m",
         "content": {"parts": [{"text": "b"}]},
@@ -303,7 +305,7 @@ def test_a_text_that_the_api_refuses_is_named_and_the_others_are_kept(load, api,
 def test_a_vector_that_is_none_is_named_and_the_others_are_kept(load, api, value):
     usual = api.vector_of
     api.vector_of = lambda text, *more: np.full(DIM, value, np.float32) if text == "bad one" else usual(text, *more)
-    with pytest.raises(ApiError, match="(NaN|zeros).*'bad one'"):
+    with pytest.raises(ApiError, match=r"(NaN|zeros).*'bad one'"):
         load().encode([*TEXTS[:5], "bad one", *TEXTS[5:8]])
     load().encode(TEXTS[:8])
     assert sorted(paid(api)) == sorted([*TEXTS[:8], "bad one"])

@@ -465,7 +465,7 @@ class Upstream:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if self.key is None:
             return headers | dict(caller)
-        value = self.key if self.dialect.key_header == "api-key" else f"Bearer {self.key}"
+        value = f"Bearer {self.key}" if self.dialect.key_header == "Authorization" else self.key
         return headers | {self.dialect.key_header: value}
 
     def _refusal(self, response: httpx.Response, content: bytes, n_sent: int) -> HttpError:

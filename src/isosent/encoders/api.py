@@ -163,11 +163,12 @@ class ApiEncoder(Encoder):
 
 def load_api(location: str, options: Mapping[str, Any]) -> ApiEncoder:
     """Load the encoder of an API that a reference names; nothing is sent."""
-    reference = f"api:{location}"
+    model = options.get("model")
+    reference = f"api:{location}" if model is None else f"api:{location}?model={model}"  # which people should see
     endpoint = _endpoint(reference, unescape(location), options)
     cache = options.get("cache")
     folder = None if cache == _NO_CACHE else user_cache("api") if cache is None else path_of(cache).absolute()
-    resolved = {name: value for name, value in options.items() if name not in CALLING_OPTIONS}
+    resolved = {name: value for name, value in options.items() if name not in ("model", *CALLING_OPTIONS)}
     if any(endpoint.prompts.values()):
         resolved |= {name: endpoint.prompts[role] for role, name in _PROMPT_OF.items()}
     session = api.Session(endpoint, folder, options.get("cache_mb", _CACHE_MB))

@@ -153,6 +153,12 @@ def _variable(value: Any) -> str:
     return value
 
 
+def _model(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[^?&%\s]+", value):
+        raise ValueError(value)
+    return value
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(value)
@@ -257,7 +263,7 @@ OPTIONS = {
         Option("query_prompt", "TEXT", "a text", "hf: the same for queries (default: as the folder says)", _text),
         Option("document_prompt", "TEXT", "a text", "hf: the same for documents (default: as the folder says)",
                _text),
-        Option("model", "NAME", "a name", "api: the model, where the location does not say it", _text),
+        Option("model", "NAME", "a name", "api: the model, where the location does not say it", _model),
         _choice("dialect", "api: how it is asked (default: by the URL)", *DIALECTS, panel=MODEL),
         _count("dimensions", "api: how many it is asked for (default: all)", MODEL),
         Option("encoder", "REFERENCE", "an encoder", "FOLDER: where its encoder is now, if it was moved", _text),

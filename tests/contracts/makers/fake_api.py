@@ -16,7 +16,7 @@ DIM = 24
 class Answer(NamedTuple):
     status: int
     content: object = None
-    headers: dict = {}
+    headers: dict | None = None
 
 
 class FakeApi:
@@ -108,7 +108,7 @@ class FakeApi:
                 status, content, headers = api.answer(self.path, dict(self.headers), body)
                 sent = content if isinstance(content, bytes) else json.dumps(content).encode()
                 self.send_response(status)
-                for name, value in {"content-type": "application/json", **headers}.items():
+                for name, value in {"content-type": "application/json", **(headers or {})}.items():
                     self.send_header(name, value)
                 self.send_header("content-length", str(len(sent)))
                 self.end_headers()
