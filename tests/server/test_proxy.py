@@ -32,10 +32,9 @@ from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
 from isosent.postprocessing import Postprocessing
-from isosent.server.fetching import Fetches
 from isosent.server.fields import role_of
 from isosent.server.maps import Learner, Maps
-from isosent.server.proxy import Proxy, create_proxy
+from isosent.server.proxy import Fetches, Proxy, create_proxy
 from isosent.server.service import Limits
 from isosent.transforms.maps import GroupMaps, MapStep
 

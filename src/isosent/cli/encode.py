@@ -1,4 +1,9 @@
-"""The commands ``encode``, ``transform`` and ``moments``."""
+"""The commands ``encode``, ``transform`` and ``moments``.
+
+The first two write one file, or a folder of shards, which workers make (`_sharding` says which). ``--dry-run`` of
+encode asks the encoder for an estimate. All open their inputs before a model is loaded, so that a wrong name is said
+at once.
+"""
 
 import os
 from collections.abc import Sequence
@@ -22,7 +27,6 @@ from isosent.cli.options import (
     worker_options,
 )
 from isosent.cli.printing import say, say_unused_vectors, show, show_tokens
-from isosent.encoders.api import ApiEncoder
 from isosent.encoders.base import EncodingStats
 from isosent.encoders.load import encoder_for
 from isosent.encoders.reference import DEFAULT_REFERENCE
@@ -141,8 +145,6 @@ def _encode_file(model: str | None, path: str, output: str, column: str | None, 
 def _show_estimate(model: str | None, paths: Sequence[str], column: str | None, role: RoleName) -> None:
     """Say what an API would be sent; nothing is, and nothing is written."""
     encoder = encoder_for(open_model(model).encoder, role)
-    if not isinstance(encoder, ApiEncoder):
-        raise InputError(f"--dry-run is for a model of an API, such as api:openai/NAME; {encoder.reference} is none.")
     with ExitStack() as files, progress_bar("reading") as bar:
         sources = [files.enter_context(open_texts(path, column=column)) for path in paths]
         texts = chain.from_iterable(source.read(0) for source in sources)
@@ -162,7 +164,7 @@ def _say_reference(path: str, groups: GroupMaps | None) -> None:
 
 def _show_encoded(output: str, model: SentenceEncoder, stats: EncodingStats, shape: str) -> None:
     show(f"{output}: {stats.n_texts} x {shape}; texts without a vector: {stats.n_zero_rows}")
-    if isinstance(model.encoder, ApiEncoder) and any(usage := model.encoder.usage):  # else workers asked it
+    if (usage := model.encoder.usage) is not None and any(usage):  # else workers asked it
         show(f"sent: {usage.n_texts:,} texts, {usage.n_tokens:,} tokens; from the cache: {usage.n_cached:,} texts")
     if model.encoder.skips_unknown:
         show_tokens(stats.n_tokens, stats.n_unknown, model.encoder.languages)

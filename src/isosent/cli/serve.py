@@ -1,4 +1,9 @@
-"""The commands ``serve`` and ``proxy``."""
+"""The commands ``serve`` and ``proxy``.
+
+Address, keys and limits are options of both (`serving_options`). `serve` opens models and indexes (`open_source`), in
+one process or in workers; `proxy` puts its parts together: the API with its dialect and key, the maps, the cache and
+the learner.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +28,7 @@ from isosent.model import SentenceEncoder
 from isosent.search.index import Index
 from isosent.search.stores import find_index
 
-for _package in ("starlette", "uvicorn", "orjson", "prometheus_client", "httpx"):
+for _package in ("starlette", "uvicorn", "orjson", "prometheus_client"):
     _extras.require(_package)
 
 import httpx  # noqa: E402 - after the message about the extra
