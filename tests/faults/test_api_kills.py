@@ -11,7 +11,7 @@ from fake_api import Answer, FakeApi
 
 from isosent.numeric.canary import FIXED_TEXTS
 
-N_KILLS, N_TEXTS, N_REQUESTS, N_TEXTS_OF_REQUEST = 30, 5000, 4, 5
+N_KILLS, N_TEXTS, N_REQUESTS, N_TEXTS_OF_REQUEST = 30, 1500, 4, 5
 ENCODE = f"""
 from isosent.api import session
 session._MOST_REQUESTS, session._MOST_TEXTS = {N_REQUESTS}, {N_TEXTS_OF_REQUEST}
@@ -21,9 +21,9 @@ main()
 
 
 def limit(body, n):
-    """Take a moment, and refuse every seventh request for its rate."""
+    """Take a moment, and refuse every 25th request for its rate."""
     time.sleep(0.01)
-    return None if n % 7 else Answer(429, {"error": {"message": "Rate limit reached"}}, {"retry-after-ms": "20"})
+    return None if n % 25 else Answer(429, {"error": {"message": "Rate limit reached"}}, {"retry-after-ms": "20"})
 
 
 @pytest.mark.slow
@@ -47,7 +47,7 @@ def test_thirty_kills_cost_no_more_than_what_was_in_flight(tmp_path, record_prop
             job = start("killed", "killed.npy")
             while len(api.requests) < n_requests + 2 and job.poll() is None:
                 time.sleep(0.002)
-            time.sleep(moments.uniform(0, 0.25))
+            time.sleep(moments.uniform(0, 0.1))
             job.kill()
             job.wait()
             while api.n_running:

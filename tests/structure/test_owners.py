@@ -89,9 +89,9 @@ RULES = [
         r"(?<![\w-])--[a-z]",
         "cli research",
         "api/client 1, demo 5, evaluation/compare 1, exports/check 1, exports/sentence_transformers 1, "
-        "io/number_lists 2, jobs/inspect 2, report/groups_page 2, search/build 1, search/stores/lance 1, server/dialects 1, "
-        "server/http 2, server/isosent_api 1, server/maps 1, server/page 1, server/proxy 2, server/run 5, "
-        "server/service 9, server/workers 1, training/run 1, transforms/auto 1",
+        "io/number_lists 2, jobs/inspect 2, report/groups_page 2, search/build 1, search/stores/lance 1, "
+        "server/dialects 1, server/http 2, server/isosent_api 1, server/maps 2, server/page 1, server/proxy 2, "
+        "server/run 5, server/service 9, server/workers 1, training/run 1, transforms/auto 1",
     ),
 ]
 # how many modules of isosent a module imports, where it is more than the most

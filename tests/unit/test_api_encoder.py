@@ -12,8 +12,10 @@ from untrusted import change_json
 
 import isosent
 from isosent.api import client, session
+from isosent.api.dialects import DIALECTS
 from isosent.errors import ApiError, InputError, ModelReferenceError, PermissionIgnoredWarning
 from isosent.numeric.canary import FIXED_TEXTS
+from isosent.numeric.similarity import unit_rows
 
 TEXTS = [f"text {number} about {'dogs' if number % 2 else 'interest rates'}" for number in range(100)]
 KEY = "sk-a-key-that-must-not-be-seen"
@@ -483,6 +485,36 @@ def test_a_folder_grants_itself_nothing(folder, api, option, where):
         model.encode(["a"])
     assert api.requests == []
     assert model.encoder._session.endpoint.key_variable is None
+
+
+def test_a_server_and_a_proxy_answer_with_the_vectors_of_a_folder(folder, load, api, tmp_path, running):
+    import httpx
+
+    from isosent.server import create_app
+    from isosent.server.maps import Maps
+    from isosent.server.proxy import Proxy, create_proxy
+
+    permitted = isosent.load(f"{folder}?send_texts=true&cache={tmp_path / 'cache'}")
+    maps = Maps({"small": folder})
+    assert maps.upstream_model == "big"
+    upstream = client.Upstream(f"{api.url}/v1", DIALECTS["openai"], "big", httpx.AsyncClient(trust_env=False))
+    expected = unit_rows(permitted.encode(TEXTS[:3]))
+
+    def ask(port, texts):
+        url, body = f"http://127.0.0.1:{port}/v1/embeddings", {"input": texts, "model": "small"}
+        return httpx.post(url, json=body, trust_env=False, timeout=30)
+
+    for app in (create_app({"small": permitted}), create_proxy(Proxy(upstream, maps))):
+        with running(app) as port:
+            rows = [row["embedding"] for row in ask(port, TEXTS[:3]).json()["data"]]
+            np.testing.assert_allclose(rows, expected, atol=1e-6)
+            api.misbehave = lambda body, n: error(400, "no such text") if "bad one" in texts_in(body) else None
+            failed = ask(port, ["bad one"])
+            assert failed.status_code in (400, 502)
+            assert "no such text" in failed.json()["error"]["message"]
+    load(dimensions=8).fitted(TEXTS, isosent.Whitening(n_components=4)).save(tmp_path / "other")
+    with pytest.raises(InputError, match="dimensions"):
+        Maps({"other": tmp_path / "other"})
 
 
 def test_a_changed_model_is_noticed_before_a_text_is_sent(folder, load, api, tmp_path):

@@ -60,6 +60,11 @@ class ApiEncoder(Encoder):
         return self._asked.known.fingerprint
 
     @property
+    def model(self) -> str:
+        """Name of the model of the API."""
+        return self._session.endpoint.model
+
+    @property
     def usage(self) -> Usage:
         """What the API was asked in this process."""
         return self._session.usage

@@ -265,7 +265,7 @@ OPTIONS = {
                _text),
         Option("model", "NAME", "a name", "api: the model, where the location does not say it", _model),
         _choice("dialect", "api: how it is asked (default: by the URL)", *DIALECTS, panel=MODEL),
-        _count("dimensions", "api: how many it is asked for (default: all)", MODEL),
+        _count("dimensions", "api: how many are requested (default: all)", MODEL),
         Option("encoder", "REFERENCE", "an encoder", "FOLDER: where its encoder is now, if it was moved", _text),
         _choice("backend", "hf: what computes (default auto)", AUTO, *BACKENDS, panel=RUNNING),
         _choice("dtype", "hf: dtype of the layers (default float32)", *COMPUTED, panel=RUNNING),

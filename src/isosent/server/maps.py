@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from isosent.api.client import Upstream, upstream_facts
 from isosent.api.dialects import NO_FIELDS
 from isosent.api.refusals import HttpError
+from isosent.encoders.api import ApiEncoder
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
 from isosent.jobs.vectors import FileMoments, moments_bytes, read_moments, write_moments
@@ -98,7 +99,7 @@ class Maps(Mapping[str, SentenceEncoder]):
     @property
     def upstream_model(self) -> str | None:
         """Name of the model of the API that the first map was fitted for, if a map has one."""
-        return next((name for model in self.values() if (name := model.encoder.options.get("space")) is not None), None)
+        return next(filter(None, (_upstream_model(model) for model in self.values())), None)
 
     def reload(self) -> None:
         """Load all models again; those that cannot be loaded stay unchanged."""
@@ -134,18 +135,30 @@ class Maps(Mapping[str, SentenceEncoder]):
 
 def _load_map(folder: Path) -> SentenceEncoder:
     model = load(folder)
-    if not isinstance(model.encoder, PrecomputedVectors):
+    if isinstance(model.encoder, ApiEncoder):  # the proxy asks the API in its place, for all dimensions
+        if others := sorted(set(model.encoder.options) - {"dialect"}):
+            raise InputError(
+                f"-m {folder}: the model asks its API with {', '.join(others)}, and a proxy without. Serve it: isosent "
+                "serve FOLDER?send_texts=true."
+            )
+    elif not isinstance(model.encoder, PrecomputedVectors):
         raise InputError(
             f"-m {folder}: the model encodes texts itself. Name one that is fitted on vectors of the upstream."
         )
     return model
 
 
+def _upstream_model(model: SentenceEncoder) -> str | None:
+    """Name of the model of the API that made the vectors."""
+    encoder = model.encoder
+    return encoder.model if isinstance(encoder, ApiEncoder) else encoder.options.get("space")
+
+
 def _with_canary(model: SentenceEncoder, canary: Canary, folder: Path) -> SentenceEncoder | None:
     """The model with the vectors of the canary texts, saved; None if the folder holds another one by now."""
     if load(folder).fingerprint != model.fingerprint:
         return None
-    assert isinstance(model.encoder, PrecomputedVectors)  # as `_load_map` saw
+    assert isinstance(model.encoder, PrecomputedVectors)  # a model of an API has one
     model = SentenceEncoder.from_record(model.encoder.with_canary(canary), replace(model.record, canary=canary))
     model.save(folder)
     return model
