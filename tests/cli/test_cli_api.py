@@ -87,6 +87,9 @@ def test_commands_take_an_api_as_any_model(isosent_, api, model, tmp_path):
         (*scored, "-m", model, "-o", "big.json"),
         (*scored, "-o", "wordllama.json"),
         ("compare", "big.json", "wordllama.json"),
+        ("index", "texts.txt", "-m", model, "-o", "index"),
+        ("distill", model, "texts.txt", "-o", "static"),
+        ("search", "index", TEXTS[0], "-m", "static:static"),
     ):
         finished = isosent_(*command)
         assert finished.code == 0, (command, finished.err)

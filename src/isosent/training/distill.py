@@ -44,7 +44,7 @@ from isosent.exports.check import (
     write_folder_note,
 )
 from isosent.exports.sentence_transformers import check_vectors, quiet_library
-from isosent.exports.tokenizer import transformer_tokenizer
+from isosent.exports.tokenizer import static_tokenizer, transformer_tokenizer
 from isosent.io.atomic import check_folder, replacing_folder
 from isosent.io.notes import TEXTS_FILE
 from isosent.io.remote import local_copies, remove
@@ -82,6 +82,7 @@ _MOST_READ = 20_000  # texts, for tokens in context
 _N_ALONE = 30  # occurrences for which a token alone counts
 _SAME_COSINE = 0.99
 _RESERVED = re.compile(r"[\[<]unused_?\d+[\]>]")
+_NO_CHARACTER = "\ufffd"  # of bytes that are a part of one
 
 Array = NDArray[np.float64]
 Blocks = Callable[[], Iterator[NDArray[Any]]]  # opens vectors, which are read several times
@@ -149,7 +150,8 @@ def distill(
     Parameters
     ----------
     model : SentenceEncoder
-        A transformer, with whatever layers, pooling, prompt of queries and transform it has.
+        A transformer, with whatever layers, pooling, prompt of queries and transform it has. Or an embedding API, which
+        is asked for each token of wordllama alone; these are the tokens of its static model.
     texts : sequence of str
         Texts like those to come, 200 at least and better 20,000 to 1,000,000.
     output : path-like
@@ -172,7 +174,7 @@ def distill(
     Raises
     ------
     InputError
-        If the model is no transformer, there are fewer than 200 distinct texts, or the vectors are not those of the
+        If the model is neither a transformer nor an API, there are fewer than 200 distinct texts, or the vectors are not those of the
         model.
     OutputError
         If the folder cannot be written, or another library gives other vectors.
@@ -250,9 +252,10 @@ def _checked(
     model: SentenceEncoder, output: str | os.PathLike[str], transform: Transform | Auto | str | None
 ) -> Transform | Auto | None:
     """Refuse a model that cannot be distilled, before any work is done."""
-    if not isinstance(model.encoder, TransformerEncoder):
-        raise InputError(f"distill: {model.encoder.reference} is no transformer, whose tokens are known.")
-    if getattr(model.encoder.tokenizer, "backend_tokenizer", None) is None:
+    if not isinstance(model.encoder, TransformerEncoder) and model.encoder.usage is None:
+        raise InputError(f"distill: {model.encoder.reference} is neither a transformer nor an API.")
+    is_network = isinstance(model.encoder, TransformerEncoder)
+    if is_network and getattr(model.encoder.tokenizer, "backend_tokenizer", None) is None:
         raise InputError(f"distill: {model.encoder.reference} has no tokenizer.json, which the static model needs.")
     chosen = resolve_transform(transform)
     if needs_vectors(chosen):
@@ -361,20 +364,25 @@ def rows_in_parts(blocks: Iterator[NDArray[Any]], rows: NDArray[np.intp]) -> Ite
 def prior_rows(model: SentenceEncoder, tokenizer: SubwordTokenizer, progress: Progress | None) -> Array:
     """Unit vectors of each token alone, (vocab_size, dim); zero for tokens that stand for no part of a text."""
     encoder = encoder_for(model.encoder, "query")
-    assert isinstance(encoder, TransformerEncoder)
     vocabulary = tokenizer.tokenizer.get_vocab(with_added_tokens=True)
     left_out = {number for token, number in vocabulary.items() if _RESERVED.fullmatch(token)}
     left_out |= {number for number, token in tokenizer.tokenizer.get_added_tokens_decoder().items() if token.special}
     ids = sorted(set(vocabulary.values()) - left_out - {tokenizer.unknown_id})
     rows = np.zeros((tokenizer.largest_id + 1, model.dim))
-    rows[ids] = unit_rows(model.transform(encoder.embed_alone(ids, progress), queries=True))
+    if isinstance(encoder, TransformerEncoder):
+        alone = encoder.embed_alone(ids, progress)
+    else:  # an API takes texts alone; a part of a character is none
+        texts = [tokenizer.tokenizer.decode([number]) for number in ids]
+        alone = encoder.encode(["" if _NO_CHARACTER in text else text for text in texts], progress=progress)
+    rows[ids] = unit_rows(model.transform(alone, queries=True))
     return rows
 
 
 def contextual_rows(model: SentenceEncoder, texts: Sequence[str], alone: Array, progress: Progress | None) -> Array:
     """Mean unit vector of each token in these texts and alone, about the mean of all; zero where `alone` is."""
     encoder = encoder_for(model.encoder, "query")
-    assert isinstance(encoder, TransformerEncoder)
+    if not isinstance(encoder, TransformerEncoder):
+        return alone  # only the API knows its tokens
     if encoder.own_layer_pooling.width(encoder.network.dim) != encoder.network.dim:
         return alone  # poolings side by side: a token has no vector of this width
     rows, counts, is_used = _N_ALONE * alone, np.full((len(alone), 1), float(_N_ALONE)), alone.any(axis=1)
@@ -568,10 +576,13 @@ def _distilled(
 
 
 def _static_tokenizer(model: SentenceEncoder, path: Path) -> SubwordTokenizer:
-    """The tokenizer of the model without prompt, special tokens and maximum length."""
-    encoder = model.encoder
-    assert isinstance(encoder, TransformerEncoder)
-    tokenizer = transformer_tokenizer(encoder.with_prompt(""))
+    """The tokenizer of the model, for an API that of wordllama, without prompt, special tokens and maximum length."""
+    if isinstance(encoder := model.encoder, TransformerEncoder):
+        tokenizer = transformer_tokenizer(encoder.with_prompt(""))
+    else:
+        bundled = load("wordllama").encoder
+        assert isinstance(bundled, StaticEncoder)
+        tokenizer = static_tokenizer(bundled)
     tokenizer.post_processor = TemplateProcessing(single="$A", special_tokens=[])
     tokenizer.no_padding()
     tokenizer.no_truncation()
