@@ -55,7 +55,8 @@ def load(
         - a folder: a model saved by isosent, transformers, sentence-transformers or Model2Vec;
         - ``wordllama``, English token vectors that come with isosent;
         - ``words:FILE[,FILE...]``, word vectors;
-        - ``hf:ID-OR-DIR`` or ``static:ID-OR-DIR``, to say that it is a transformer or a Model2Vec model.
+        - ``hf:ID-OR-DIR`` or ``static:ID-OR-DIR``, to say that it is a transformer or a Model2Vec model;
+        - ``api:PROVIDER/MODEL`` or ``api:URL?model=NAME``, a model of an embedding API.
 
         Options may follow after a ``?``, as in ``hf:DIR?layers=1,-1&pooling=mean``.
     weighting : Weighting or str, optional

@@ -87,11 +87,14 @@ def test_commands_take_an_api_as_any_model(isosent_, api, model, tmp_path):
         (*scored, "-m", model, "-o", "big.json"),
         (*scored, "-o", "wordllama.json"),
         ("compare", "big.json", "wordllama.json"),
-        ("index", "texts.txt", "-m", model, "-o", "index"),
         ("distill", model, "texts.txt", "-o", "static"),
-        ("search", "index", TEXTS[0], "-m", "static:static"),
+        ("index", "texts.txt", "-m", model, "--query-model", "static", "-o", "index"),
     ):
         finished = isosent_(*command)
         assert finished.code == 0, (command, finished.err)
+    n_requests = len(api.requests)
+    found = isosent_("search", "index", TEXTS[0])  # by the static model
+    assert found.code == 0, found.err
+    assert len(api.requests) == n_requests
     paid = [text for text in api.answered if text in set(TEXTS)]
     assert sorted(paid) == sorted(set(TEXTS))  # each once, whatever asked for it

@@ -4,6 +4,7 @@ import asyncio
 import json
 import pickle
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from untrusted import change_json
 import isosent
 from isosent.api import client, session
 from isosent.api.dialects import DIALECTS
+from isosent.encoders.reference import without_permissions
 from isosent.errors import ApiError, InputError, ModelReferenceError, PermissionIgnoredWarning
 from isosent.numeric.canary import FIXED_TEXTS
 from isosent.numeric.similarity import unit_rows
@@ -477,7 +479,7 @@ def test_a_folder_grants_itself_nothing(folder, api, option, where):
     name, _, value = option.partition("=")
     document = json.loads((folder / "model.json").read_text())["encoder"]
     stored = {"options": document["options"] | {name: value}} if where == "options" else {}
-    stored |= {"reference": f"{document['reference']}?{option}"} if where == "reference" else {}
+    stored |= {"reference": f"{document['reference']}&{option}"} if where == "reference" else {}
     change_json(folder / "model.json", encoder=document | stored)
     with pytest.warns(PermissionIgnoredWarning, match=name):
         model = isosent.load(folder)
@@ -485,6 +487,19 @@ def test_a_folder_grants_itself_nothing(folder, api, option, where):
         model.encode(["a"])
     assert api.requests == []
     assert model.encoder._session.endpoint.key_variable is None
+
+
+@pytest.mark.parametrize("reference", ["{api}", "{api}&send_texts=true", "{folder}?encoder={api}"])
+def test_a_reference_in_a_file_sends_nothing(folder, api, tmp_path, reference):
+    """Such as a map of `isosent reproduce`, or of `isosent index migrate`."""
+    named = f"api:{api.url}/v1?model=big&cache={tmp_path / 'cache'}"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PermissionIgnoredWarning)
+        cleaned, _ = without_permissions(reference.format(api=named, folder=folder), {}, file="map.yaml")
+    model = isosent.load(cleaned)
+    with pytest.raises(InputError, match="send_texts"):
+        model.encode(["a"])
+    assert api.requests == []
 
 
 def test_a_server_and_a_proxy_answer_with_the_vectors_of_a_folder(folder, load, api, tmp_path, running):

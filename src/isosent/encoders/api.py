@@ -75,8 +75,8 @@ class ApiEncoder(Encoder):
         if not self._may_send:
             url = self._session.endpoint.url
             raise InputError(
-                f"the model of this folder is {self.reference}: your texts, and a key, would be sent to {url}. If you "
-                "want that, permit it: FOLDER?send_texts=true; of an index, name the API: -m REFERENCE."
+                f"a file names the model {self.reference}: your texts, and a key, would be sent to {url}. If you want "
+                "that, permit it: FOLDER?send_texts=true; of an index, name the API: -m REFERENCE."
             )
         return self._session
 

@@ -16,7 +16,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -537,15 +537,16 @@ def stored_reference(
     parsed = parse_reference(text, {**options, **(runtime or {})}, in_use=True)
     if parsed.scheme == "folder":
         raise _refused(f"{file}: {text!r} is a saved model. Name an encoder.")
-    if parsed.scheme == "api":  # a file sends no text and no key anywhere
-        return replace(parsed, options={"send_texts": False, **parsed.options})
     return parsed
 
 
 def without_permissions(
     text: str, options: Mapping[str, str], *, file: object, ignored: Collection[str] = PERMISSIONS
 ) -> tuple[str, dict[str, str]]:
-    """Remove permissions, or other options, from a reference and options that a file holds, with a warning."""
+    """Remove permissions, or other options, from a reference and options that a file holds, with a warning.
+
+    A file sends nothing to an API: its reference gets ``send_texts=false``.
+    """
     removed: list[str] = []
 
     def is_kept(name: str, value: str) -> bool:
@@ -560,7 +561,9 @@ def without_permissions(
             name, _, value = part.partition("=")
             if is_kept(name, value):  # an encoder named within it (FOLDER?encoder=REFERENCE) is cleaned, too
                 parts.append(f"{name}={clean(value)}" if name == "encoder" and value else part)
-        return f"{location}?{'&'.join(parts)}" if parts and "?" in text else location
+        if location.startswith("api:"):
+            parts = [*filter(None, parts), "send_texts=false"]
+        return f"{location}?{'&'.join(parts)}" if any(parts) else location
 
     text = clean(text)
     options = {

@@ -174,8 +174,8 @@ def distill(
     Raises
     ------
     InputError
-        If the model is neither a transformer nor an API, there are fewer than 200 distinct texts, or the vectors are not those of the
-        model.
+        If the model is neither a transformer nor an API, there are fewer than 200 distinct texts, or the vectors are
+        not those of the model.
     OutputError
         If the folder cannot be written, or another library gives other vectors.
 
