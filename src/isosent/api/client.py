@@ -16,6 +16,7 @@ import asyncio
 import math
 import random
 import time
+import warnings
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Final, NamedTuple
@@ -36,6 +37,7 @@ from isosent.api.refusals import (
     wait_of,
     without_folders,
 )
+from isosent.errors import IsosentWarning
 from isosent.io.answers import unpacked
 from isosent.numeric.canary import FIXED_TEXTS, N_SHORT
 from isosent.role import RoleName
@@ -44,6 +46,7 @@ _ATTEMPTS: Final = 3
 _ATTEMPTS_OF_JOBS: Final = 6  # while the API is down
 _FIRST_WAIT_S: Final = 0.5
 _LONGEST_WAIT_S: Final = 20.0  # in which a caller waits
+_LONG_PAUSE_S: Final = 5.0  # which a person should know of
 _LONGEST_PAUSE_S: Final = 60.0  # of a job, if the API names none
 _MOST_BYTES: Final = 1 << 28
 _RETRIED = (429, 500, 502, 503, 504)
@@ -183,6 +186,7 @@ class Upstream:
         self._most_characters: float = max_characters or math.inf
         # What is requested, until it is refused; of an API that has sent base64 a refusal has other reasons.
         self._formats, self._sends_base64 = _FORMATS, False
+        self._has_warned = False  # of a pause
         self._free, self._probing = asyncio.Semaphore(max_requests), asyncio.Lock()
         self._is_up, self._known_at = True, -math.inf
         self._n_failures, self._failed_at = 0, -math.inf  # since the last success
@@ -445,9 +449,20 @@ class Upstream:
                 ):
                     raise self._refusal(response, answer, len(content))
                 if self._pace is not None and is_rate:
+                    self._warn_of_pause(wait_s)
                     self._pace.slow_down(wait_s)
                 else:
                     await asyncio.sleep(wait_s)
+
+    def _warn_of_pause(self, wait_s: float) -> None:
+        if wait_s >= _LONG_PAUSE_S and not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"{self._wording.api}: its rate limit is reached. Waiting {wait_s:.0f} s, then sending fewer requests "
+                "at a time.",
+                IsosentWarning,
+                stacklevel=2,
+            )
 
     def _is_over(self, status: int, n_failures: int, n_refusals: int, asked_s: float, began_at: float) -> bool:
         """Whether to ask again is of no use."""
@@ -507,6 +522,7 @@ class Upstream:
             return (await self.embed(texts, role, {})).vectors
         except HttpError as error:
             if is_short or error.status not in (400, 413, 422):
+                error.item = None  # these texts are not what is wrong
                 raise
             return await self.fixed_vectors(role, prompt, is_short=True)
 

@@ -216,12 +216,11 @@ class Session:
         if progress:
             progress(len(rows), len(texts))
         if missing:
-            n_found = len(rows)
 
             def keep(vectors: Mapping[bytes, NDArray[np.float32]]) -> None:
                 rows.update(vectors)
                 if progress:
-                    progress(max(len(rows), n_found), len(texts))
+                    progress(len(rows), len(texts))
 
             self._run(self._fetch, missing, role, keep)
         return np.stack([rows[key] for key in keys]) if keys else np.empty((0, known.dim), np.float32)
