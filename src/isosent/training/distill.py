@@ -252,11 +252,12 @@ def _checked(
     model: SentenceEncoder, output: str | os.PathLike[str], transform: Transform | Auto | str | None
 ) -> Transform | Auto | None:
     """Refuse a model that cannot be distilled, before any work is done."""
-    if not isinstance(model.encoder, TransformerEncoder) and model.encoder.usage is None:
-        raise InputError(f"distill: {model.encoder.reference} is neither a transformer nor an API.")
-    is_network = isinstance(model.encoder, TransformerEncoder)
-    if is_network and getattr(model.encoder.tokenizer, "backend_tokenizer", None) is None:
-        raise InputError(f"distill: {model.encoder.reference} has no tokenizer.json, which the static model needs.")
+    encoder = model.encoder
+    if isinstance(encoder, TransformerEncoder):
+        if getattr(encoder.tokenizer, "backend_tokenizer", None) is None:
+            raise InputError(f"distill: {encoder.reference} has no tokenizer.json, which the static model needs.")
+    elif encoder.usage is None:
+        raise InputError(f"distill: {encoder.reference} is neither a transformer nor an API.")
     chosen = resolve_transform(transform)
     if needs_vectors(chosen):
         raise InputError(f"distill: a {chosen.kind} cannot be folded into rows of tokens. Name a linear transform.")
