@@ -132,7 +132,7 @@ class VectorCache:
                 marks = ",".join("?" * len(block))
                 rows = self._database.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", block)
                 vectors |= {key: np.frombuffer(vector, "<f4") for key, vector in rows}
-            if vectors:
+            if vectors and self._n_bytes() > self._max_bytes / 2:  # else which are removed first is of no use
                 self._touch(list(vectors))
         return vectors
 
@@ -175,11 +175,15 @@ class VectorCache:
             self._database.execute("ROLLBACK")
             raise
 
-    def _remove_oldest(self) -> None:
+    def _n_bytes(self) -> int:
+        """Bytes of the file that are in use."""
         [[n_pages]], [[n_free]], [[page_bytes]] = (
             self._database.execute(f"PRAGMA {name}") for name in ("page_count", "freelist_count", "page_size")
         )
-        if (n_pages - n_free) * page_bytes > self._max_bytes:
+        return int((n_pages - n_free) * page_bytes)
+
+    def _remove_oldest(self) -> None:
+        if self._n_bytes() > self._max_bytes:
             self._database.execute(
                 "DELETE FROM vectors WHERE key IN (SELECT key FROM vectors ORDER BY used LIMIT "
                 "(SELECT 1 + CAST(count(*) * ? AS INTEGER) FROM vectors))",
@@ -260,10 +264,10 @@ class VectorCache:
         """
         with self._lock:
             [[n_vectors]] = self._database.execute("SELECT count(*) FROM vectors")
-            [[n_pages]], [[page_bytes]] = (self._database.execute(f"PRAGMA {n}") for n in ("page_count", "page_size"))
+            n_bytes = self._n_bytes()
         fields = ("name", "dim", "fingerprint", "n_texts", "n_tokens", "seen_at")
         apis = [{name: getattr(api, name) for name in fields} for api in self.known()]
-        return {"vectors": n_vectors, "bytes": n_pages * page_bytes, "apis": apis}
+        return {"vectors": n_vectors, "bytes": n_bytes, "apis": apis}
 
     def close(self) -> None:
         """Close the file."""

@@ -38,7 +38,7 @@ from isosent.api.refusals import (
     without_folders,
 )
 from isosent.errors import IsosentWarning
-from isosent.io.answers import unpacked
+from isosent.io.answers import unpacked_rows
 from isosent.numeric.canary import FIXED_TEXTS, N_SHORT
 from isosent.role import RoleName
 
@@ -553,7 +553,7 @@ def upstream_facts(error: HttpError) -> dict[str, Any]:
 def _vectors(rows: list[Any]) -> NDArray[np.float32]:
     """Vectors from lists of numbers, or from base64 of little-endian float32."""
     if rows and all(isinstance(row, str) for row in rows):
-        vectors = np.stack([unpacked(row) for row in rows])
+        vectors = unpacked_rows(rows)
     else:
         vectors = np.array(rows, dtype=np.float32)
     if vectors.ndim != 2 or not vectors.shape[1]:

@@ -466,6 +466,8 @@ def _option(text: str, scheme: Scheme, name: str, value: Any) -> Any:
     try:
         return OPTIONS[name].parse(value)
     except (ValueError, TypeError, AttributeError, OverflowError):
+        if name == "key_env" and isinstance(value, str):  # a key, perhaps
+            text, value = text.replace(value, "..."), "..."
         raise _refused(f"{text!r}: {name}={value}: choose {OPTIONS[name].rule}.") from None
 
 

@@ -44,7 +44,7 @@ from isosent.exports.check import (
     write_folder_note,
 )
 from isosent.exports.sentence_transformers import check_vectors, quiet_library
-from isosent.exports.tokenizer import static_tokenizer, transformer_tokenizer
+from isosent.exports.tokenizer import tokenizer_for_static
 from isosent.io.atomic import check_folder, replacing_folder
 from isosent.io.notes import TEXTS_FILE
 from isosent.io.remote import local_copies, remove
@@ -82,7 +82,6 @@ _MOST_READ = 20_000  # texts, for tokens in context
 _N_ALONE = 30  # occurrences for which a token alone counts
 _SAME_COSINE = 0.99
 _RESERVED = re.compile(r"[\[<]unused_?\d+[\]>]")
-_NO_CHARACTER = "\ufffd"  # of bytes that are a part of one
 
 Array = NDArray[np.float64]
 Blocks = Callable[[], Iterator[NDArray[Any]]]  # opens vectors, which are read several times
@@ -252,8 +251,7 @@ def _checked(
     model: SentenceEncoder, output: str | os.PathLike[str], transform: Transform | Auto | str | None
 ) -> Transform | Auto | None:
     """Refuse a model that cannot be distilled, before any work is done."""
-    encoder = model.encoder
-    if isinstance(encoder, TransformerEncoder):
+    if isinstance(encoder := model.encoder, TransformerEncoder):
         if getattr(encoder.tokenizer, "backend_tokenizer", None) is None:
             raise InputError(f"distill: {encoder.reference} has no tokenizer.json, which the static model needs.")
     elif encoder.usage is None:
@@ -374,7 +372,7 @@ def prior_rows(model: SentenceEncoder, tokenizer: SubwordTokenizer, progress: Pr
         alone = encoder.embed_alone(ids, progress)
     else:  # an API takes texts alone; a part of a character is none
         texts = [tokenizer.tokenizer.decode([number]) for number in ids]
-        alone = encoder.encode(["" if _NO_CHARACTER in text else text for text in texts], progress=progress)
+        alone = encoder.encode(["" if "\ufffd" in text else text for text in texts], progress=progress)
     rows[ids] = unit_rows(model.transform(alone, queries=True))
     return rows
 
@@ -577,13 +575,8 @@ def _distilled(
 
 
 def _static_tokenizer(model: SentenceEncoder, path: Path) -> SubwordTokenizer:
-    """The tokenizer of the model, for an API that of wordllama, without prompt, special tokens and maximum length."""
-    if isinstance(encoder := model.encoder, TransformerEncoder):
-        tokenizer = transformer_tokenizer(encoder.with_prompt(""))
-    else:
-        bundled = load("wordllama").encoder
-        assert isinstance(bundled, StaticEncoder)
-        tokenizer = static_tokenizer(bundled)
+    """The tokenizer of the model without prompt, special tokens and maximum length."""
+    tokenizer = tokenizer_for_static(model.encoder)
     tokenizer.post_processor = TemplateProcessing(single="$A", special_tokens=[])
     tokenizer.no_padding()
     tokenizer.no_truncation()
