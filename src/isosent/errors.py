@@ -147,6 +147,10 @@ class WorkerError(IsosentError, RuntimeError):
     """Workers that died or failed again and again."""
 
 
+class ApiError(IsosentError, RuntimeError):
+    """An embedding API that cannot be reached, refuses a request, or has another model than before."""
+
+
 class NonFiniteLossError(IsosentError, ArithmeticError):
     """The loss or a gradient of training became NaN or infinite; the last checkpoint is kept."""
 

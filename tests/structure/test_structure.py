@@ -25,7 +25,7 @@ LAYERS = [
     {"errors", "storage", "space", "role", "_check", "_extras", "_locks"},
     {"numeric", "io", "pages"},
     {"words", "transforms", "datasets"},
-    {"networks"},
+    {"networks", "api"},
     {"encoders"},
     {"postprocessing"},
     {"persistence", "explanation"},

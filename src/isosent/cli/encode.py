@@ -1,9 +1,16 @@
-"""The commands ``encode``, ``transform`` and ``moments``."""
+"""The commands ``encode``, ``transform`` and ``moments``.
+
+The first two write one file, or a folder of shards, which workers make (`_sharding` says which). ``--dry-run`` of
+encode asks the encoder for an estimate. All open their inputs before a model is loaded, so that a wrong name is said
+at once.
+"""
 
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path, PurePath
 
 import click
@@ -21,6 +28,7 @@ from isosent.cli.options import (
 )
 from isosent.cli.printing import say, say_unused_vectors, show, show_tokens
 from isosent.encoders.base import EncodingStats
+from isosent.encoders.load import encoder_for
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.io.remote import is_remote
@@ -34,7 +42,7 @@ from isosent.jobs.shards import Engine, encode_folder, how_resumed, transform_fo
 from isosent.jobs.vectors import transform_file
 from isosent.loading import read_record
 from isosent.model import SentenceEncoder
-from isosent.pages.progress import progress_bar
+from isosent.pages.progress import counted, progress_bar
 from isosent.role import RoleName
 from isosent.storage import CODES, INDEXED, WRITTEN, Storage
 from isosent.transforms.maps import GroupMaps
@@ -59,6 +67,7 @@ def shard_options(command: Command) -> Command:
 @column_option
 @click.option("--queries", is_flag=True, help="Encode as queries, if the model treats them differently.")
 @click.option("--documents", is_flag=True, help="Encode as documents, if the model treats them differently.")
+@click.option("--dry-run", is_flag=True, help="Say what an API would be sent, and send nothing.")
 @dtype_option
 @shard_options
 @worker_options
@@ -69,6 +78,7 @@ def encode(
     column: str | None,
     queries: bool,
     documents: bool,
+    dry_run: bool,
     dtype: str,
     file_format: str | None,
     shard_size: int | None,
@@ -92,6 +102,9 @@ def encode(
     role: RoleName = "query" if queries else "document" if documents else "text"
     paths = input_paths(inputs, "texts")
     sharding = _sharding(output, paths, dtype, file_format, shard_size, engine)
+    if dry_run:
+        _show_estimate(model, paths, column, role)
+        return
     if sharding is None:
         _encode_file(model, paths[0], output, column, role, dtype)
         return
@@ -125,6 +138,20 @@ def _encode_file(model: str | None, path: str, output: str, column: str | None, 
     _show_encoded(output, loaded, stats, f"{dim} {dtype}")
 
 
+def _show_estimate(model: str | None, paths: Sequence[str], column: str | None, role: RoleName) -> None:
+    """Say what an API would be sent; nothing is, and nothing is written."""
+    encoder = encoder_for(open_model(model).encoder, role)
+    with ExitStack() as files, progress_bar("reading") as bar:
+        sources = [files.enter_context(open_texts(path, column=column)) for path in paths]
+        texts = chain.from_iterable(source.read(0) for source in sources)
+        estimate = encoder.estimate(counted(texts, bar, sum(source.n_texts for source in sources), lambda text: 1))
+    n_sent = estimate.n_texts - estimate.n_cached
+    show(
+        f"{encoder.reference}: {n_sent:,} texts would be sent, about {estimate.n_tokens:,} tokens; in the cache: "
+        f"{estimate.n_cached:,} texts"
+    )
+
+
 def _say_reference(path: str, groups: GroupMaps | None) -> None:
     """Say which group texts or vectors are taken for that are in no table."""
     if groups is not None and not TextSource(path).is_table:  # by its name: a worker may open it elsewhere
@@ -133,6 +160,8 @@ def _say_reference(path: str, groups: GroupMaps | None) -> None:
 
 def _show_encoded(output: str, model: SentenceEncoder, stats: EncodingStats, shape: str) -> None:
     show(f"{output}: {stats.n_texts} x {shape}; texts without a vector: {stats.n_zero_rows}")
+    if (usage := model.encoder.usage) is not None and any(usage):  # else workers asked it
+        show(f"sent: {usage.n_texts:,} texts, {usage.n_tokens:,} tokens; from the cache: {usage.n_cached:,} texts")
     if model.encoder.skips_unknown:
         show_tokens(stats.n_tokens, stats.n_unknown, model.encoder.languages)
 
