@@ -76,7 +76,7 @@ def pytest_terminal_summary(terminalreporter):
 @pytest.fixture(scope="session", autouse=True)
 def wordllama_is_read_once():
     """Most commands begin with it, and most of what they take would be to read the same numbers again."""
-    from isosent.encoders import load, static
+    from isosent.encoders import load, static_models
 
     read, encoders = load.load_wordllama, []
 
@@ -86,7 +86,7 @@ def wordllama_is_read_once():
         [plain] = encoders
         if not options and corpus is None:
             return plain
-        return static._assembled("wordllama", options, plain.tokenizer, plain.vectors, corpus)
+        return static_models._assembled("wordllama", options, plain.tokenizer, plain.vectors, corpus)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(load, "load_wordllama", once)

@@ -1,4 +1,10 @@
-"""Loading a model by its reference (a name, a folder, an id on the Hugging Face hub), or wrapping one in memory."""
+"""Loading a model by its reference (a name, a folder, an id on the Hugging Face hub), or wrapping one in memory.
+
+`load` takes a reference with options; a folder that isosent saved is opened by `load_saved`, which loads the encoder
+that it names and checks that it is the one of the record. `wrap` makes a model of an object of another library, or of a
+dictionary of vectors; `wrap_tables` of files of texts and their vectors. `load_model` is `load` with a bar, for
+commands, and `read_record` reads what a folder says without loading its encoder.
+"""
 
 from __future__ import annotations
 

@@ -7,10 +7,8 @@ at once.
 
 import os
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from pathlib import Path, PurePath
 
 import click
@@ -28,7 +26,6 @@ from isosent.cli.options import (
 )
 from isosent.cli.printing import say, say_unused_vectors, show, show_tokens
 from isosent.encoders.base import EncodingStats
-from isosent.encoders.load import encoder_for
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.io.remote import is_remote
@@ -36,13 +33,13 @@ from isosent.io.shards import SHARD_FORMATS, SHARD_SIZE, Sharding, check_shard_f
 from isosent.io.source import open_source
 from isosent.io.texts import TextSource, open_texts
 from isosent.io.vectors import check_vector_file, open_vectors
-from isosent.jobs.encode import encode_file, texts_encoded
+from isosent.jobs.encode import encode_file, estimate_files, texts_encoded
 from isosent.jobs.moments import check_moments_file, sum_of_files, vectors_and_moments, write_moments
 from isosent.jobs.shards import Engine, encode_folder, how_resumed, transform_folder
 from isosent.jobs.vectors import transform_file
 from isosent.loading import read_record
 from isosent.model import SentenceEncoder
-from isosent.pages.progress import counted, progress_bar
+from isosent.pages.progress import progress_bar
 from isosent.role import RoleName
 from isosent.storage import CODES, INDEXED, WRITTEN, Storage
 from isosent.transforms.maps import GroupMaps
@@ -140,14 +137,12 @@ def _encode_file(model: str | None, path: str, output: str, column: str | None, 
 
 def _show_estimate(model: str | None, paths: Sequence[str], column: str | None, role: RoleName) -> None:
     """Say what an API would be sent; nothing is, and nothing is written."""
-    encoder = encoder_for(open_model(model).encoder, role)
-    with ExitStack() as files, progress_bar("reading") as bar:
-        sources = [files.enter_context(open_texts(path, column=column)) for path in paths]
-        texts = chain.from_iterable(source.read(0) for source in sources)
-        estimate = encoder.estimate(counted(texts, bar, sum(source.n_texts for source in sources), lambda text: 1))
+    loaded = open_model(model)
+    with progress_bar("reading") as bar:
+        estimate = estimate_files(loaded, paths, column=column, role=role, progress=bar)
     n_sent = estimate.n_texts - estimate.n_cached
     show(
-        f"{encoder.reference}: {n_sent:,} texts would be sent, about {estimate.n_tokens:,} tokens; in the cache: "
+        f"{loaded.encoder.reference}: {n_sent:,} texts would be sent, about {estimate.n_tokens:,} tokens; in the cache: "
         f"{estimate.n_cached:,} texts"
     )
 
