@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 # marked by characters that no font and no file has a use for
 _OPTION = re.compile("\ue000([^=\ue001]+)=?([^\ue001]*)\ue001")
-_PLAIN = re.compile(r"-?\d+(\.\d+)?(e[-+]?\d+)?|[A-Z]+")  # numbers, and words such as FOLDER to be replaced
+_PLAIN = re.compile(r"-?\d+(\.\d+)?(e[-+]?\d+)?|N")  # numbers
 _NEXT_STEP = re.compile("\ue002([^\ue003]*)\ue003([^\ue004]*)\ue004")
 # of user:password@host after a scheme, which a path may have shortened to one slash; and of an option of a URL
 _PASSWORD = re.compile(r"(?<=[a-zA-Z0-9]:/)(/?[^\s/:@'\"]*:)[^\s'\"]*(?=@)|(?<=[?&])(\w*password=)[^\s&'\"]+")

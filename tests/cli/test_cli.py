@@ -444,7 +444,7 @@ def test_an_empty_file_is_refused(isosent_, here, command, refuses):
 @pytest.mark.parametrize("command", [encode, fit])
 def test_a_directory_without_texts_is_refused(isosent_, here, command, refuses):
     (here / "empty").mkdir()
-    refuses(isosent_(*command(texts="empty")), "empty: no file there, or none that ends in .txt, .csv")
+    refuses(isosent_(*command(texts="empty")), "empty: no file there, or none that ends in", ".txt, .csv")
 
 
 def test_a_missing_column_lists_those_that_are_there(isosent_, here, refuses):

@@ -142,8 +142,8 @@ def _show_estimate(model: str | None, paths: Sequence[str], column: str | None, 
         estimate = estimate_files(loaded, paths, column=column, role=role, progress=bar)
     n_sent = estimate.n_texts - estimate.n_cached
     show(
-        f"{loaded.encoder.reference}: {n_sent:,} texts would be sent, about {estimate.n_tokens:,} tokens; in the cache: "
-        f"{estimate.n_cached:,} texts"
+        f"{loaded.encoder.reference}: {n_sent:,} texts would be sent, about {estimate.n_tokens:,} tokens; "
+        f"in the cache: {estimate.n_cached:,} texts"
     )
 
 
