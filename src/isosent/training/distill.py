@@ -53,7 +53,7 @@ from isosent.training.token_rows import (
 from isosent.transforms.base import Auto, Transform, needs_vectors, resolve_transform
 
 _MOST_FITTED_ON = 20_000  # texts, by a transform
-_MOST_READ = 10_000  # texts, for tokens in context; half and all of 5,400 gave equal R2 (docs/research/distill.md)
+_MOST_READ = 20_000  # texts, for tokens in context
 _SAME_COSINE = 0.99
 
 
