@@ -390,7 +390,7 @@ def faiss_map(record: ModelRecord) -> LinearMap | None:
 
 
 def _with_quantization(model: SentenceEncoder, spill: Spill, n_parts: int) -> SentenceEncoder:
-    """The model with its number types, which are fitted on a sample if it has none, or no codebooks for so many bytes."""
+    """The model with its number types; what it lacks of them is fitted on a sample."""
     quantization = model.quantization
     if quantization is not None and n_parts in (0, quantization.n_parts):
         return model

@@ -221,7 +221,8 @@ class _Reader:
         if store is Storage.product:
             self._codebooks(dim, n_parts)
             self._skip_vector("bytes", 1, n_rows * n_parts)
-            self._expect("way of searching", self._fields("iBi"), (0, 0, 0))
+            self._expect("way of searching", self._fields("iB"), (0, 0))
+            self._fields("i")
             return
         if store is Storage.float32:
             self._skip_vector("numbers", 4, n_rows * dim)
