@@ -1,5 +1,6 @@
 """The index: what it finds, what it refuses, and what is left of it after a failure."""
 
+import dataclasses
 import errno
 import os
 import threading
@@ -10,14 +11,18 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import isosent
+from isosent import SentenceEncoder
+from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import FileFormatError, InputError, InputFileError, InputTypeError, OutputError
 from isosent.io.atomic import locked
 from isosent.io.vectors import writing_vectors
 from isosent.numeric.similarity import unit_rows
-from isosent.search import Index
+from isosent.persistence import read_model, write_model
+from isosent.search import Index, engine
 from isosent.search.build import FLAT_LIMIT, plan
 from isosent.search.commits import MANIFEST
 from isosent.space import Space
+from isosent.transforms.quantization import Quantization
 
 faiss = pytest.importorskip("faiss")
 
@@ -295,7 +300,7 @@ def test_product_codes_are_searched_among_many_rows_of_a_filter(vectors, monkeyp
     index = Index.create(
         vectors=vectors, metadata={"third": third.tolist()}, kind=kind, store="product", min_recall=0.99
     )
-    index.remove(range(0, 300))
+    index.remove(range(300))
     rows = np.flatnonzero((third != 1) & (np.arange(1500) >= 300))
     found = index.search(vectors[:100], 10, where="third != 1").ids
     assert set(found.ravel().tolist()) <= set(rows.tolist())
