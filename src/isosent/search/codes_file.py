@@ -261,7 +261,7 @@ class _Reader:
         return int(width)
 
     def _codebooks(self, dim: int, n_parts: int) -> None:
-        self._expect("product", self._fields("QQQ"), (dim, n_parts, 8))
+        self._expect("parts", self._fields("QQQ"), (dim, n_parts, 8))
         self._skip_vector("codebooks", 4, N_CENTROIDS * dim)
 
     def _query_bits(self) -> None:

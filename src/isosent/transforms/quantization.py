@@ -1,7 +1,10 @@
 """Fewer bytes per vector: int8 codes by a range per dimension, bits by a centre and a rotation, and product codes.
 
-A product code (Jegou et al. 2011) has one byte for each of a few parts of the dimensions, which names the nearest of
-256 vectors of this part: the codebooks. They are fitted by k-means in whole numbers, so that sums are exact.
+A `Quantization` is fitted on unit vectors: `fit` takes ranges and a rotation, and `with_product` adds codebooks. A
+product code (Jegou et al. 2011) has one byte for each of a few parts of the dimensions, which names the nearest of 256
+vectors of this part: the codebook. The codebooks are fitted by k-means in whole numbers, whose sums are exact in any
+order, so that a processor and its threads do not matter. `encode` and `decode` turn vectors into int8 codes and bits and
+back; product codes are made by FAISS, in an index.
 """
 
 from __future__ import annotations
