@@ -308,6 +308,17 @@ def test_product_codes_are_searched_among_many_rows_of_a_filter(vectors, monkeyp
     assert np.mean([len(np.intersect1d(*pair)) / 10 for pair in zip(found, expected, strict=True)]) > 0.95
 
 
+def test_faiss_searches_the_files_of_an_index_of_product_codes(vectors, tmp_path):
+    index = Index.create(vectors=vectors, store="product", folder=tmp_path / "index")
+    codes, finer = (
+        faiss.read_index(str(tmp_path / "index" / f"{name}-000001.faiss")) for name in ("codes", "vectors")
+    )
+    refined = faiss.IndexRefine(codes, finer)
+    refined.k_factor = index.stats().settings.oversampling
+    found = refined.search(unit_rows(vectors[:200]), 10)[1]
+    assert (found == index.search(vectors[:200], 10).ids).mean() > 0.97  # one candidate more is taken by isosent
+
+
 def test_codebooks_of_a_model_are_those_of_its_index(vectors, tmp_path):
     units = unit_rows(vectors)
     quantization = Quantization.fit(units).with_product(units, 16)

@@ -38,12 +38,12 @@ def product(vectors, quantization):
 
 def test_a_product_projects_on_the_principal_axes_about_zero(vectors, quantization):
     axes = quantization.with_product(vectors, 20).projection  # 2 dimensions for each part
-    np.testing.assert_allclose(axes.T @ axes, np.eye(40), atol=1e-5)
+    np.testing.assert_allclose(axes.T @ axes, np.eye(40), atol=2e-3)
     few = quantization.with_product(vectors, 16).projection.astype(np.float64)
     exact = vectors.astype(np.float64)
     _, best = np.linalg.eigh(exact.T @ exact)
     best = best[:, -32:]
-    np.testing.assert_allclose(few @ few.T, best @ best.T, atol=1e-5)
+    np.testing.assert_allclose(few @ few.T, best @ best.T, atol=2e-3)
 
 
 def test_codebooks_are_as_near_to_other_rows_as_those_of_faiss(vectors, quantization):

@@ -36,6 +36,7 @@ _ROUNDS = 4  # of k-means; with twice as many, the recall is the same
 _PART_DIMS, _FEWEST_DIMS = 8, 96
 _GRID = 255.0  # products of whole numbers up to this are exact in float32 for 258 dimensions or fewer
 _GRID_DEVIATIONS = 5.0
+_AXES_GRID = 2.0**14  # of the projection, which processors would otherwise round differently
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -206,7 +207,10 @@ class Quantization:
         exact = rows.astype(np.float64)
         with one_thread_products():
             axes = spectrum(exact.T @ exact / len(exact)).vectors[:, :width]
-            projection = (axes @ _random_rotation(width, seed).astype(np.float64)).astype(np.float32)
+            # the nearest rotation to random numbers is the same for any axes of one subspace, and uniformly distributed
+            left, _, right = np.linalg.svd(axes.T @ np.random.default_rng(seed).standard_normal((self.dim, width)))
+            projection = axes @ (left @ right)
+        projection = (np.rint(_AXES_GRID * projection) / _AXES_GRID).astype(np.float32)
         projected = LinearMap(projection.astype(np.float64), np.zeros(width)).apply(rows)
         return replace(self, projection=projection, codebooks=_codebooks(projected, n_parts, seed))
 
