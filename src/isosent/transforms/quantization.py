@@ -210,7 +210,7 @@ class Quantization:
             # the nearest rotation to random numbers is the same for any axes of one subspace, and uniformly distributed
             left, _, right = np.linalg.svd(axes.T @ np.random.default_rng(seed).standard_normal((self.dim, width)))
             projection = axes @ (left @ right)
-        projection = (np.rint(_AXES_GRID * projection) / _AXES_GRID).astype(np.float32)
+        projection = (np.rint(_AXES_GRID * projection) / _AXES_GRID + 0.0).astype(np.float32)  # no -0.0
         projected = LinearMap(projection.astype(np.float64), np.zeros(width)).apply(rows)
         return replace(self, projection=projection, codebooks=_codebooks(projected, n_parts, seed))
 
