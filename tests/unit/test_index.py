@@ -310,9 +310,7 @@ def test_product_codes_are_searched_among_many_rows_of_a_filter(vectors, monkeyp
 
 def test_faiss_searches_the_files_of_an_index_of_product_codes(vectors, tmp_path):
     index = Index.create(vectors=vectors, store="product", folder=tmp_path / "index")
-    codes, finer = (
-        faiss.read_index(str(tmp_path / "index" / f"{name}-000001.faiss")) for name in ("codes", "vectors")
-    )
+    codes, finer = (faiss.read_index(str(tmp_path / "index" / f"{name}-000001.faiss")) for name in ("codes", "vectors"))
     refined = faiss.IndexRefine(codes, finer)
     refined.k_factor = index.stats().settings.oversampling
     found = refined.search(unit_rows(vectors[:200]), 10)[1]

@@ -3,8 +3,8 @@
 A `Quantization` is fitted on unit vectors: `fit` takes ranges and a rotation, and `with_product` adds codebooks. A
 product code (Jegou et al. 2011) has one byte for each of a few parts of the dimensions, which names the nearest of 256
 vectors of this part: the codebook. The codebooks are fitted by k-means in whole numbers, whose sums are exact in any
-order, so that a processor and its threads do not matter. `encode` and `decode` turn vectors into int8 codes and bits and
-back; product codes are made by FAISS, in an index.
+order, so that a processor and its threads do not matter. `encode` and `decode` turn vectors into int8 codes and bits
+and back; product codes are made by FAISS, in an index.
 """
 
 from __future__ import annotations
