@@ -101,29 +101,29 @@ def plan(
     kind = kind or ("flat" if n_rows <= FLAT_LIMIT else "ivf")
     if kind == "ivf" and n_distinct < _FEWEST_FOR_IVF:
         kind = "flat"
-    store = store or _store_within(budget_mb, n_rows, dim, kind)
+    store = store or _store_within(budget_mb, n_rows, dim, kind, n_parts)
     is_stored = storage is not None and storage.dtype == store
     if store is Storage.product:
         n_parts = n_parts or (round(storage.n_bytes) if storage is not None and is_stored else bytes_of_product(dim))
     settings = SearchSettings(kind, store, n_parts=n_parts if store is Storage.product else 0)
     if budget_mb is not None and n_rows * bytes_per_vector(dim, kind, store, n_parts) > budget_mb * 1e6:
-        raise _too_large(budget_mb, n_rows, dim, kind, store)
+        raise _too_large(budget_mb, n_rows, dim, kind, store, n_parts)
     n_lists = 2 ** round(np.log2(4 * np.sqrt(n_distinct))) if kind == "ivf" else 0
     oversampling = storage.oversampling if storage is not None and is_stored else 0
     return replace(settings, n_lists=min(n_lists, n_distinct // 39), oversampling=oversampling)
 
 
-def _store_within(budget_mb: float | None, n_rows: int, dim: int, kind: Kind) -> Storage:
+def _store_within(budget_mb: float | None, n_rows: int, dim: int, kind: Kind, n_parts: int) -> Storage:
     if budget_mb is None:
         return Storage.float32
     for store in stores_of(kind):
-        if n_rows * bytes_per_vector(dim, kind, store) <= budget_mb * 1e6:
+        if n_rows * bytes_per_vector(dim, kind, store, n_parts) <= budget_mb * 1e6:
             return store
-    raise _too_large(budget_mb, n_rows, dim, kind, stores_of(kind)[-1])
+    raise _too_large(budget_mb, n_rows, dim, kind, stores_of(kind)[-1], n_parts)
 
 
-def _too_large(budget_mb: float, n_rows: int, dim: int, kind: Kind, store: Storage) -> InputError:
-    size = f"{n_rows * bytes_per_vector(dim, kind, store) / 1e6:.3g} MB"
+def _too_large(budget_mb: float, n_rows: int, dim: int, kind: Kind, store: Storage, n_parts: int) -> InputError:
+    size = f"{n_rows * bytes_per_vector(dim, kind, store, n_parts) / 1e6:.3g} MB"
     dims = f"isosent fit {option('n_components')}"
     return InputError(
         f"index: {n_rows} x {dim} as {store} in a {kind} index takes {size}; the budget is {budget_mb:g} MB. "

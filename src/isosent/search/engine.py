@@ -93,7 +93,7 @@ def tail_settings(settings: SearchSettings) -> SearchSettings:
 
 
 def bytes_of_product(dim: int) -> int:
-    """Bytes of a product code, unless a size was chosen by measuring: as many bits as two bytes have, per number."""
+    """Bytes of a product code, unless a size was chosen by measuring: one for 16 dimensions, and 8 or more."""
     return max(dim // 16, min(dim, 8))
 
 
