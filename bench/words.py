@@ -2,18 +2,14 @@
 
 Sentences of STS-B; word vectors are random, one for each of their words, for the time does not depend on the numbers.
 With a sub-word tokenizer: the model "wordllama", its files opened by model2vec and sentence-transformers too.
-With --start: the first vector of a fresh process, wordllama's matrix with isosent and with model2vec.
-Usage: python bench/words.py DATA [--quick] [--repeats N] [--markdown] | --start
+Usage: python bench/words.py DATA [--quick] [--repeats N] [--markdown]
 """
 
 import argparse
 import json
 import os
 import re
-import resource
-import subprocess
 import sys
-import tempfile
 import time
 from functools import partial
 from pathlib import Path
@@ -145,43 +141,6 @@ def subword_ways(texts, n_runs):
     }
 
 
-def start_ways(folder):
-    """What a fresh process runs until it has a vector."""
-    from model2vec import StaticModel
-
-    encoder = isosent.load("wordllama").encoder
-    StaticModel(vectors=encoder.vectors, tokenizer=encoder.tokenizer.tokenizer, config={}).save_pretrained(folder)
-    ask = '.encode(["A man is riding a horse."])'
-    return {
-        "python and numpy": "import numpy",
-        "isosent, wordllama": f'import isosent; isosent.load("wordllama"){ask}',
-        "isosent, the folder of model2vec": f'import isosent; isosent.load("static:{folder}"){ask}',
-        "model2vec": f'from model2vec import StaticModel; StaticModel.from_pretrained("{folder}"){ask}',
-    }
-
-
-def start_lines(repeats):
-    """Seconds of fresh processes, in turns; the first turn fills the caches."""
-    with tempfile.TemporaryDirectory() as folder:
-        ways = start_ways(folder)
-        wall, busy = {name: [] for name in ways}, {name: [] for name in ways}
-        for turn in range(repeats + 1):
-            for name, code in ways.items():
-                before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-                subprocess.run([sys.executable, "-c", code], check=True)
-                seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-                if turn:
-                    wall[name].append(seconds)
-                    busy[name].append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    for name in ways:
-        yield {
-            "way": name,
-            "seconds": float(np.median(wall[name])),
-            "processor_s": float(np.median(busy[name])),
-            "x_processor": float(np.median(np.divide(busy["model2vec"], busy[name]))),
-        }
-
-
 def measure(ways, repeats, threads):
     os.environ["OMP_NUM_THREADS"] = str(threads)
     with threadpool_limits(threads):
@@ -215,15 +174,11 @@ def table(lines):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", nargs="?", help="folder with the STS files")
-    parser.add_argument("--start", action="store_true", help="the first vector of a fresh process")
+    parser.add_argument("data", help="folder with the STS files")
     parser.add_argument("--quick", action="store_true", help="fewer sentences")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--markdown", action="store_true", help="print a table in place of JSON lines")
     arguments = parser.parse_args()
-    if arguments.start:
-        print("\n".join(map(json.dumps, [conditions(), *start_lines(arguments.repeats)])))
-        return
     texts = sentences(arguments.data, 20_000 if arguments.quick else 100_000)
     distinct = list(dict.fromkeys(texts[:17_000]))
     lines = []

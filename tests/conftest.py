@@ -76,16 +76,17 @@ def pytest_terminal_summary(terminalreporter):
 @pytest.fixture(scope="session", autouse=True)
 def wordllama_is_read_once():
     """Most commands begin with it, and most of what they take would be to read the same numbers again."""
-    from isosent.encoders import load
+    from isosent.encoders import load, static_models
 
     read, encoders = load.load_wordllama, []
 
     def once(options, *, corpus=None):
-        if options or corpus is not None:
-            return read(options, corpus=corpus)
         if not encoders:
-            encoders.append(read(options))
-        return encoders[0]
+            encoders.append(read({}))
+        [plain] = encoders
+        if not options and corpus is None:
+            return plain
+        return static_models._assembled("wordllama", options, plain.tokenizer, plain.vectors, corpus)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(load, "load_wordllama", once)

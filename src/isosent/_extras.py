@@ -24,7 +24,7 @@ _EXTRA_OF = {
     "mteb": "mteb",
     "matplotlib": "plots",
     "ray": "distributed",
-    **dict.fromkeys(("starlette", "uvicorn", "orjson", "httpx", "prometheus_client"), "serve"),
+    **dict.fromkeys(("starlette", "uvicorn", "orjson", "prometheus_client"), "serve"),
 }
 
 

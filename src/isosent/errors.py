@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 # marked by characters that no font and no file has a use for
 _OPTION = re.compile("\ue000([^=\ue001]+)=?([^\ue001]*)\ue001")
-_NUMBER = re.compile(r"-?\d+(\.\d+)?(e[-+]?\d+)?")
+_PLAIN = re.compile(r"-?\d+(\.\d+)?(e[-+]?\d+)?|N")  # numbers
 _NEXT_STEP = re.compile("\ue002([^\ue003]*)\ue003([^\ue004]*)\ue004")
 # of user:password@host after a scheme, which a path may have shortened to one slash; and of an option of a URL
 _PASSWORD = re.compile(r"(?<=[a-zA-Z0-9]:/)(/?[^\s/:@'\"]*:)[^\s'\"]*(?=@)|(?<=[?&])(\w*password=)[^\s&'\"]+")
@@ -93,7 +93,7 @@ def _for_python(message: str) -> str:
 
 
 def _argument(name: str, value: str) -> str:
-    is_text = value and value != "True" and not _NUMBER.fullmatch(value)
+    is_text = value and value != "True" and not _PLAIN.fullmatch(value)
     return f"{name}{value and '='}{repr(value) if is_text else value}"
 
 
@@ -145,6 +145,10 @@ class OutputError(IsosentError, OSError):
 
 class WorkerError(IsosentError, RuntimeError):
     """Workers that died or failed again and again."""
+
+
+class ApiError(IsosentError, RuntimeError):
+    """An embedding API that cannot be reached, refuses a request, or has another model than before."""
 
 
 class NonFiniteLossError(IsosentError, ArithmeticError):

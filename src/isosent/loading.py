@@ -1,4 +1,10 @@
-"""Loading a model by its reference (a name, a folder, an id on the Hugging Face hub), or wrapping one in memory."""
+"""Loading a model by its reference (a name, a folder, an id on the Hugging Face hub), or wrapping one in memory.
+
+`load` takes a reference with options; a folder that isosent saved is opened by `load_saved`, which loads the encoder
+that it names and checks that it is the one of the record. `wrap` makes a model of an object of another library, or of a
+dictionary of vectors; `wrap_tables` of files of texts and their vectors. `load_model` is `load` with a bar, for
+commands, and `read_record` reads what a folder says without loading its encoder.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +66,8 @@ def load(
         - a folder: a model saved by isosent, transformers, sentence-transformers or Model2Vec;
         - ``wordllama``, English token vectors that come with isosent;
         - ``words:FILE[,FILE...]``, word vectors;
-        - ``hf:ID-OR-DIR`` or ``static:ID-OR-DIR``, to say that it is a transformer or a Model2Vec model.
+        - ``hf:ID-OR-DIR`` or ``static:ID-OR-DIR``, to say that it is a transformer or a Model2Vec model;
+        - ``api:PROVIDER/MODEL`` or ``api:URL?model=NAME``, a model of an embedding API.
 
         Options may follow after a ``?``, as in ``hf:DIR?layers=1,-1&pooling=mean``.
     weighting : Weighting or str, optional
@@ -245,6 +252,7 @@ def load_saved(
         runtime = {name: value for name, value in parsed.options.items() if name in RUNTIME_OPTIONS}
         reference = _encoder_reference(moved_to, record, runtime, folder / MODEL_FILE)
         encoder = load_encoder(reference, split=split, corpus=corpus, progress=progress)
+        encoder = encoder.as_saved(record.encoder_fingerprint, record.encoder_dim, record.canary)
     except InputError as error:
         reason = str(error).partition("\n")[0]  # the rest says what may be typed
         raise ModelFolderError(
@@ -286,6 +294,8 @@ def _encoder_reference(moved_to: str | None, record: ModelRecord, runtime: Mappi
     stored = stored_reference(record.reference, record.options, file=file)
     if parsed.scheme != stored.scheme and not (parsed.scheme == "hub" and stored.scheme in ("hf", "static")):
         raise InputError(f"it is another kind of model than {record.reference}.")
+    if parsed.scheme == "api":  # what was written is what is asked, and must give the vectors of the folder
+        return parse_reference(moved_to, runtime, in_use=True)
     if set(parsed.options) - {*FILE_OPTIONS, *RUNTIME_OPTIONS}:
         raise InputError("it has options, but those of the folder hold. Leave them out, except files that were moved.")
     return parse_reference(moved_to, {**stored.options, **parsed.options, **runtime}, in_use=True)

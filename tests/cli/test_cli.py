@@ -444,7 +444,7 @@ def test_an_empty_file_is_refused(isosent_, here, command, refuses):
 @pytest.mark.parametrize("command", [encode, fit])
 def test_a_directory_without_texts_is_refused(isosent_, here, command, refuses):
     (here / "empty").mkdir()
-    refuses(isosent_(*command(texts="empty")), "empty: no file there, or none that ends in .txt, .csv")
+    refuses(isosent_(*command(texts="empty")), "empty: no file there, or none that ends in", ".txt, .csv")
 
 
 def test_a_missing_column_lists_those_that_are_there(isosent_, here, refuses):
@@ -627,7 +627,7 @@ def test_no_progress_bar_is_drawn_where_standard_error_is_no_terminal(isosent_, 
     write_stsb(here / "sts")
     for command in (encode(), fit("--dims", "2"), ("evaluate", "sts", "--data", "sts")):
         lines = isosent_(*command).err.splitlines()
-        assert [line for line in lines if not line.startswith("warning: STSB: 12 items")] == []
+        assert [line for line in lines if not line.startswith(("warning: STSB: 12 items", "evaluating: 24"))] == []
 
 
 def test_an_interrupted_run_says_so_and_exits_with_130(isosent_, monkeypatch):

@@ -386,7 +386,7 @@ def test_an_index_that_does_not_know_its_space_warns_of_vectors_of_a_named_model
     assert isosent_("fit", "vectors.npy", "--transform", "whitening", "-o", "other").code == 0
     assert isosent_("transform", "vectors.npy", "-m", "other", "-o", "of_other.npy").code == 0
     for command in (("search", "index", "of_other.npy"), ("index", "add", "index", "of_other.npy")):
-        assert "of_other.npy holds vectors of vectors -> whitening" in isosent_(*command).err
+        assert "of_other.npy holds vectors of the space vectors -> whitening" in isosent_(*command).err
     assert "holds vectors of" not in isosent_("search", "index", "vectors.npy").err
 
 

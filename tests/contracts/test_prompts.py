@@ -180,7 +180,7 @@ def test_auto_compares_the_vectors_that_it_is_fitted_on(tiny_model, monkeypatch,
         seen.append(vectors)
         return choose_from_texts(vectors, *arguments, **named)
 
-    monkeypatch.setattr("isosent.model.choose_from_texts", choose)
+    monkeypatch.setattr("isosent.fitting.choose_from_texts", choose)
     model = isosent.load(f"hf:{tiny_model('bert')}?document_prompt=red : ")
     model.fitted(TEXTS, transform="auto?dims=2", queries=queries)
     expected = model.encode(TEXTS) if queries is None else model.encode_document(TEXTS)

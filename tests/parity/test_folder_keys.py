@@ -25,14 +25,20 @@ SETTINGS, TRANSFORMER, MODULES = "config_sentence_transformers.json", "sentence_
 LONG = " ".join(TEXTS)
 
 
-@pytest.fixture
-def folder(tiny_model, tmp_path):
+@pytest.fixture(scope="module")
+def saved(tiny_model, tmp_path_factory):
     """A folder that sentence-transformers wrote: Transformer, Pooling, Dense, LayerNorm, Normalize."""
     torch.manual_seed(0)
     parts = [modules.Transformer(str(tiny_model("bert"))), modules.Pooling(DIM), modules.Dense(DIM, 12)]
     model = SentenceTransformer(modules=[*parts, modules.LayerNorm(12), modules.Normalize()], device="cpu")
-    model.save_pretrained(str(tmp_path / "folder"), create_model_card=False)
-    return tmp_path / "folder"
+    folder = tmp_path_factory.mktemp("saved") / "folder"
+    model.save_pretrained(str(folder), create_model_card=False)
+    return folder
+
+
+@pytest.fixture
+def folder(saved, tmp_path):
+    return shutil.copytree(saved, tmp_path / "folder")
 
 
 def theirs(folder, texts=(*TEXTS, LONG), method="encode"):
@@ -359,14 +365,17 @@ def test_types_of_tokens_other_than_zero_are_refused(folder):
 # -- static models -----------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def exported(wordllama, texts, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exported") / "static"
+    export(wordllama.fitted(texts, transform=isosent.Whitening(8)), "sentence-transformers", folder)
+    (folder / "isosent.json").unlink()  # of the export, which notices changes
+    return folder
+
+
 @pytest.fixture
-def static(wordllama, tmp_path):
-    export(
-        wordllama.fitted(isosent.demo_texts(), transform=isosent.Whitening(8)), "sentence-transformers", tmp_path / "e"
-    )
-    shutil.copytree(tmp_path / "e", tmp_path / "static")
-    (tmp_path / "static" / "isosent.json").unlink()  # of the export, which notices changes
-    return tmp_path / "static"
+def static(exported, tmp_path):
+    return shutil.copytree(exported, tmp_path / "static")
 
 
 def test_an_export_of_a_static_model_is_truncated_too(static):

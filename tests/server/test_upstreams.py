@@ -14,12 +14,13 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 import isosent
+from isosent.api.cache import VectorCache
+from isosent.api.client import Upstream
+from isosent.api.dialects import DIALECTS
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.model import SentenceEncoder
-from isosent.server.fetching import VectorCache
 from isosent.server.maps import Maps
 from isosent.server.proxy import Proxy, create_proxy
-from isosent.server.upstream import DIALECTS, Upstream
 
 DIM = 8
 

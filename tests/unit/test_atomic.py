@@ -203,7 +203,7 @@ def test_a_failing_encode_leaves_the_old_vectors_and_no_temporary_files(tmp_path
     write_vectors(tmp_path / name, np.zeros((1, 3), np.float32), ["a"])
     before, before_names = (tmp_path / name).read_bytes(), names(tmp_path)
     monkeypatch.setattr("pyarrow.parquet.ParquetWriter", fail_half_way)
-    monkeypatch.setattr("isosent.io.vectors._writing_npy", fail_half_way)
+    monkeypatch.setattr("isosent.io.npy.writer", fail_half_way)
     with pytest.raises(RuntimeError, match="mine"):
         write_vectors(tmp_path / name, np.ones((2, 3), np.float32), ["a", "b"])
     assert (tmp_path / name).read_bytes() == before

@@ -21,7 +21,7 @@ from isosent.io import bounds, parquet
 from isosent.io.tables import open_table
 from isosent.io.texts import open_texts, text_blocks
 from isosent.io.vectors import open_vectors
-from isosent.search import rows
+from isosent.search import inputs
 from isosent.search.inputs import read_rows
 from isosent.training.data import read_examples
 from isosent.words.frequencies import read_frequencies
@@ -397,7 +397,7 @@ def test_row_groups_are_read_from_any_row_on(tmp_path, first_row):
 
 
 def test_rows_that_lack_the_columns_of_the_first_are_refused(write, monkeypatch):
-    monkeypatch.setattr(rows, "_FREE_CELLS", 1000)
+    monkeypatch.setattr(inputs, "_FREE_CELLS", 1000)
     first = json.dumps({"text": "one"} | {f"c{number}": "" for number in range(100)})
     path = write("cells.jsonl", first + "\n" + '{"text": "two"}\n' * 1000)
     with pytest.raises(FileFormatError, match="101 columns"):

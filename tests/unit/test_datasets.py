@@ -255,7 +255,7 @@ def test_without_the_hub_it_is_said_what_to_place_where(tmp_path):
     hub = Counted(None, n_files=0)
     words = (
         rf"place a\.txt and b\.txt, below {re.escape(str(tmp_path))}, as on its page; or bring the hub's data files "
-        r"owner/toy/a\.txt, owner/toy/b\.txt from elsewhere.* mirror=FOLDER"
+        r"owner/toy/a\.txt, owner/toy/b\.txt from elsewhere.* mirror='FOLDER'"
     )
     with pytest.raises(InputFileError, match=words):
         get_toy(TWO, tmp_path, hub=hub)
@@ -435,7 +435,7 @@ def test_a_hub_out_of_reach_is_told_at_once(tmp_path):
     done = get_from("http://127.0.0.1:9", tmp_path / "cache", tmp_path / "data")
     assert re.search(
         r"InputFileError: data: biosses could not be fetched: the hub did not give mteb/biosses-sts: .*"
-        r"Connection refused.*\. Without network, .* mteb/biosses-sts/test\.jsonl\.gz .* mirror=FOLDER\.\n$",
+        r"Connection refused.*\. Without network, .* mteb/biosses-sts/test\.jsonl\.gz .* mirror='FOLDER'\.\n$",
         done.stderr,
     )
     assert "Retrying" not in done.stderr

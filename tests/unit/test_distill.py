@@ -11,6 +11,8 @@ from starlette.testclient import TestClient
 from tiny_models import WORDS
 
 import isosent
+from isosent.api.client import Upstream
+from isosent.api.dialects import DIALECTS
 from isosent.cli.main import main
 from isosent.cli.serve import open_source
 from isosent.distributed import engine_for
@@ -29,7 +31,6 @@ from isosent.search import Index
 from isosent.server import create_app
 from isosent.server.maps import Maps
 from isosent.server.proxy import Proxy, create_proxy
-from isosent.server.upstream import DIALECTS, Upstream
 from isosent.training import distill as distill_module
 from isosent.training import token_rows as module
 from isosent.training.distill import distill, distill_files

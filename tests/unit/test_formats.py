@@ -94,7 +94,7 @@ opened = []  # a hook of Python cannot be removed
 is_counting = []
 
 
-@pytest.mark.filterwarnings("ignore:.*its texts in text are not encoded")
+@pytest.mark.filterwarnings("ignore:.*in text are not encoded")
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_is_opened_once_for_its_head_and_once_for_its_rows(tables, name):
     if not opened:
@@ -110,7 +110,7 @@ def test_a_table_is_opened_once_for_its_head_and_once_for_its_rows(tables, name)
         is_counting.clear()
 
 
-@pytest.mark.filterwarnings("ignore:.*its texts in text are not encoded")
+@pytest.mark.filterwarnings("ignore:.*in text are not encoded")
 @pytest.mark.parametrize("name", TABLES)
 def test_rows_that_are_not_kept_are_read_again(tables, name, monkeypatch):
     for kept in (1 << 20, 60):  # the second is full at the fourth row

@@ -538,7 +538,7 @@ def test_a_quantization_stays_with_its_space(quantized, words):
 
 
 def test_a_model_without_a_quantization_says_how_to_fit_one(saved, words):
-    with pytest.raises(InputError, match="quantize"):
+    with pytest.raises(InputError, match="with_quantization"):
         isosent.load(saved).encode(words, precision="int8")
     with pytest.raises(InputError, match="float16"):
         isosent.load(saved).encode(words, precision="float16")

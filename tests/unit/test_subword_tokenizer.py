@@ -215,7 +215,7 @@ def test_tokens_of_these_kinds_never_cross_a_blank(saved, name):
 @given(batches=st.lists(st.lists(odd_texts, max_size=5), max_size=3))
 def test_ids_are_those_of_the_library(saved, name, batches):
     library, tokenizer = Tokenizer.from_file(str(saved[name])), SubwordTokenizer(saved[name], skip_unknown=False)
-    with patch.multiple("isosent.words.subwords", _FEW_CHARACTERS=0, _TOGETHER=3):
+    with patch.multiple("isosent.words.subwords", _FEW_CHARACTERS=0, _MANY_CHARACTERS=0, _TOGETHER=3):
         for texts in [*batches, CORPUS]:
             expected = [encoding.ids for encoding in library.encode_batch(texts, add_special_tokens=False)]
             assert as_lists(tokenizer(texts)) == expected
@@ -229,14 +229,14 @@ def test_an_added_token_with_a_blank_or_a_mark_in_it(saved, tmp_path, content):
     tokenizer = SubwordTokenizer(tmp_path / "tokenizer.json", skip_unknown=False)
     texts = ["the cat", "sat on", "cat", "sat", "the cat sat on", "e m", "at", "on", "e\u2581m"]
     expected = [encoding.ids for encoding in library.encode_batch(texts, add_special_tokens=False)]
-    with patch.multiple("isosent.words.subwords", _FEW_CHARACTERS=0, _TOGETHER=3):
+    with patch.multiple("isosent.words.subwords", _FEW_CHARACTERS=0, _MANY_CHARACTERS=0, _TOGETHER=3):
         assert as_lists(tokenizer(texts)) == expected
 
 
 def test_ids_of_wordllama_are_those_of_the_library(wordllama, texts):
     tokenizer = wordllama.encoder.tokenizer
     odd = ["a  b", " a", "a ", "", "<s> a", "a</s>b c", "x\ny z", "▁a b", "a ▁ b", "naïve Ünïcode 🙂 \t tab"]
-    many = [*texts, *odd, *texts]
+    many = [*texts, *odd, *texts] * 5
     expected = tokenizer.tokenizer.encode_batch(many, add_special_tokens=False)
     assert as_lists(tokenizer(many)) == [encoding.ids for encoding in expected]
 
@@ -246,7 +246,18 @@ def test_any_number_of_threads_gives_the_same_subword_ids(monkeypatch, saved, n_
     monkeypatch.setenv("OMP_NUM_THREADS", n_threads)
     many = [" ".join(text.split()[: i % 4]) for i in range(3000) for text in CORPUS]
     tokenizer = SubwordTokenizer(saved["bert"], skip_unknown=False)
-    assert np.array_equal(tokenizer(many).ids, tokenizer._whole_texts(many).ids)
+    with patch("isosent.words.subwords._MANY_CHARACTERS", 0):
+        assert np.array_equal(tokenizer(many).ids, tokenizer._whole_texts(many).ids)
+
+
+def test_compiled_code_is_loaded_only_for_many_texts(saved):
+    tokenizer = SubwordTokenizer(saved["bert"], skip_unknown=False)
+    texts = ["the cat sat on"] * 1000
+    with patch("isosent.words.subwords.scan_texts", side_effect=MemoryError):
+        for _ in range((1 << 18) // 14_000):
+            tokenizer(texts)
+        with pytest.raises(MemoryError):
+            tokenizer(texts)
 
 
 @pytest.mark.parametrize(

@@ -308,3 +308,29 @@ def test_products_have_one_thread_whichever_thread_asks(together):
         before = n_threads()
         assert together(n_threads_within, n_rounds=20) == [{1}] * 16 * 20
         assert n_threads() == before == {2}
+
+
+_OF_SCIPY = """
+import numpy
+from threadpoolctl import threadpool_info
+from isosent.numeric.threads import one_thread_products
+
+def n_threads():
+    return {each["num_threads"] for each in threadpool_info() if each["filepath"].split("/")[-2] != "numpy.libs"}
+
+with one_thread_products():  # the libraries that are loaded by now are found
+    import scipy.linalg
+    scipy.linalg.blas.dnrm2([1.0])
+    with one_thread_products():
+        pass
+before = n_threads()
+with one_thread_products():
+    print(*n_threads())
+print(n_threads() == before)
+"""
+
+
+def test_the_library_of_scipy_is_limited_though_it_is_loaded_later():
+    environment = os.environ | {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2"}
+    finished = subprocess.run([sys.executable, "-c", _OF_SCIPY], env=environment, capture_output=True, text=True)
+    assert finished.stdout.split() == ["1", "True"], finished.stderr

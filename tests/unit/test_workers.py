@@ -463,9 +463,9 @@ def test_a_folder_that_is_not_shared_is_noticed(inputs, wordllama, tmp_path):
 @pytest.mark.parametrize(
     ("on", "gpus", "words"),
     [
-        ("spark", 0, r"on=spark: write ray, or ray://ADDRESS"),
+        ("spark", 0, r"on='spark': write ray, or ray://ADDRESS"),
         (None, 1, "are for a cluster"),
-        ("ray", 1.5, r"gpus=1\.5: .*or a whole number"),
+        ("ray", 1.5, r"gpus=1\.5': .*or a whole number"),
         ("ray", float("nan"), "gpus=nan"),
     ],
 )

@@ -1,4 +1,9 @@
-"""The commands ``encode``, ``transform`` and ``moments``."""
+"""The commands ``encode``, ``transform`` and ``moments``.
+
+The first two write one file, or a folder of shards, which workers make (`_sharding` says which). ``--dry-run`` of
+encode asks the encoder for an estimate. All open their inputs before a model is loaded, so that a wrong name is said
+at once.
+"""
 
 import os
 from collections.abc import Sequence
@@ -28,7 +33,7 @@ from isosent.io.shards import SHARD_FORMATS, SHARD_SIZE, Sharding, check_shard_f
 from isosent.io.source import open_source
 from isosent.io.texts import TextSource, open_texts
 from isosent.io.vectors import check_vector_file, open_vectors
-from isosent.jobs.encode import encode_file, texts_encoded
+from isosent.jobs.encode import encode_file, estimate_files, texts_encoded
 from isosent.jobs.moments import check_moments_file, sum_of_files, vectors_and_moments, write_moments
 from isosent.jobs.shards import Engine, encode_folder, how_resumed, transform_folder
 from isosent.jobs.vectors import transform_file
@@ -59,6 +64,7 @@ def shard_options(command: Command) -> Command:
 @column_option
 @click.option("--queries", is_flag=True, help="Encode as queries, if the model treats them differently.")
 @click.option("--documents", is_flag=True, help="Encode as documents, if the model treats them differently.")
+@click.option("--dry-run", is_flag=True, help="Say what an API would be sent, and send nothing.")
 @dtype_option
 @shard_options
 @worker_options
@@ -69,6 +75,7 @@ def encode(
     column: str | None,
     queries: bool,
     documents: bool,
+    dry_run: bool,
     dtype: str,
     file_format: str | None,
     shard_size: int | None,
@@ -92,6 +99,9 @@ def encode(
     role: RoleName = "query" if queries else "document" if documents else "text"
     paths = input_paths(inputs, "texts")
     sharding = _sharding(output, paths, dtype, file_format, shard_size, engine)
+    if dry_run:
+        _show_estimate(model, paths, column, role)
+        return
     if sharding is None:
         _encode_file(model, paths[0], output, column, role, dtype)
         return
@@ -125,6 +135,18 @@ def _encode_file(model: str | None, path: str, output: str, column: str | None, 
     _show_encoded(output, loaded, stats, f"{dim} {dtype}")
 
 
+def _show_estimate(model: str | None, paths: Sequence[str], column: str | None, role: RoleName) -> None:
+    """Say what an API would be sent; nothing is, and nothing is written."""
+    loaded = open_model(model)
+    with progress_bar("reading") as bar:
+        estimate = estimate_files(loaded, paths, column=column, role=role, progress=bar)
+    n_sent = estimate.n_texts - estimate.n_cached
+    show(
+        f"{loaded.encoder.reference}: {n_sent:,} texts would be sent, about {estimate.n_tokens:,} tokens; "
+        f"in the cache: {estimate.n_cached:,} texts"
+    )
+
+
 def _say_reference(path: str, groups: GroupMaps | None) -> None:
     """Say which group texts or vectors are taken for that are in no table."""
     if groups is not None and not TextSource(path).is_table:  # by its name: a worker may open it elsewhere
@@ -133,6 +155,8 @@ def _say_reference(path: str, groups: GroupMaps | None) -> None:
 
 def _show_encoded(output: str, model: SentenceEncoder, stats: EncodingStats, shape: str) -> None:
     show(f"{output}: {stats.n_texts} x {shape}; texts without a vector: {stats.n_zero_rows}")
+    if (usage := model.encoder.usage) is not None and any(usage):  # else workers asked it
+        show(f"sent: {usage.n_texts:,} texts, {usage.n_tokens:,} tokens; from the cache: {usage.n_cached:,} texts")
     if model.encoder.skips_unknown:
         show_tokens(stats.n_tokens, stats.n_unknown, model.encoder.languages)
 

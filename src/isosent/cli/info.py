@@ -6,6 +6,7 @@ which `_aligned` shows; those of a model are worded by `_model_facts`.
 
 import warnings
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import click
 
 from isosent._check import brief
+from isosent.api.cache import MEGABYTE, VectorCache, find_cache
 from isosent.cli.options import json_option
 from isosent.cli.printing import deliver, likelihood_change, stats_report
 from isosent.encoders.precomputed import PRECOMPUTED
@@ -25,7 +27,7 @@ from isosent.io.texts import TextSource
 from isosent.jobs.moments import moments_in
 from isosent.loading import read_record
 from isosent.pages.progress import progress_bar
-from isosent.pages.report import Report
+from isosent.pages.report import Report, ReportTable
 from isosent.persistence import MIGRATION, ModelRecord
 from isosent.search.stores import find_index
 from isosent.transforms.auto import saved_choice
@@ -42,7 +44,7 @@ _LONGEST_VALUE = 60  # of a setting, in characters
 @click.argument("source", metavar="MODEL|INDEX|FILE")
 @json_option
 def info(source: str, as_json: bool) -> None:
-    """Describe a model, an index, or a file of vectors, of their mean and covariance, or of word vectors.
+    """Describe a model, an index, a cache of an API, or a file of vectors, of mean and covariance, or of word vectors.
 
     A large file of word vectors is also converted into the cache, to open at once next time.
 
@@ -54,6 +56,9 @@ def info(source: str, as_json: bool) -> None:
     if (index := find_index(source, "info")) is not None:
         deliver(stats_report(index.folder, index.stats()), as_json=as_json)
         return
+    if (cache := find_cache(Path(source))) is not None:
+        deliver(_cache_report(cache), as_json=as_json)
+        return
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* are not encoded", IsosentWarning)  # nothing is, here
         facts = _facts_of_input(source)
@@ -63,6 +68,17 @@ def info(source: str, as_json: bool) -> None:
             else Report(facts, _aligned(facts.items()))
         )
     deliver(report, as_json=as_json)
+
+
+def _cache_report(file: Path) -> Report:
+    """What was kept of embedding APIs, and what they were asked."""
+    with closing(VectorCache(file, max_bytes=file.stat().st_size)) as cache:
+        facts = cache.facts()
+    table = ReportTable("API", "dimensions", "texts sent", "tokens", left=range(1))
+    for api in facts["apis"]:
+        table.add_row(api["name"], str(api["dim"]), f"{api['n_texts']:,}", f"{api['n_tokens']:,}")
+    line = f"{file}: {facts['vectors']:,} vectors, {facts['bytes'] / MEGABYTE:,.1f} MB"
+    return Report(facts, [line, *([table] if facts["apis"] else [])])
 
 
 def _model_report(folder: Path, record: ModelRecord) -> Report:

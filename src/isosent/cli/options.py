@@ -126,8 +126,8 @@ model_option = click.option(
     "--model",
     "-m",
     metavar="REFERENCE",
-    help="wordllama, words:FILE, static:DIR, hf:ID, hf:DIR or a saved folder, with options after a question mark, as "
-    f"in 'hf:DIR?layers=1,12&pooling=mean'.  [default: {DEFAULT_REFERENCE}]",
+    help="wordllama, words:FILE, static:DIR, hf:ID, hf:DIR, api:PROVIDER/MODEL or a saved folder, with options after a "
+    f"question mark, as in 'hf:DIR?layers=1,12&pooling=mean'.  [default: {DEFAULT_REFERENCE}]",
 )
 
 

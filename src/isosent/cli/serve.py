@@ -1,4 +1,9 @@
-"""The commands ``serve`` and ``proxy``."""
+"""The commands ``serve`` and ``proxy``.
+
+Address, keys and limits are options of both (`serving_options`). `serve` opens models and indexes (`open_source`), in
+one process or in workers; `proxy` puts its parts together: the API with its dialect and key, the maps, the cache and
+the learner.
+"""
 
 from __future__ import annotations
 
@@ -23,24 +28,24 @@ from isosent.model import SentenceEncoder
 from isosent.search.index import Index
 from isosent.search.stores import find_index
 
-for _package in ("starlette", "uvicorn", "orjson", "prometheus_client", "httpx"):
+for _package in ("starlette", "uvicorn", "orjson", "prometheus_client"):
     _extras.require(_package)
 
 import httpx  # noqa: E402 - after the message about the extra
 
+from isosent.api.cache import MEGABYTE, VectorCache  # noqa: E402
+from isosent.api.client import Upstream  # noqa: E402
+from isosent.api.dialects import DIALECTS, Dialect, dialect_of  # noqa: E402
 from isosent.server.app import create_app  # noqa: E402
-from isosent.server.fetching import VectorCache  # noqa: E402
 from isosent.server.maps import Learner, Maps  # noqa: E402
 from isosent.server.proxy import Proxy, create_proxy  # noqa: E402
 from isosent.server.run import KEYS_VARIABLE, check_address, is_loopback, read_keys  # noqa: E402
 from isosent.server.run import serve as serve_app  # noqa: E402
 from isosent.server.service import Limits, flag_of  # noqa: E402
-from isosent.server.upstream import DIALECTS, Dialect, Upstream, dialect_of  # noqa: E402
 from isosent.server.workers import serve_workers  # noqa: E402
 
 UPSTREAM_KEY_VARIABLE = "ISOSENT_UPSTREAM_KEY"
 _CACHE_MB, _LARGEST_CACHE_MB = 1000.0, 1e9
-_MEGABYTE = 1_000_000
 
 
 def serving_options(*limits: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -225,7 +230,9 @@ def proxy(
     if not upstream.startswith(("http://", "https://")):
         raise InputError(f"--upstream {upstream}: write an address that begins with http:// or https://.")
     keys = read_keys(api_key_file)
-    chosen, most_texts = _named_dialect(dialect or dialect_of(upstream))
+    if (named_dialect := dialect or dialect_of(upstream)) is None:
+        raise InputError(f"--upstream {upstream}: name its dialect: --dialect {', '.join(DIALECTS)}.")
+    chosen, most_texts = _named_dialect(named_dialect)
     check_address(host, has_keys=bool(keys))
     if learn is not None:
         check_destination(learn)
@@ -296,4 +303,4 @@ def _opened_cache(text: str) -> VectorCache:
         megabytes = 0.0
     if not 1 <= megabytes <= _LARGEST_CACHE_MB:
         raise InputError(f"--cache {text}: the size is not 1 megabyte or more. Write FILE?mb=1000.")
-    return VectorCache(Path(path), max_bytes=round(megabytes * _MEGABYTE))
+    return VectorCache(Path(path), max_bytes=round(megabytes * MEGABYTE))

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import astuple, dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,9 @@ from isosent.space import Space
 from isosent.storage import Storage
 from isosent.transforms.base import LinearTransform
 from isosent.words.tokens import TokenIds, offsets_of
+
+if TYPE_CHECKING:
+    from isosent.api.session import Estimate, Usage
 
 WINDOW = 8192
 _MANY_UNKNOWN, _ENOUGH_TOKENS = 0.3, 100
@@ -212,6 +215,19 @@ class Encoder(ABC):
     def saved_as(self) -> Encoder:
         """Return the encoder that a saved model names; itself, unless it exists in memory only."""
         return self
+
+    def as_saved(self, fingerprint: str, dim: int, canary: Canary | None) -> Encoder:
+        """Return the encoder of a saved model; itself, unless it must be told what it is to give."""
+        return self
+
+    @property
+    def usage(self) -> Usage | None:
+        """What an API was asked in this process; None of an encoder that computes its vectors."""
+        return None
+
+    def estimate(self, texts: Iterable[str]) -> Estimate:
+        """What encoding texts would cost; nothing is sent."""
+        raise InputError(f"estimate: {self.reference} is no API, such as api:openai/NAME. It costs nothing.")
 
     def require_fitted(self, where: str) -> None:
         """Refuse an encoder that must be fitted on texts first."""

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from isosent.encoders.api import load_api
 from isosent.encoders.base import Encoder
 from isosent.encoders.hub import download
-from isosent.encoders.reference import PERMISSIONS, SCHEMES, WEIGHTING_OPTIONS, Reference, folder_kind
+from isosent.encoders.reference import CODE_PERMISSIONS, SCHEMES, WEIGHTING_OPTIONS, Reference, folder_kind
 from isosent.encoders.st_modules import ModuleFolder
 from isosent.encoders.static_models import (
     SplitFunction,
@@ -49,6 +50,8 @@ def load_encoder(
             return load_words(location, options, split=split, corpus=corpus, progress=progress)
         case "static":
             return load_static(location, options, corpus=corpus)
+        case "api":
+            return load_api(location, options)
     if options.pop("static", False):
         return load_token_embeddings(location, options, corpus=corpus)
     if weights := [name for name in WEIGHTING_OPTIONS if name in options]:
@@ -60,7 +63,7 @@ def load_encoder(
 
 def _hub_model(reference: Reference) -> Reference:
     """Detect by its files whether a model on the hub is Model2Vec or a transformer."""
-    permissions: dict[str, Any] = {name: reference.options.get(name, False) for name in PERMISSIONS}
+    permissions: dict[str, Any] = {name: reference.options.get(name, False) for name in CODE_PERMISSIONS}
     kind = folder_kind(download("hub", reference.location, **permissions))
     if kind not in ("hf", "static"):
         raise InputFileError(f"{reference.location}: the hub has no config.json of a known kind of model for it.")

@@ -25,6 +25,7 @@ import numpy as np
 from msgspec import Struct
 
 from isosent import _check
+from isosent.api.dialects import DIALECTS, PROVIDERS
 from isosent.encoders.word_average import GEM, SIF, USIF, Average, PowerMean, Weighting, ZipfianWhitening
 from isosent.errors import InputError, InputFileError, ModelReferenceError, PermissionIgnoredWarning
 from isosent.io.atomic import recover
@@ -146,13 +147,25 @@ def _tokenizer(value: Any) -> str:
     return text
 
 
+def _variable(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", value):
+        raise ValueError(value)
+    return value
+
+
+def _model(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[^?&%\s]+", value):
+        raise ValueError(value)
+    return value
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(value)
     return value
 
 
-MODEL, RUNNING = "Model", "Running"
+MODEL, RUNNING, CALLING = "Model", "Running", "Calling an API"
 _TEXT, _WEIGHTING, _GEM = WORD_PANELS = ("Words of a text", "Weighting of words", "GEM")
 
 
@@ -187,7 +200,8 @@ def _count(name: str, summary: str, panel: str, least: int = 1) -> Option:
 _LAYERS_RULE = f"layers as in 1,-1 or L1+L12 or 0..4 or 0.3*1,0.7*-1, or {_or(tuple(LAYER_NAMES))}"
 _POOLING_RULE = f"among {', '.join(POOLING_NAMES)}, or several of these with commas between them, none twice"
 _SPLITTERS = "|".join(SPLITTERS)
-PERMISSIONS = ("trust_remote_code", "pickled_weights")  # only the caller grants them; no file can
+CODE_PERMISSIONS = ("trust_remote_code", "pickled_weights")
+PERMISSIONS = (*CODE_PERMISSIONS, "send_texts")  # only the caller grants them; no file can
 
 # fmt: off
 OPTIONS = {
@@ -249,6 +263,9 @@ OPTIONS = {
         Option("query_prompt", "TEXT", "a text", "hf: the same for queries (default: as the folder says)", _text),
         Option("document_prompt", "TEXT", "a text", "hf: the same for documents (default: as the folder says)",
                _text),
+        Option("model", "NAME", "a name", "api: the model, where the location does not say it", _model),
+        _choice("dialect", "api: how it is asked (default: by the URL)", *DIALECTS, panel=MODEL),
+        _count("dimensions", "api: how many are requested (default: all)", MODEL),
         Option("encoder", "REFERENCE", "an encoder", "FOLDER: where its encoder is now, if it was moved", _text),
         _choice("backend", "hf: what computes (default auto)", AUTO, *BACKENDS, panel=RUNNING),
         _choice("dtype", "hf: dtype of the layers (default float32)", *COMPUTED, panel=RUNNING),
@@ -259,6 +276,13 @@ OPTIONS = {
         _yes_or_no("trust_remote_code",
                    "hf: run code that comes with the model or that its config names (default false)", RUNNING),
         _yes_or_no("pickled_weights", "hf: read weights from pickles if there are no others (default false)", RUNNING),
+        Option("key_env", "NAME", "the name of an environment variable",
+               "api: environment variable of the key (default: that of the provider)", _variable, CALLING),
+        Option("cache", "DIR|none", "a folder, or none", "api: where answers are kept (default: the user's cache)",
+               _file, CALLING),
+        Option("cache_mb", "N", "a number above 0", "api: megabytes of the cache (default 10000)", _positive_number,
+               CALLING),
+        _yes_or_no("send_texts", "FOLDER: ask the API that the folder names (default false)", CALLING),
     )
 }
 # fmt: on
@@ -269,7 +293,9 @@ def options_under(panel: str) -> list[Option]:
     return [option for option in OPTIONS.values() if option.panel == panel]
 
 
-RUNTIME_OPTIONS = tuple(option.name for option in options_under(RUNNING))
+CALLING_OPTIONS = tuple(option.name for option in options_under(CALLING))
+_COMPUTING_OPTIONS = tuple(option.name for option in options_under(RUNNING))
+RUNTIME_OPTIONS = (*_COMPUTING_OPTIONS, *CALLING_OPTIONS)
 WEIGHTING_OPTIONS = tuple(option.name for panel in (_WEIGHTING, _GEM) for option in options_under(panel))
 FILE_OPTIONS = ("frequencies", "stop_words", "tokenizer", "vocabulary")
 PROMPTS = ("prompt", "query_prompt", "document_prompt")
@@ -288,7 +314,7 @@ class Scheme(NamedTuple):
 _STATIC_OPTIONS = ("normalize", "max_length", *WEIGHTING_OPTIONS)
 _HF_OPTIONS = (
     *("layers", "pooling", "dense", "normalize", "max_length", "long", "overlap", *PROMPTS, "static"),
-    *(*WEIGHTING_OPTIONS, *RUNTIME_OPTIONS),
+    *(*WEIGHTING_OPTIONS, *_COMPUTING_OPTIONS),
 )
 _WORDS_OPTIONS = ("lowercase", "tokenizer", "punctuation", "stop_words", "unknown", "vocabulary", *WEIGHTING_OPTIONS)
 SCHEMES = {
@@ -307,10 +333,16 @@ SCHEMES = {
             "a transformers or sentence-transformers model, from the hub (ID[@REVISION]) or a folder",
             _HF_OPTIONS,
         ),
+        Scheme(
+            "api",
+            "api:PROVIDER/MODEL|URL",
+            f"a model of an embedding API: {', '.join(PROVIDERS)}, or a URL",
+            ("model", "dialect", "dimensions", *PROMPTS, *CALLING_OPTIONS),
+        ),
     )
 }
 
-_PREFIXES = ("words", "static", "hf")
+_PREFIXES = ("words", "static", "hf", "api")
 
 GRAMMAR = "\n".join(
     [
@@ -319,12 +351,18 @@ GRAMMAR = "\n".join(
         "Folders of transformers, sentence-transformers and Model2Vec need no prefix.",
         "Options may follow, as in hf:DIR?layers=1,-1&pooling=mean:",
         *(f"  {f'{option.name}={option.values}':<22} {option.summary}" for option in options_under(MODEL)),
-        *(f"  {panel}: {', '.join(o.name for o in options_under(panel))}" for panel in (RUNNING, *WORD_PANELS)),
+        *(
+            f"  {panel}: {', '.join(o.name for o in options_under(panel))}"
+            for panel in (RUNNING, CALLING, *WORD_PANELS)
+        ),
         "In a path, %2C, %3F, %26 and %25 stand for a comma, a question mark, an ampersand and a percent sign.",
     ]
 )
 
-_ADVICE = "Use wordllama, OWNER/NAME, a folder, words:FILE, static:DIR or hf:DIR. All options: isosent help models"
+_ADVICE = (
+    "Use wordllama, OWNER/NAME, a folder, words:FILE, static:DIR, hf:DIR or api:PROVIDER/MODEL. "
+    "All options: isosent help models"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,6 +466,8 @@ def _option(text: str, scheme: Scheme, name: str, value: Any) -> Any:
     try:
         return OPTIONS[name].parse(value)
     except (ValueError, TypeError, AttributeError, OverflowError):
+        if name == "key_env" and isinstance(value, str):  # a key, perhaps
+            text, value = text.replace(value, "..."), "..."
         raise _refused(f"{text!r}: {name}={value}: choose {OPTIONS[name].rule}.") from None
 
 
@@ -505,7 +545,10 @@ def stored_reference(
 def without_permissions(
     text: str, options: Mapping[str, str], *, file: object, ignored: Collection[str] = PERMISSIONS
 ) -> tuple[str, dict[str, str]]:
-    """Remove permissions, or other options, from a reference and options that a file holds, with a warning."""
+    """Remove permissions, or other options, from a reference and options that a file holds, with a warning.
+
+    A file sends nothing to an API: its reference gets ``send_texts=false``.
+    """
     removed: list[str] = []
 
     def is_kept(name: str, value: str) -> bool:
@@ -520,7 +563,9 @@ def without_permissions(
             name, _, value = part.partition("=")
             if is_kept(name, value):  # an encoder named within it (FOLDER?encoder=REFERENCE) is cleaned, too
                 parts.append(f"{name}={clean(value)}" if name == "encoder" and value else part)
-        return f"{location}?{'&'.join(parts)}" if parts and "?" in text else location
+        if location.startswith("api:"):
+            parts = [*filter(None, parts), "send_texts=false"]
+        return f"{location}?{'&'.join(parts)}" if any(parts) else location
 
     text = clean(text)
     options = {

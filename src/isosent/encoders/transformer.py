@@ -28,7 +28,7 @@ from isosent.encoders.output_modules import (
     load_modules,
     modules_in_use,
 )
-from isosent.encoders.reference import PERMISSIONS, RUNTIME_OPTIONS, escape, parse_reference, write_options
+from isosent.encoders.reference import CODE_PERMISSIONS, RUNTIME_OPTIONS, escape, parse_reference, write_options
 from isosent.encoders.st_modules import ModuleFolder, read_module_folder
 from isosent.errors import FileFormatError, InputError, MissingExtraError, ModelReferenceError
 from isosent.io.texts import text_blocks
@@ -385,7 +385,7 @@ def _n_common(first: Sequence[int], second: Sequence[int]) -> int:
 
 def load_transformer(location: str, options: Mapping[str, Any]) -> TransformerEncoder:
     """Load a transformers encoder or a sentence-transformers model."""
-    permissions: dict[str, Any] = {name: bool(options.get(name)) for name in PERMISSIONS}
+    permissions: dict[str, Any] = {name: bool(options.get(name)) for name in CODE_PERMISSIONS}
     local = local_folder("hf", location)  # one that is not there is named first: packages would not help
     try:
         for package in ("torch", "transformers"):

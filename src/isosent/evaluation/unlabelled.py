@@ -29,7 +29,7 @@ from isosent.numeric.statistics import central_interval, mean_draws, resampled_c
 from isosent.numeric.threads import one_thread_products
 from isosent.pages.progress import Progress, part_of
 from isosent.storage import Storage
-from isosent.transforms.agreement import distinct_rows, sample_pairs, topical_agreement, words_of
+from isosent.transforms.agreement import distinct_rows, sample_pairs, topical_agreement, word_counts
 from isosent.transforms.groups import separate_groups
 
 FEWEST_TEXTS = 30
@@ -360,17 +360,12 @@ def explained_by_words(vectors: NDArray[np.floating], texts: Sequence[str]) -> f
     A ridge regression on the share of each word in a text. A mean of word vectors is such a sum, so models that work by
     words, and the first layers of a network, are explained more than others on the same texts.
     """
-    from sklearn.feature_extraction.text import CountVectorizer
-
     rows = np.flatnonzero(nonzero_rows(vectors))
     rows = np.random.default_rng(0).permutation(rows)[:_MOST_EXPLAINED]
-    try:
-        counts = CountVectorizer(analyzer=words_of, dtype=np.float64).fit_transform(
-            [texts[row] for row in rows.tolist()]
-        )
-    except ValueError:  # no text has a word
+    counts = word_counts([texts[row] for row in rows.tolist()])
+    if not counts.nnz:  # no text has a word
         return float("nan")
-    shares = counts.multiply(1 / np.maximum(np.asarray(counts.sum(axis=1)), 1)).tocsr()
+    shares = counts.multiply(1 / np.maximum(counts.sum(axis=1), 1)[:, np.newaxis]).tocsr()
     kernel, units = (shares @ shares.T).toarray(), unit_rows(vectors[rows].astype(np.float64))
     halves = np.array_split(np.arange(len(rows)), 2)
     left = total = 0.0

@@ -13,9 +13,11 @@ from tokenizers.pre_tokenizers import Metaspace, Split
 from tokenizers.pre_tokenizers import Sequence as Splits
 from tokenizers.processors import TemplateProcessing
 
+from isosent.encoders.base import Encoder
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError
+from isosent.loading import load
 from isosent.words.subwords import SubwordTokenizer
 from isosent.words.tokens import WordTokenizer
 
@@ -37,6 +39,15 @@ def transformer_tokenizer(encoder: TransformerEncoder) -> Tokenizer:
     _limit(tokenizer, encoder.max_length)
     tokenizer.enable_padding(pad_id=encoder.network.pad_id, pad_token=source.pad_token or "[PAD]")
     return tokenizer
+
+
+def tokenizer_for_static(encoder: Encoder) -> Tokenizer:
+    """The tokenizer of an encoder for a static model of it, without prompt; that of wordllama for an API."""
+    if isinstance(encoder, TransformerEncoder):
+        return transformer_tokenizer(encoder.with_prompt(""))
+    bundled = load("wordllama").encoder
+    assert isinstance(bundled, StaticEncoder)
+    return static_tokenizer(bundled)
 
 
 def static_tokenizer(encoder: StaticEncoder) -> Tokenizer:

@@ -161,10 +161,19 @@ def _decoded(place: str, vector: Any) -> Any:
 
 def unpacked(text: str) -> NDArray[np.float32]:
     """The numbers of a vector that is packed as base64 of little-endian float32; ValueError says what else it is."""
+    return unpacked_rows([text])[0]
+
+
+def unpacked_rows(texts: Sequence[str]) -> NDArray[np.float32]:
+    """The same of several vectors of one width, shape (n_texts, dim); they are checked together."""
     try:
-        numbers = np.frombuffer(b64decode(text, validate=True), "<f4").astype(np.float32)
+        packed = [b64decode(text, validate=True) for text in texts]
+        numbers = np.frombuffer(b"".join(packed), "<f4").astype(np.float32)
     except ValueError:
         raise ValueError("is neither a list of numbers nor float32 in base64") from None
+    if len(set(map(len, packed))) > 1:
+        raise ValueError("has another width than the others")
+    numbers = numbers.reshape(len(texts), -1)
     magnitudes = np.abs(numbers[np.isfinite(numbers) & (numbers != 0)])  # whoever reads them refuses NaN by its name
     # bytes of int8 and float64 look like very large numbers, those of float16 like very small ones
     if not (magnitudes < _LARGEST).all() or (len(magnitudes) and np.median(magnitudes) < _SMALLEST):

@@ -5,34 +5,38 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.encoders.base import WINDOW, EncodingStats, collecting_stats
+from isosent.encoders.load import encoder_for
 from isosent.errors import InputError
 from isosent.io.bounds import STANDARD_INPUT
 from isosent.io.formats import format_by_name
 from isosent.io.parquet import VECTOR_COLUMN, OtherColumns
-from isosent.io.texts import CountedTexts, TextSource, text_blocks
+from isosent.io.texts import CountedTexts, TextSource, open_texts, text_blocks
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import check_vector_file, open_vectors, writing_vectors
 from isosent.jobs.moments import EncodedSource
 from isosent.jobs.vectors import groups_of_rows, narrowed
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows
-from isosent.pages.progress import Progress, part_of
+from isosent.pages.progress import Progress, counted, part_of
 from isosent.role import RoleName
 from isosent.space import Space
 from isosent.storage import Storage
+
+if TYPE_CHECKING:
+    from isosent.api.session import Estimate
 
 _BLOCK_BYTES = 64 << 20
 _MOST_WINDOWS = 4
@@ -87,6 +91,17 @@ def texts_encoded(
                 encode_file(model, texts, file, progress=progress)
             sources.append(replace(open_vectors(file), texts=source.name))
         yield sources
+
+
+def estimate_files(
+    model: SentenceEncoder, paths: Sequence[str], *, column: str | None, role: RoleName, progress: Progress | None
+) -> Estimate:
+    """What an API would be sent for the texts of files, about; nothing is sent."""
+    with ExitStack() as files:
+        sources = [files.enter_context(open_texts(path, column=column)) for path in paths]
+        texts = chain.from_iterable(source.read(0) for source in sources)
+        n_texts = sum(source.n_texts for source in sources)
+        return encoder_for(model.encoder, role).estimate(counted(texts, progress, n_texts, lambda text: 1))
 
 
 def encoding(model: SentenceEncoder, role: RoleName) -> tuple[BlockEncoder, int]:

@@ -1,6 +1,7 @@
 """Threads for compiled kernels and matrix products, which both release the interpreter's lock."""
 
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -69,7 +70,7 @@ class _Limit:
 
     lock = Lock()
     n_calls = 0
-    before: tuple[int, ...] = ()  # threads of each BLAS library, before the first of these calls
+    before: tuple[tuple[LibController, int], ...] = ()  # threads of each BLAS, before the first of these calls
 
 
 @contextmanager
@@ -79,11 +80,11 @@ def one_thread_products() -> Iterator[int]:
     # fewer threads, such as a worker of joblib, would get other last bits.
     with _Limit.lock:
         if not _Limit.n_calls:
-            _Limit.before = tuple(library.num_threads for library in _blas())
-            _limit([1] * len(_Limit.before))
+            _Limit.before = tuple((library, library.num_threads) for library in _blas("scipy.linalg" in sys.modules))
+            _limit((library, 1) for library, _ in _Limit.before)
         _Limit.n_calls += 1
     try:
-        yield max(_Limit.before, default=1)
+        yield max((n_threads for _, n_threads in _Limit.before), default=1)
     finally:
         with _Limit.lock:
             _Limit.n_calls -= 1
@@ -91,15 +92,15 @@ def one_thread_products() -> Iterator[int]:
                 _limit(_Limit.before)
 
 
-def _limit(n_threads: Iterable[int]) -> None:
+def _limit(n_threads: Iterable[tuple[LibController, int]]) -> None:
     """Set the threads of each BLAS library, for all threads of this process."""
-    for library, n in zip(_blas(), n_threads, strict=True):
+    for library, n in n_threads:
         # since 3.8, threadpoolctl does nothing in all threads but the first that set a limit, as long as that one lives
         getattr(library, "_real_set_num_threads", library.set_num_threads)(n)
 
 
 @cache
-def _blas() -> list[LibController]:
+def _blas(with_scipy: bool) -> list[LibController]:  # scipy has a library of its own, which is loaded later
     libraries = ThreadpoolController().select(user_api="blas").lib_controllers  # numpy's BLAS is loaded by now
     # a BLAS with OpenMP, such as that of FAISS, keeps a number of threads for each thread, which no other can set
     return [library for library in libraries if getattr(library, "threading_layer", None) != "openmp"] or libraries

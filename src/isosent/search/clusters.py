@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from isosent import _check, _extras
 from isosent.errors import wrong_value
 from isosent.model import SentenceEncoder
+from isosent.numeric.kmeans import k_means, nearest_center
 from isosent.numeric.neighbors import exact_products
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.pages.progress import Progress
@@ -194,19 +195,18 @@ def cluster(
 def _k_means(units: NDArray[np.float32], n_clusters: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
     """Label of each row, from 1 for the largest cluster on, and its cosine with the center."""
     from scipy.sparse import csr_array
-    from sklearn.cluster import KMeans
 
     fitted_on = units
     if len(units) > _MOST_FITTED:
         fitted_on = units[np.sort(np.random.default_rng(seed).choice(len(units), _MOST_FITTED, replace=False))]
-    fitted = KMeans(n_clusters, n_init=3, random_state=seed).fit(fitted_on)
-    places = fitted.predict(units)
+    fitted = k_means(fitted_on, n_clusters, n_starts=3, seed=seed)
+    places = nearest_center(units, fitted.centers)
     ranks = np.empty(n_clusters, dtype=np.intp)
     ranks[np.argsort(-np.bincount(places, minlength=n_clusters), kind="stable")] = np.arange(1, n_clusters + 1)
     # the center of two texts is equally near to both: sums in float64 show it, those of k-means in float32 do not
     indptr = np.arange(len(fitted_on) + 1)
-    is_member = csr_array((np.ones(len(fitted_on)), fitted.labels_, indptr), (len(fitted_on), n_clusters))
-    centers = unit_rows(is_member.T @ fitted_on.astype(np.float64))
+    is_member = csr_array((np.ones(len(fitted_on)), fitted.labels, indptr), (len(fitted_on), n_clusters))
+    centers = unit_rows(np.asarray(is_member.T @ fitted_on.astype(np.float64), np.float64))
     cosines = np.empty(len(units), np.float32)
     for place, center in enumerate(centers):
         rows = np.flatnonzero(places == place)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from starlette.requests import Request
 from starlette.responses import Response
 
+from isosent.api.dialects import NO_FIELDS
 from isosent.encoders.base import Encoder
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
@@ -22,7 +23,7 @@ from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import unit_rows
 from isosent.persistence import FitRecord
 from isosent.role import RoleName
-from isosent.server.fields import NO_FIELDS, space_fields
+from isosent.server.fields import space_fields
 from isosent.server.http import vectors_response
 from isosent.server.registry import Served
 from isosent.server.service import Limits, RequestError, reason_of

@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
-from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -26,7 +25,6 @@ INERT: Final = frozenset(
     {"user", "metadata", "tags", "priority", "request_id", "safety_identifier", "service_tier", "store", "cache_salt"}
     | {"prompt_cache_key", "prompt_cache_retention"}
 )
-NO_FIELDS: Final[Mapping[str, Any]] = MappingProxyType({})
 SIDES: Final = ("input_type", "prompt_name")  # which side of a model the texts are on
 _OTHER_SIDES: Final = ("task", "task_type", "taskType", "text_type", "inputType")  # the same, elsewhere
 

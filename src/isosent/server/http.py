@@ -33,7 +33,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from isosent.errors import InputError, InputTypeError, IsosentError, option
+from isosent.api.refusals import HttpError
+from isosent.errors import ApiError, InputError, InputTypeError, IsosentError, option
 from isosent.io.json import decode
 from isosent.server.fields import refuse_if_ignored, refuse_too_many
 from isosent.server.registry import Registry, RetiredError, Served
@@ -148,7 +149,7 @@ async def vectors_response(
         return await asyncio.to_thread(lambda: json_response(make(), headers=headers))
 
 
-def error_response(path: str, error: RequestError) -> Response:
+def error_response(path: str, error: HttpError) -> Response:
     """Make the response to a refused request, as the clients of a path expect it."""
     if path in TEI_PATHS:
         kind = _TEI_TYPES.get(error.status, "Validation" if error.status < 500 else "Backend")
@@ -436,17 +437,19 @@ class Gate:
 
     async def _answered(
         self, scope: Scope, receive: Receive, send: Send, headers: Mapping[bytes, bytes]
-    ) -> RequestError | None:
+    ) -> HttpError | None:
         """Answer a request, or return why it is refused."""
         try:
             self._check(scope, headers)
             await self._app(scope, receive, send)
-        except RequestError as error:
+        except HttpError as error:
             return error
         except HTTPException as error:  # no such path or method
             methods = (error.headers or {}).get("Allow", "another method")
             message = self._no_such_path(scope["path"]) if error.status_code == 404 else f"this path takes {methods}."
             return RequestError(error.status_code, message, headers=error.headers)
+        except ApiError as error:  # of a model that is an API
+            return RequestError(502, reason_of(error, self._references()))
         except (InputError, InputTypeError) as error:
             return RequestError(422, reason_of(error, self._references()))
         except (ClientGoneError, ClientDisconnect):

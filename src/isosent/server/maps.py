@@ -20,20 +20,22 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from isosent.api.client import Upstream, upstream_facts
+from isosent.api.dialects import NO_FIELDS
+from isosent.api.refusals import HttpError
+from isosent.encoders.api import ApiEncoder
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
 from isosent.jobs.moments import FileMoments, moments_bytes, read_moments, write_moments
 from isosent.loading import load
 from isosent.model import SentenceEncoder
-from isosent.numeric.canary import FIXED_TEXTS, LEAST_COSINE, N_SHORT, Canary
+from isosent.numeric.canary import LEAST_COSINE, Canary
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
-from isosent.role import RoleName
 from isosent.search.models import check_query_model
-from isosent.server.fields import NO_FIELDS, space_fields
+from isosent.server.fields import space_fields
 from isosent.server.registry import CANARY_EVERY_S
 from isosent.server.service import Metrics, RequestError, reason_of
-from isosent.server.upstream import Upstream, upstream_facts
 from isosent.space import Space
 
 _log = logging.getLogger("isosent.server")
@@ -97,7 +99,7 @@ class Maps(Mapping[str, SentenceEncoder]):
     @property
     def upstream_model(self) -> str | None:
         """Name of the model of the API that the first map was fitted for, if a map has one."""
-        return next((name for model in self.values() if (name := model.encoder.options.get("space")) is not None), None)
+        return next(filter(None, (_upstream_model(model) for model in self.values())), None)
 
     def reload(self) -> None:
         """Load all models again; those that cannot be loaded stay unchanged."""
@@ -133,18 +135,30 @@ class Maps(Mapping[str, SentenceEncoder]):
 
 def _load_map(folder: Path) -> SentenceEncoder:
     model = load(folder)
-    if not isinstance(model.encoder, PrecomputedVectors):
+    if isinstance(model.encoder, ApiEncoder):  # the proxy asks the API in its place, for all dimensions
+        if others := sorted(set(model.encoder.options) - {"dialect"}):
+            raise InputError(
+                f"-m {folder}: the model asks its API with {', '.join(others)}, and a proxy without. Serve it: isosent "
+                "serve FOLDER?send_texts=true."
+            )
+    elif not isinstance(model.encoder, PrecomputedVectors):
         raise InputError(
             f"-m {folder}: the model encodes texts itself. Name one that is fitted on vectors of the upstream."
         )
     return model
 
 
+def _upstream_model(model: SentenceEncoder) -> str | None:
+    """Name of the model of the API that made the vectors."""
+    encoder = model.encoder
+    return encoder.model if isinstance(encoder, ApiEncoder) else encoder.options.get("space")
+
+
 def _with_canary(model: SentenceEncoder, canary: Canary, folder: Path) -> SentenceEncoder | None:
     """The model with the vectors of the canary texts, saved; None if the folder holds another one by now."""
     if load(folder).fingerprint != model.fingerprint:
         return None
-    assert isinstance(model.encoder, PrecomputedVectors)  # as `_load_map` saw
+    assert isinstance(model.encoder, PrecomputedVectors)  # a model of an API has one
     model = SentenceEncoder.from_record(model.encoder.with_canary(canary), replace(model.record, canary=canary))
     model.save(folder)
     return model
@@ -165,7 +179,7 @@ class CanaryWatch:
             wait_s = CANARY_EVERY_S
             try:
                 await self.check()
-            except RequestError as error:
+            except HttpError as error:
                 _log.warning("canary not checked", extra={"facts": upstream_facts(error)})
                 wait_s = _CANARY_AGAIN_S if error.status >= 500 else CANARY_EVERY_S
             except Exception as error:
@@ -174,8 +188,8 @@ class CanaryWatch:
 
     async def check(self) -> None:
         """Embed the texts, and compare with the model folders; store the vectors where there are none."""
-        documents = await self._embedded("document")
-        queries = await self._embedded("query") if self.upstream.dialect.has_roles else documents
+        documents = await self.upstream.fixed_vectors("document")
+        queries = await self.upstream.fixed_vectors("query") if self.upstream.dialect.has_roles else documents
         now, lowest = Canary.of(documents, queries), 1.0
         for name, model in self._maps.items():
             if (canary := model.canary) is None:
@@ -187,15 +201,6 @@ class CanaryWatch:
             event = "the upstream model has changed" if has_changed else "the upstream model is as before"
             _log.error(event, extra={"facts": {"lowest_cosine": round(lowest, 4)}})
         self.has_changed = has_changed
-
-    async def _embedded(self, role: RoleName) -> NDArray[np.float32]:
-        """Vectors of the fixed texts; without the long one, if the API takes none of its length."""
-        try:
-            return (await self.upstream.embed(FIXED_TEXTS, role, {})).vectors
-        except RequestError as error:
-            if error.status not in (400, 413, 422):
-                raise
-            return (await self.upstream.embed(FIXED_TEXTS[:N_SHORT], role, {})).vectors
 
 
 class Learner:

@@ -31,6 +31,7 @@ from prometheus_client import (
 )
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from isosent.api.refusals import HttpError
 from isosent.errors import IsosentError, in_shell, option
 
 MOST_UNREAD: Final = 64 << 20  # bytes of several answers, for longer than a sweep
@@ -48,22 +49,11 @@ def flag_of(name: str) -> str:
     return f"--{name.removesuffix('_s').replace('_', '-')}"
 
 
-class RequestError(Exception):
+class RequestError(HttpError):
     """A request that is refused; its message is for the client and says nothing about the machine."""
 
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        *,
-        param: str | None = None,
-        code: str | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        self.status, self.message = status, in_shell(message, lambda name, _: flag_of(name))
-        super().__init__(self.message)
-        self.param, self.code = param, code  # of OpenAI's errors
-        self.headers = dict(headers or {})
+    def __init__(self, status: int, message: str, **more: Any) -> None:
+        super().__init__(status, in_shell(message, lambda name, _: flag_of(name)), **more)
 
 
 def reason_of(error: Exception, references: Mapping[str, str] | None = None) -> str:

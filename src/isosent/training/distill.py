@@ -119,7 +119,8 @@ def distill(
     Parameters
     ----------
     model : SentenceEncoder
-        A transformer, with whatever layers, pooling, prompt of queries and transform it has.
+        A transformer, with whatever layers, pooling, prompt of queries and transform it has. Or an embedding API, which
+        is asked for each token of wordllama alone; these are the tokens of its static model.
     texts : sequence of str
         Texts like those to come, 200 at least and better 20,000 to 1,000,000.
     output : path-like
@@ -142,8 +143,8 @@ def distill(
     Raises
     ------
     InputError
-        If the model is no transformer, there are fewer than 200 distinct texts, or the vectors are not those of the
-        model.
+        If the model is neither a transformer nor an API, there are fewer than 200 distinct texts, or the vectors are
+        not those of the model.
     OutputError
         If the folder cannot be written, or another library gives other vectors.
 
@@ -220,10 +221,11 @@ def _checked(
     model: SentenceEncoder, output: str | os.PathLike[str], transform: Transform | Auto | str | None
 ) -> Transform | Auto | None:
     """Refuse a model that cannot be distilled, before any work is done."""
-    if not isinstance(model.encoder, TransformerEncoder):
-        raise InputError(f"distill: {model.encoder.reference} is no transformer, whose tokens are known.")
-    if getattr(model.encoder.tokenizer, "backend_tokenizer", None) is None:
-        raise InputError(f"distill: {model.encoder.reference} has no tokenizer.json, which the static model needs.")
+    if isinstance(encoder := model.encoder, TransformerEncoder):
+        if getattr(encoder.tokenizer, "backend_tokenizer", None) is None:
+            raise InputError(f"distill: {encoder.reference} has no tokenizer.json, which the static model needs.")
+    elif encoder.usage is None:
+        raise InputError(f"distill: {encoder.reference} is neither a transformer nor an API.")
     chosen = resolve_transform(transform)
     if needs_vectors(chosen):
         raise InputError(f"distill: a {chosen.kind} cannot be folded into rows of tokens. Name a linear transform.")

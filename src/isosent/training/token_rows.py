@@ -23,7 +23,7 @@ from isosent.encoders.load import encoder_for
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError
-from isosent.exports.tokenizer import transformer_tokenizer
+from isosent.exports.tokenizer import tokenizer_for_static
 from isosent.io.vector_source import in_blocks
 from isosent.loading import load
 from isosent.model import SentenceEncoder
@@ -123,9 +123,7 @@ def rows_in_parts(blocks: Iterator[NDArray[Any]], rows: NDArray[np.intp]) -> Ite
 
 def static_tokenizer(model: SentenceEncoder, path: Path) -> SubwordTokenizer:
     """The tokenizer of the model without prompt, special tokens and maximum length."""
-    encoder = model.encoder
-    assert isinstance(encoder, TransformerEncoder)
-    tokenizer = transformer_tokenizer(encoder.with_prompt(""))
+    tokenizer = tokenizer_for_static(model.encoder)
     tokenizer.post_processor = TemplateProcessing(single="$A", special_tokens=[])
     tokenizer.no_padding()
     tokenizer.no_truncation()
@@ -136,20 +134,25 @@ def static_tokenizer(model: SentenceEncoder, path: Path) -> SubwordTokenizer:
 def prior_rows(model: SentenceEncoder, tokenizer: SubwordTokenizer, progress: Progress | None) -> Array:
     """Unit vectors of each token alone, (vocab_size, dim); zero for tokens that stand for no part of a text."""
     encoder = encoder_for(model.encoder, "query")
-    assert isinstance(encoder, TransformerEncoder)
     vocabulary = tokenizer.tokenizer.get_vocab(with_added_tokens=True)
     left_out = {number for token, number in vocabulary.items() if _RESERVED.fullmatch(token)}
     left_out |= {number for number, token in tokenizer.tokenizer.get_added_tokens_decoder().items() if token.special}
     ids = sorted(set(vocabulary.values()) - left_out - {tokenizer.unknown_id})
     rows = np.zeros((tokenizer.largest_id + 1, model.dim))
-    rows[ids] = unit_rows(model.transform(encoder.embed_alone(ids, progress), queries=True))
+    if isinstance(encoder, TransformerEncoder):
+        alone = encoder.embed_alone(ids, progress)
+    else:  # an API takes texts alone; a part of a character is none
+        texts = [tokenizer.tokenizer.decode([number]) for number in ids]
+        alone = encoder.encode(["" if "\ufffd" in text else text for text in texts], progress=progress)
+    rows[ids] = unit_rows(model.transform(alone, queries=True))
     return rows
 
 
 def contextual_rows(model: SentenceEncoder, texts: Sequence[str], alone: Array, progress: Progress | None) -> Array:
     """Mean unit vector of each token in these texts and alone, about the mean of all; zero where `alone` is."""
     encoder = encoder_for(model.encoder, "query")
-    assert isinstance(encoder, TransformerEncoder)
+    if not isinstance(encoder, TransformerEncoder):
+        return alone  # only the API knows its tokens
     if encoder.own_layer_pooling.width(encoder.network.dim) != encoder.network.dim:
         return alone  # poolings side by side: a token has no vector of this width
     rows, counts, is_used = _N_ALONE * alone, np.full((len(alone), 1), float(_N_ALONE)), alone.any(axis=1)

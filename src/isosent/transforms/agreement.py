@@ -11,7 +11,8 @@ other.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from isosent.numeric.neighbors import best_columns, nearest_columns
 from isosent.numeric.similarity import unit_rows
+from isosent.numeric.threads import one_thread_products
 
 N_NEIGHBORS = 10
 MOST_QUERIES = 1000  # of each half of the texts
@@ -64,11 +66,8 @@ def sample_pairs(texts: Sequence[str], *, topics: bool = False, seed: int = 0) -
     halves = order[: len(order) // 2], order[len(order) // 2 :]
     if min(map(len, halves)) <= _RANDOM:
         return ()
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    try:
-        units = TfidfVectorizer(analyzer=words_of, sublinear_tf=True).fit_transform(texts[row] for row in order)
-    except ValueError:  # no text has a word
+    units = tfidf([texts[row] for row in order])
+    if not units.nnz:  # no text has a word
         return ()
     of_topics = topic_vectors(units) if topics else None
     pairs, start = [], 0
@@ -98,6 +97,30 @@ def sample_pairs(texts: Sequence[str], *, topics: bool = False, seed: int = 0) -
     return tuple(pairs)
 
 
+def word_counts(texts: Iterable[str]) -> Any:
+    """How often each text has each word, a sparse matrix (n_texts, n_words); words in the order of the texts."""
+    from scipy.sparse import csr_array
+
+    counts = [Counter(words_of(text)) for text in texts]
+    number_of: dict[str, int] = {}
+    numbers = np.array([number_of.setdefault(word, len(number_of)) for words in counts for word in words], np.int32)
+    values = np.array([count for words in counts for count in words.values()], np.float64)
+    matrix = csr_array((values, numbers, np.cumsum([0, *map(len, counts)])), (len(counts), len(number_of)))
+    matrix.sort_indices()
+    return matrix
+
+
+def tfidf(texts: Iterable[str]) -> Any:
+    """Rows of length 1, (1 + log(count)) * (1 + log((1 + n_texts) / (1 + texts with the word))), as in scikit-learn."""
+    matrix = word_counts(texts)
+    frequencies = np.bincount(matrix.indices, minlength=matrix.shape[1])
+    rarity = 1 + np.log((1 + matrix.shape[0]) / (1 + frequencies))
+    matrix.data = (1 + np.log(matrix.data)) * rarity[matrix.indices]
+    lengths = np.sqrt(matrix.multiply(matrix).sum(axis=1))
+    matrix.data /= np.repeat(lengths, np.diff(matrix.indptr))
+    return matrix
+
+
 def topic_vectors(tfidf: Any) -> NDArray[np.float32] | None:
     """Texts in a space of topics, (n_texts, n_topics), of length 1; None if too few words are shared.
 
@@ -106,14 +129,15 @@ def topic_vectors(tfidf: Any) -> NDArray[np.float32] | None:
     """
     from scipy.sparse.linalg import svds
 
-    shared = tfidf[:, np.flatnonzero(tfidf.getnnz(axis=0) > 1)]
+    shared = tfidf[:, np.flatnonzero(np.bincount(tfidf.indices) > 1)]
     n_topics = min(_N_TOPICS, min(shared.shape) - 1)
     if n_topics < 2:
         return None
-    lengths = np.sqrt(np.asarray(shared.multiply(shared).sum(axis=1)).ravel())
+    lengths = np.sqrt(shared.multiply(shared).sum(axis=1))
     scale = np.divide(1, lengths, out=np.zeros_like(lengths), where=lengths > 0)
     units = shared.multiply(scale[:, None]).tocsr()
-    left, singular, _ = svds(units, n_topics, v0=np.ones(min(units.shape)))
+    with one_thread_products():  # thousands of small ones, for each of which threads would wait for each other
+        left, singular, _ = svds(units, n_topics, v0=np.ones(min(units.shape)))
     topics: NDArray[np.float32] = unit_rows((left * singular).astype(np.float32))
     return topics
 

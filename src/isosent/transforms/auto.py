@@ -14,6 +14,7 @@ import copy
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from isosent.numeric.neighbors import neighbor_recall
 from isosent.numeric.similarity import held_out_rows, mean_ranks, nonzero_rows, unit_rows
 from isosent.numeric.spectrum import Spectrum, effective_rank, resolve_width, spectrum
 from isosent.numeric.statistics import central_interval, mean_draws, resampled_counts, weighted_pearson
+from isosent.numeric.threads import one_thread_products
 from isosent.transforms.agreement import (
     MOST_QUERIES,
     OverlapPairs,
@@ -59,6 +61,7 @@ MIXED = 0.3
 
 CENTERING = "mean_centering"
 FEWEST_TEXTS = 100
+_FEW_NUMBERS = 1 << 20  # of vectors, up to which threads mostly wait for each other
 _FEWEST_SEARCHED = 20  # vectors: twice the neighbors of a query
 _ALL_EQUAL = "All vectors are equal."
 _UNCHANGED = "Keep these vectors unchanged."
@@ -164,7 +167,9 @@ def choose_from_texts(
     rows = distinct_rows(texts)
     vectors, texts = vectors[rows], [texts[row] for row in rows]
     groups = separate_groups(vectors, texts) if groups is None else np.unique(groups[rows], return_inverse=True)[1]
-    return choose(vectors, sample_pairs(texts, topics=True), wanted, groups=groups, is_erased=is_erased)
+    pairs = sample_pairs(texts, topics=True)
+    with one_thread_products() if vectors.size <= _FEW_NUMBERS else nullcontext():
+        return choose(vectors, pairs, wanted, groups=groups, is_erased=is_erased)
 
 
 def choose(

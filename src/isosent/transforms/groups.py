@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from isosent.numeric.kmeans import k_means, nearest_center
 from isosent.numeric.similarity import nonzero_rows, unit_rows
-from isosent.transforms.agreement import words_of
+from isosent.transforms.agreement import word_counts
 
 _GROUP_ROWS = 4000
 _FEWEST_GROUPED, _FEWEST_IN_GROUP = 100, 10
@@ -30,8 +31,6 @@ def separate_groups(
 
     With texts, which must be distinct: clusters of vectors whose texts share hardly a word, as languages do.
     """
-    from sklearn.cluster import KMeans
-
     has_vector = nonzero_rows(vectors)
     # sorted, so that the order of the texts does not matter
     rows = np.arange(len(vectors)) if texts is None else np.array(sorted(range(len(texts)), key=texts.__getitem__))
@@ -45,8 +44,8 @@ def separate_groups(
     if len(np.unique(units[:half], axis=0)) < _CLUSTERS:
         return None
     for n_clusters in _SEPARATE if texts is None else (_CLUSTERS,):
-        clusters = KMeans(n_clusters, n_init=2, random_state=seed).fit(units[:half])
-        found = clusters.predict(units).astype(np.intp)
+        centers = k_means(units[:half], n_clusters, n_starts=2, seed=seed).centers
+        found = nearest_center(units, centers)
         if texts is None:
             is_separate = _distance(units, found, half) >= _SEPARATE[n_clusters]
             group_of = np.arange(n_clusters)
@@ -55,7 +54,7 @@ def separate_groups(
             is_separate = len(np.unique(group_of[group_of >= 0])) > 1
         if is_separate:
             groups = np.full(len(vectors), -1, np.intp)
-            groups[has_vector] = group_of[clusters.predict(unit_rows(vectors[has_vector].astype(np.float32)))]
+            groups[has_vector] = group_of[nearest_center(unit_rows(vectors[has_vector].astype(np.float32)), centers)]
             return groups
     return None
 
@@ -63,14 +62,13 @@ def separate_groups(
 def _foreign_clusters(units: NDArray[np.float32], labels: NDArray[np.intp], texts: list[str]) -> NDArray[np.intp]:
     """Group of each cluster of texts, (n_clusters,): those that share words are one group, a small group is -1."""
     from scipy.sparse.csgraph import connected_components
-    from sklearn.feature_extraction.text import CountVectorizer
 
     nothing = np.zeros(_CLUSTERS, np.intp)
-    try:
-        words = CountVectorizer(analyzer=words_of, binary=True, dtype=np.float32).fit_transform(texts)
-    except ValueError:  # no text has a word
+    words = word_counts(texts)
+    if not words.nnz:
         return nothing
-    shares = np.stack([np.asarray(words[labels == each].sum(axis=0)).ravel() for each in range(_CLUSTERS)])
+    words.data[:] = 1
+    shares = np.stack([words[labels == each].sum(axis=0, dtype=np.float32) for each in range(_CLUSTERS)])
     units_of_words = unit_rows(shares)
     shared = units_of_words @ units_of_words.T
     for limit, least in ((_LITTLE_SHARED, _APART), (_FOREIGN, 0.0)):

@@ -7,14 +7,16 @@ piece between blanks once. `TokenLookup` looks the tokens up in a vocabulary of 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import chain, compress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Raw
+from msgspec.json import decode
 from numpy.typing import NDArray
 
 from isosent import _check
@@ -47,8 +49,16 @@ _NORMALIZERS = _KEEP_BLANKS | {"BertNormalizer", "StripAccents", "NFKC", "NFKD"}
 _SPLITS_AT_BLANKS = {"BertPreTokenizer", "Whitespace", "WhitespaceSplit"}
 _SPLITS_FURTHER = _SPLITS_AT_BLANKS | {"Punctuation", "Digits"}
 _MOST_PIECES, _MOST_BYTES, _GROWTH = 1 << 18, 1 << 24, 4
-_FEW_CHARACTERS = 1 << 12
+_FEW_CHARACTERS = 1 << 12  # of a call, which are tokenized faster than they are cut
+_MANY_CHARACTERS = 1 << 18  # of all longer calls: tokenizing as many takes a fifth of loading the compiled code
 _TOGETHER = 128
+
+
+class Patterns(NamedTuple):
+    """What a `TokenCache` knows of its tokenizer."""
+
+    odd: Sequence[str]  # a text that contains one of these is not cut at blanks
+    begins: NDArray[np.bool_] | None  # which tokens can only be the first of a piece
 
 
 class TokenCache:
@@ -56,53 +66,62 @@ class TokenCache:
 
     With it, wordllama encodes 15,252 sentences of STS-B, each once, twice as fast; texts that were seen before, 6 times
     (`bench/words.py` has the rows). At most 262,144 pieces are kept; the others are tokenized again in every call.
+    What it needs to know of the tokenizer, None if tokens cross blanks, it asks when there are many texts.
     """
 
-    def __init__(self, tokenize: Tokenize, odd: Sequence[str], begins: NDArray[np.bool_] | None = None) -> None:
+    def __init__(self, tokenize: Tokenize, patterns: Callable[[], Patterns | None]) -> None:
         self._tokenize = tokenize
-        self._odd = odd
-        self._begins = begins  # which tokens can only be the first of a piece
+        self._find_patterns = patterns
         self._cached = Vocabulary.from_words([]), TokenIds.from_lists([])
-        self._n_missed = 0
+        self._n_missed = self._n_characters = 0
+
+    @cached_property
+    def _patterns(self) -> Patterns | None:
+        return self._find_patterns()
 
     def __call__(self, texts: Sequence[str]) -> TokenIds:
         """Return the ids that the tokenizer gives the texts."""
-        if not len(self._cached[0]) and sum(map(len, texts)) < _FEW_CHARACTERS:
-            return self._tokenize(texts)  # faster than to load the compiled code that looks pieces up
-        is_odd = self._is_odd(texts)
+        if not len(self._cached[0]):
+            n_characters = sum(map(len, texts))
+            self._n_characters += n_characters if n_characters >= _FEW_CHARACTERS else 0
+            if n_characters < _FEW_CHARACTERS or self._n_characters < _MANY_CHARACTERS:
+                return self._tokenize(texts)
+        if self._patterns is None:
+            return self._tokenize(texts)
+        is_odd = self._is_odd(texts, self._patterns.odd)
         if not is_odd.any():
-            return self._from_pieces(texts)
+            return self._from_pieces(texts, self._patterns)
         even, odd = (list(compress(texts, chosen)) for chosen in (~is_odd, is_odd))
         rows = np.argsort(np.argsort(is_odd, kind="stable"), kind="stable")
-        return _concatenated(self._from_pieces(even), self._tokenize(odd)).take(rows)
+        return _concatenated(self._from_pieces(even, self._patterns), self._tokenize(odd)).take(rows)
 
-    def _is_odd(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+    def _is_odd(self, texts: Sequence[str], patterns: Sequence[str]) -> NDArray[np.bool_]:
         """Which texts contain an odd pattern. Most patterns occur in none, which one search of all texts shows."""
         padded = [f" {text} " for text in texts]
         together = "\0".join(padded)
         is_odd = np.zeros(len(texts), dtype=np.bool_)
-        for pattern in self._odd:
+        for pattern in patterns:
             if pattern in together:
                 is_odd |= [pattern in text for text in padded]
         return is_odd
 
-    def _from_pieces(self, texts: Sequence[str]) -> TokenIds:
+    def _from_pieces(self, texts: Sequence[str], patterns: Patterns) -> TokenIds:
         cached, tokens = self._cached
         pieces = scan_texts(texts, cached, split="blank", keeps_unknown=True)
         if pieces.unknown:
-            tokens = _concatenated(tokens, self._tokens_of(pieces.unknown))
+            tokens = _concatenated(tokens, self._tokens_of(pieces.unknown, patterns.begins))
             self._n_missed += len(pieces.unknown)
             if len(cached) <= _GROWTH * self._n_missed and _fits_in_memory(cached, tokens):
                 self._cached, self._n_missed = (_with_words(cached, pieces.unknown), tokens), 0
         token_ids = tokens.take(pieces.ids.astype(np.intp))
         return TokenIds(token_ids.ids, token_ids.offsets[pieces.offsets])
 
-    def _tokens_of(self, pieces: Sequence[str]) -> TokenIds:
+    def _tokens_of(self, pieces: Sequence[str], begins: NDArray[np.bool_] | None) -> TokenIds:
         """Tokenize pieces: many with one call of the library where the tokens tell where the next piece begins."""
-        if self._begins is not None:
+        if begins is not None:
             together = [" ".join(pieces[start : start + _TOGETHER]) for start in range(0, len(pieces), _TOGETHER)]
             ids = self._tokenize(together).ids
-            starts = np.flatnonzero(self._begins[ids])
+            starts = np.flatnonzero(begins[ids])
             if len(starts) == len(pieces):
                 return TokenIds(ids, np.append(starts, len(ids)))
         return self._tokenize(pieces)
@@ -139,6 +158,14 @@ def _is_llama(state: Mapping[str, Any]) -> bool:
         and _MARK in model["vocab"]
         and not any(_MARK in token.lstrip(_MARK) for token in model["vocab"])
     )
+
+
+def _without_vocabulary(state: str) -> dict[str, Any]:
+    """The steps of a ``tokenizer.json``, which are a thousandth of it."""
+    parts = decode(state, type=dict[str, Raw])
+    model = decode(parts.pop("model"), type=dict[str, Raw])
+    options = {name: decode(value) for name, value in model.items() if name not in ("vocab", "merges")}
+    return {name: decode(part) for name, part in parts.items()} | {"model": options}
 
 
 def _steps(step: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
@@ -188,7 +215,7 @@ class SubwordTokenizer:
             self.tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises bare Exception for every malformed file
             raise FileFormatError(f"{path} is no tokenizer.json: {_check.brief(error)}.") from None
-        if not self.tokenizer.get_vocab(with_added_tokens=False):
+        if not self.tokenizer.get_vocab_size(with_added_tokens=False):
             raise FileFormatError(f"{path} has no tokens.")
         if self.largest_id > bounds.LARGEST_TOKEN_ID:
             raise FileFormatError(f"{path}: a token has the id {self.largest_id}; at most {bounds.LARGEST_TOKEN_ID}.")
@@ -198,15 +225,17 @@ class SubwordTokenizer:
         self.max_characters = None
         if cut_characters and max_length is not None:
             self.max_characters = max_length * int(np.median([len(token) for token in self.vocabulary()]))
-        state = json.loads(self.tokenizer.to_str())
+        state = _without_vocabulary(self.tokenizer.to_str())
         bounds.check_growth(str(path), state)
         unknown = state["model"].get("unk_token")
         self._unknown_token = state["model"].get("unk_id") if unknown is None else self.tokenizer.token_to_id(unknown)
         self.unknown_id = self._unknown_token if skip_unknown else None
-        odd = odd_patterns(state)
-        self._tokenize: Tokenize = self._whole_texts
-        if odd is not None and has_compiler():
-            self._tokenize = TokenCache(self._whole_texts, odd, self._beginnings(odd))
+        self._tokenize: Tokenize = TokenCache(self._whole_texts, self._patterns)
+
+    def _patterns(self) -> Patterns | None:
+        """Where texts can be cut at blanks; None if tokens may cross these, or without the compiled code that cuts."""
+        odd = odd_patterns(decode(self.tokenizer.to_str())) if has_compiler() else None
+        return None if odd is None else Patterns(odd, self._beginnings(odd))
 
     def _beginnings(self, odd: Sequence[str]) -> NDArray[np.bool_] | None:
         """Which tokens begin with the mark of a blank; None without marks, or if an added token has a blank in it."""
@@ -218,7 +247,7 @@ class SubwordTokenizer:
         begins[[number for token, number in vocabulary.items() if token.startswith(_MARK)]] = True
         return begins
 
-    @property
+    @cached_property
     def largest_id(self) -> int:
         """Largest id that a text can get; ids need not be without gaps."""
         return max(self.tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)

@@ -1,0 +1,100 @@
+"""Commands with a model that is an embedding API, in front of one on loopback."""
+
+import json
+
+import numpy as np
+import pytest
+from fake_api import Answer, FakeApi
+
+import isosent
+
+TEXTS = isosent.demo_texts()[:320]
+
+
+@pytest.fixture
+def api():
+    with FakeApi().running() as api:
+        yield api
+
+
+@pytest.fixture
+def model(api, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "texts.txt").write_text("\n".join([*TEXTS, *TEXTS[:20]]))
+    return f"api:{api.url}/v1?model=big&cache=paid"
+
+
+def test_a_dry_run_says_what_would_be_sent_and_what_was_paid(isosent_, refuses, api, model, tmp_path):
+    dry = ("encode", "texts.txt", "-m", model, "-o", "vectors.npy", "--dry-run")
+    n_bytes = sum(len(text.encode()) for text in TEXTS)
+    estimated = isosent_(*dry)
+    assert estimated.code == 0, estimated.err
+    assert "320 texts" in estimated.out
+    assert f"about {round(n_bytes / 4):,} tokens" in estimated.out
+    assert api.requests == []
+    assert not (tmp_path / "vectors.npy").exists()
+    encoded = isosent_(*dry[:-1])
+    assert "sent: 320 texts" in encoded.out, encoded.err
+    assert f"{sum(map(len, TEXTS)):,} tokens" in encoded.out  # that the API charged for
+    np.testing.assert_array_equal(np.load("vectors.npy"), [api.vector_of(text) for text in [*TEXTS, *TEXTS[:20]]])
+    n_requests = len(api.requests)
+    again = isosent_(*dry)
+    assert " 0 texts would be sent" in again.out
+    assert "in the cache: 320 texts" in again.out
+    assert len(api.requests) == n_requests
+    facts = json.loads(isosent_("info", "paid", "--json").out)
+    assert (facts["vectors"], facts["apis"][0]["n_texts"], facts["apis"][0]["dim"]) == (320, 320, api.dim)
+    assert "320 vectors" in isosent_("info", "paid/vectors.sqlite").out
+    refuses(isosent_("encode", "texts.txt", "-o", "vectors.npy", "--dry-run"), "wordllama", "no API")
+
+
+def test_an_error_of_the_api_is_one_sentence_and_no_file_is_left(isosent_, refuses, api, model, tmp_path):
+    api.misbehave = lambda body, n: Answer(404, {"error": {"message": "The model big does not exist"}})
+    refuses(isosent_("encode", "texts.txt", "-m", model, "-o", "vectors.npy"), "404", "does not exist")
+    assert not list(tmp_path.glob("*.npy"))
+    refuses(isosent_("encode", "texts.txt", "-m", "api:openai", "-o", "vectors.npy"), "api:openai", "PROVIDER/MODEL")
+
+
+def test_a_folder_and_an_index_name_what_permits_them_to_ask(isosent_, refuses, api, model):
+    for command in (
+        ("fit", "texts.txt", "-m", model, "--transform", "whitening", "--dims", 4, "-o", "small"),
+        ("index", "texts.txt", "-m", "small?send_texts=true&cache=paid", "-o", "index"),
+    ):
+        assert isosent_(*command).code == 0
+    n_requests = len(api.requests)
+    assert json.loads(isosent_("info", "small", "--json").out)["dim"] == 4
+    refuses(isosent_("encode", "texts.txt", "-m", "small", "-o", "x.npy"), api.url, "send_texts=true")
+    refuses(isosent_("search", "index", "a man"), api.url, "-m REFERENCE")
+    assert len(api.requests) == n_requests
+    found = isosent_("search", "index", TEXTS[7], "-m", model, "-k", 1)
+    assert TEXTS[7] in found.out, found.err
+
+
+@pytest.mark.slow
+def test_commands_take_an_api_as_any_model(isosent_, api, model, tmp_path):
+    lines = [f'"{a}","{b}",{row % 6}' for row, (a, b) in enumerate(zip(TEXTS[:60], TEXTS[60:120], strict=True))]
+    (tmp_path / "pairs.csv").write_text("\n".join(["a,b,score", *lines]))
+    scored = ("evaluate", "pairs", "--data", "pairs.csv", "--columns", "a,b,score")
+    for command in (
+        ("inspect", "texts.txt", "-m", model),
+        ("similarity", TEXTS[0], TEXTS[1], "-m", model),
+        ("duplicates", "texts.txt", "-m", model),
+        ("cluster", "texts.txt", "-m", model, "-o", "clusters.csv"),
+        ("calibrate", "texts.txt", "-m", model, "-o", "calibrated"),
+        ("moments", "texts.txt", "-m", model, "-o", "moments.safetensors"),
+        ("migrate", "wordllama", model, "texts.txt"),
+        ("encode", "texts.txt", "-m", model, "-o", "shards/", "--workers", "2", "--shard-size", "200"),
+        (*scored, "-m", model, "-o", "big.json"),
+        (*scored, "-o", "wordllama.json"),
+        ("compare", "big.json", "wordllama.json"),
+        ("distill", model, "texts.txt", "-o", "static"),
+        ("index", "texts.txt", "-m", model, "--query-model", "static", "-o", "index"),
+    ):
+        finished = isosent_(*command)
+        assert finished.code == 0, (command, finished.err)
+    n_requests = len(api.requests)
+    found = isosent_("search", "index", TEXTS[0])  # by the static model
+    assert found.code == 0, found.err
+    assert len(api.requests) == n_requests
+    paid = [text for text in api.answered if text in set(TEXTS)]
+    assert sorted(paid) == sorted(set(TEXTS))  # each once, whatever asked for it

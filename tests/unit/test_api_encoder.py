@@ -1,0 +1,598 @@
+"""An embedding API as a model, in front of an API on loopback that does what public reports say of real ones."""
+
+import asyncio
+import json
+import pickle
+import time
+import warnings
+
+import numpy as np
+import pytest
+from fake_api import DIM, Answer, FakeApi, texts_in
+from untrusted import change_json
+
+import isosent
+from isosent.api import client, session
+from isosent.api.dialects import DIALECTS
+from isosent.encoders.reference import without_permissions
+from isosent.errors import ApiError, InputError, ModelReferenceError, PermissionIgnoredWarning
+from isosent.numeric.canary import FIXED_TEXTS
+from isosent.numeric.similarity import unit_rows
+
+TEXTS = [f"text {number} about {'dogs' if number % 2 else 'interest rates'}" for number in range(100)]
+KEY = "sk-a-key-that-must-not-be-seen"
+
+
+@pytest.fixture
+def api():
+    with FakeApi().running() as api:
+        yield api
+
+
+@pytest.fixture
+def load(api, tmp_path, monkeypatch):
+    """Load the API as a model, whose blocks have ten texts."""
+    monkeypatch.setattr(session, "_MOST_TEXTS", 10)
+    monkeypatch.setattr(client, "_FIRST_WAIT_S", 0.001)
+
+    def load(**options):
+        options = {"model": "big", "cache": tmp_path / "cache", **options}
+        return isosent.load(f"api:{api.url}/v1", **options)
+
+    return load
+
+
+def expected(api, texts, side=""):
+    return np.array([api.vector_of(text, side) if text.strip() else np.zeros(api.dim) for text in texts], np.float32)
+
+
+def paid(api):
+    """Texts that the API answered, without the fixed ones."""
+    return [text for text in api.answered if text not in FIXED_TEXTS]
+
+
+def error(status, message, **details):
+    return Answer(status, {"error": {"message": message, **details}})
+
+
+# -- vectors -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_text_gets_its_vector_and_is_asked_for_once(load, api, progress):
+    model = load()
+    texts = [*TEXTS, "", "  ", *TEXTS[::3]]
+    np.testing.assert_array_equal(model.encode(texts, progress=progress), expected(api, texts))
+    assert progress.complete()[-1] == len(texts)
+    assert sorted(paid(api)) == sorted(TEXTS)
+    assert "" not in api.texts
+    assert max(len(texts_in(body)) for body in api.bodies) == 10
+    assert model.encode([]).shape == (0, DIM)
+    assert model.encode("text 1 about dogs").shape == (DIM,)
+
+
+def test_what_is_in_the_cache_and_what_is_new_keep_their_order(load, api):
+    load().encode(TEXTS[::2])
+    model = load()  # and knows the API without asking it
+    n_requests = len(api.requests)
+    np.testing.assert_array_equal(model.encode(TEXTS[::2]), expected(api, TEXTS[::2]))
+    assert len(api.requests) == n_requests
+    np.testing.assert_array_equal(model.encode(TEXTS), expected(api, TEXTS))
+    assert sorted(paid(api)) == sorted(TEXTS)
+
+
+def test_without_a_cache_texts_are_asked_for_again(load, api):
+    for _ in range(2):
+        load(cache="none").encode(TEXTS[:5])
+    assert paid(api) == TEXTS[:5] * 2
+
+
+def test_it_works_where_an_event_loop_runs(load, api):
+    async def cell():
+        return load().encode(TEXTS)
+
+    np.testing.assert_array_equal(asyncio.run(cell()), expected(api, TEXTS))
+
+
+def test_threads_share_a_model_and_no_text_is_asked_for_twice(load, api, together):
+    model = load()
+    for vectors in together(lambda turn: model.encode(TEXTS), n_threads=8):
+        np.testing.assert_array_equal(vectors, expected(api, TEXTS))
+    assert sorted(paid(api)) == sorted(TEXTS)
+
+
+def test_a_copy_in_another_process_needs_no_request_to_know_the_api(load, api):
+    model = load()
+    model.encode(TEXTS)
+    n_requests = len(api.requests)
+    copy = pickle.loads(pickle.dumps(model))
+    assert copy.fingerprint == model.fingerprint
+    np.testing.assert_array_equal(copy.encode(TEXTS), expected(api, TEXTS))
+    assert len(api.requests) == n_requests
+
+
+# -- dialects ----------------------------------------------------------------------------------------------------------
+
+BASE64 = {"encoding_format": "base64"}
+FORMS = {  # the path and the body of a query and of a document, with 8 dimensions
+    "openai": ("/v1/embeddings", {"input": ["a"], "model": "m", "dimensions": 8} | BASE64, {}, {}),
+    "azure": ("/v1", {"input": ["a"], "model": "m", "dimensions": 8} | BASE64, {}, {}),
+    "cohere": (
+        "/v1/v2/embed",
+        {"texts": ["a"], "model": "m", "output_dimension": 8, "embedding_types": ["float"]},
+        {"input_type": "search_query"},
+        {"input_type": "search_document"},
+    ),
+    "voyage": (
+        "/v1/embeddings",
+        {"input": ["a"], "model": "m", "output_dimension": 8} | BASE64,
+        {"input_type": "query"},
+        {"input_type": "document"},
+    ),
+    "jina": (
+        "/v1/embeddings",
+        {"input": ["a"], "model": "m", "dimensions": 8},
+        {"task": "retrieval.query"},
+        {"task": "retrieval.passage"},
+    ),
+    "tei": ("/v1/embed", {"inputs": ["a"], "truncate": True, "dimensions": 8}, {}, {}),
+    "ollama": ("/v1/api/embed", {"input": ["a"], "model": "m", "dimensions": 8}, {}, {}),
+}
+
+
+@pytest.mark.parametrize("dialect", FORMS)
+def test_each_api_is_asked_in_its_own_form(load, api, dialect):
+    path, body, query, document = FORMS[dialect]
+    model = load(model="m", dialect=dialect, dimensions=8)
+    vectors = model.encode_query(["a"]), model.encode_document(["a"])
+    assert [each.shape for each in vectors] == [(1, 8), (1, 8)]
+    sent = [(path, body) for path, _, body in api.requests if texts_in(body) == ["a"]]
+    asked = [(path, body | query), (path, body | document)]
+    assert sent == (asked if query else asked[:1])  # without a difference the text is asked for once
+    for vector, side in zip(vectors, (query, document), strict=True):
+        np.testing.assert_array_equal(vector[0], api.vector_of("a", next(iter(side.values()), ""), 8))
+
+
+def test_gemini_is_asked_in_its_own_form(load, api, monkeypatch):
+    monkeypatch.setenv("MY_KEY", KEY)
+    load(model="m", dialect="gemini", dimensions=8, key_env="MY_KEY").encode_query(["a", "b"])
+    path, headers, body = api.requests[-1]
+    assert path == "/v1/models/m:batchEmbedContents"
+    assert {name.lower(): value for name, value in headers.items()}["x-goog-api-key"] == KEY
+    assert body["requests"][1] == {
+        "model": "models/m",
+        "content": {"parts": [{"text": "b"}]},
+        "taskType": "RETRIEVAL_QUERY",
+        "outputDimensionality": 8,
+    }
+
+
+def test_prompts_take_the_place_of_roles(load, api):
+    model = load(query_prompt="query: ")
+    np.testing.assert_array_equal(model.encode_query(["a"]), expected(api, ["query: a"]))
+    np.testing.assert_array_equal(model.encode_document(["a"]), expected(api, ["a"]))
+    np.testing.assert_array_equal(model.encode(["a"], prompt="P "), expected(api, ["P a"]))
+    assert model.fingerprint != load().fingerprint
+
+
+# -- limits ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "headers"),
+    [
+        ({"error": {"message": "Rate limit reached"}}, {"retry-after": "0.2"}),
+        ({"error": {"message": "Rate limit reached"}}, {"retry-after-ms": "200"}),
+        ({"error": {"message": "Limit 3, Used 3, Requested 1. Please try again in 200ms."}}, {}),
+        ({"error": {"code": 429, "details": [{"retryDelay": "0.2s"}]}}, {}),
+    ],
+)
+def test_the_api_is_given_the_time_that_it_names(load, api, monkeypatch, content, headers):
+    waits, slow_down = [], client.Pace.slow_down
+    monkeypatch.setattr(client.Pace, "slow_down", lambda pace, wait_s: waits.append(wait_s) or slow_down(pace, wait_s))
+    api.misbehave = lambda body, n: Answer(429, content, headers) if n == 4 else None
+    np.testing.assert_array_equal(load().encode(TEXTS), expected(api, TEXTS))
+    assert waits == [pytest.approx(0.2)]
+    assert sorted(paid(api)) == sorted(TEXTS)
+
+
+def test_no_request_begins_during_a_pause():
+    async def seconds():
+        pace = client.Pace(16, patience_s=10)
+        began = time.monotonic()
+        pace.slow_down(0.2)
+        pace.slow_down(0.1)  # another request that was refused, too
+        await asyncio.gather(*(pace.wait() for _ in range(3)))
+        return time.monotonic() - began, pace.n_requests
+
+    waited_s, n_requests = asyncio.run(seconds())
+    assert waited_s >= 0.2
+    assert n_requests == 2  # half of those in the beginning, once
+
+
+def test_more_refusals_than_a_caller_would_bear_end_no_job(load, api):
+    api.misbehave = lambda body, n: error(429, "Too Many Requests") if n % 3 else None
+    np.testing.assert_array_equal(load().encode(TEXTS), expected(api, TEXTS))
+    assert sorted(paid(api)) == sorted(TEXTS)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        error(429, "You exceeded your current quota, please check your plan", code="insufficient_quota"),
+        Answer(429, {"error": {"message": "daily limit"}}, {"retry-after": "86400"}),
+    ],
+)
+def test_a_limit_that_waiting_does_not_lift_is_said_at_once(load, api, answer):
+    model = load()
+    model.encode(TEXTS[:10])
+    n_requests = len(api.requests)
+    api.misbehave = lambda body, n: answer
+    with pytest.raises(ApiError, match=r"429.*(quota|daily).*cache"):
+        model.encode(TEXTS[:20])
+    assert len(api.requests) == n_requests + 1
+
+
+def test_requests_run_side_by_side_and_fewer_after_a_refusal(load, api):
+    refused = []
+
+    def limit(body, n):
+        time.sleep(0.05)
+        if api.n_running > 6:
+            refused.append(n)
+            return error(429, "slow down")
+        return None
+
+    api.misbehave = limit
+    texts = [f"t{number}" for number in range(400)]
+    np.testing.assert_array_equal(load().encode(texts), expected(api, texts))
+    assert 4 < api.most_running <= 16
+    assert len(refused) < 40  # of as many requests that are answered
+
+
+@pytest.mark.parametrize(
+    ("most", "refusal"),
+    [
+        (4, error(400, "Value error, batch size is invalid, it should not be larger than 4.: input.contents")),
+        (3, error(413, "batch size 10 > maximum allowed batch size 3")),
+        (4, error(422, "")),
+    ],
+)
+def test_texts_per_request_are_learned(load, api, most, refusal):
+    api.misbehave = lambda body, n: refusal if len(texts_in(body)) > most and n > 1 else None
+    model = load()
+    np.testing.assert_array_equal(model.encode(TEXTS[:50]), expected(api, TEXTS[:50]))
+    n_requests = len(api.requests)
+    np.testing.assert_array_equal(model.encode(TEXTS), expected(api, TEXTS))
+    assert all(len(texts_in(body)) <= most for body in api.bodies[n_requests:])
+    assert sorted(paid(api)) == sorted(TEXTS)
+
+
+def test_tokens_per_request_are_learned(load, api, monkeypatch):
+    monkeypatch.setattr(session, "_MOST_TEXTS", 32)
+
+    def limit(body, n):
+        n_tokens = sum(map(len, texts_in(body)))
+        if n > 1 and n_tokens > 1500:
+            return error(
+                400, f"Requested {n_tokens} tokens, max 1500 tokens per request", code="max_tokens_per_request"
+            )
+        return None
+
+    api.misbehave = limit
+    model, texts = load(), [f"{number} " + "x" * 95 for number in range(64)]
+    np.testing.assert_array_equal(model.encode(texts[:32]), expected(api, texts[:32]))
+    n_requests = len(api.requests)
+    np.testing.assert_array_equal(model.encode(texts), expected(api, texts))
+    assert all(sum(map(len, texts_in(body))) <= 1500 for body in api.bodies[n_requests:])
+    assert sorted(paid(api)) == sorted(texts)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        error(400, "'$.input' is invalid. Please check the API reference"),
+        error(400, "This model's maximum context length is 8192 tokens, however you requested 9000 tokens"),
+        error(500, "failed to encode response: json: unsupported value: NaN"),  # Ollama
+    ],
+)
+def test_a_text_that_the_api_refuses_is_named_and_the_others_are_kept(load, api, refusal):
+    api.misbehave = lambda body, n: refusal if "bad one" in texts_in(body) else None
+    texts = [*TEXTS[:15], "bad one", *TEXTS[15:]]
+    with pytest.raises(ApiError, match="'bad one'"):
+        load().encode(texts)
+    model = load()
+    np.testing.assert_array_equal(model.encode(TEXTS), expected(api, TEXTS))
+    assert sorted(paid(api)) == sorted(TEXTS)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])
+def test_a_vector_that_is_none_is_named_and_the_others_are_kept(load, api, value):
+    usual = api.vector_of
+    api.vector_of = lambda text, *more: np.full(DIM, value, np.float32) if text == "bad one" else usual(text, *more)
+    with pytest.raises(ApiError, match=r"(NaN|zeros).*'bad one'"):
+        load().encode([*TEXTS[:5], "bad one", *TEXTS[5:8]])
+    load().encode(TEXTS[:8])
+    assert sorted(paid(api)) == sorted([*TEXTS[:8], "bad one"])
+
+
+def test_after_an_error_what_is_in_flight_is_kept_and_nothing_is_begun(load, api):
+    def fail(body, n):
+        if TEXTS[0] in texts_in(body):
+            return error(404, "no such model")
+        if n > 1:
+            time.sleep(0.1)
+        return None
+
+    api.misbehave = fail
+    with pytest.raises(ApiError, match="no such model"):
+        load().encode(TEXTS)
+    n_paid = len(paid(api))
+    assert 0 < n_paid < 80
+    api.misbehave = lambda body, n: None
+    load().encode(TEXTS)
+    assert sorted(paid(api)) == sorted(TEXTS)
+
+
+def test_what_takes_too_long_is_asked_for_in_halves(load, api, monkeypatch):
+    monkeypatch.setattr(session, "_TIMEOUT_S", 0.3)
+
+    def stall(body, n):
+        if len(texts_in(body)) > 7 and n > 1:
+            time.sleep(0.6)
+            return error(500, "nobody reads this")
+        return None
+
+    api.misbehave = stall
+    np.testing.assert_array_equal(load().encode(TEXTS[:20]), expected(api, TEXTS[:20]))
+
+
+def test_an_api_without_base64_or_index_is_understood(load, api):
+    def floats(body, n):
+        if body.get("encoding_format") == "base64":
+            return error(400, "base64 encoding is not supported")
+        return Answer(200, {"data": [{"embedding": row.tolist()} for row in api.rows(body)]})
+
+    api.misbehave = floats
+    np.testing.assert_allclose(load().encode(TEXTS), expected(api, TEXTS))
+
+
+def test_another_number_of_vectors_or_dimensions_is_refused(load, api):
+    with pytest.raises(ApiError, match=f"{DIM} dimensions; 99"):
+        load(dimensions=99).encode(["a"])
+    model = load()
+    model.encode(["a"])
+    api.misbehave = lambda body, n: Answer(200, {"data": [{"embedding": [1.0] * DIM}] * 3})
+    with pytest.raises(ApiError, match="3 vectors for 1 texts"):
+        model.encode(["b"])
+    api.misbehave = lambda body, n: Answer(200, {"data": [{"embedding": [1.0] * (DIM + 1)}]})
+    with pytest.raises(ApiError, match=f"{DIM + 1} dimensions"):
+        model.encode(["b"])
+
+
+def test_an_api_that_refuses_everything_blames_no_text(load, api):
+    api.misbehave = lambda body, n: error(400, "unknown model: big")
+    with pytest.raises(ApiError, match="unknown model: big") as caught:
+        load().encode(["a"])
+    assert "text is" not in str(caught.value)
+
+
+def test_an_api_that_is_not_there_is_said(tmp_path):
+    model = isosent.load("api:http://127.0.0.1:1/v1?model=m", cache=tmp_path)
+    with pytest.raises(ApiError, match="cannot be reached"):
+        model.encode(["a"])
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_key_comes_from_the_environment_and_is_written_nowhere(load, api, monkeypatch, tmp_path):
+    monkeypatch.setenv("MY_KEY", f" {KEY}\n")
+    model = load(key_env="MY_KEY")
+    fitted = model.fitted(TEXTS, isosent.Whitening(n_components=4))
+    fitted.save(tmp_path / "model")
+    assert {headers["Authorization"] for _, headers, _ in api.requests} == {f"Bearer {KEY}"}
+    api.misbehave = lambda body, n: error(401, f"Incorrect API key provided: {KEY}")
+    with pytest.raises(ApiError, match="MY_KEY") as caught:
+        model.encode(["another"])
+    api.misbehave = lambda body, n: error(400, f"the key {KEY} may not")
+    with pytest.raises(ApiError, match=r"the key \.\.\. may not") as other:
+        model.encode(["another"])
+    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    for content in (written, pickle.dumps(model), str(caught.value).encode(), str(other.value).encode()):
+        assert KEY.encode() not in content
+
+
+def test_a_missing_key_is_asked_for_by_its_name(load, api, monkeypatch):
+    monkeypatch.delenv("MY_KEY", raising=False)
+    with pytest.raises(InputError, match="MY_KEY"):
+        load(key_env="MY_KEY").encode(["a"])
+    assert api.requests == []
+
+
+def test_no_key_goes_to_an_address_that_is_not_the_providers(load, api, monkeypatch):
+    for name in ("OPENAI_API_KEY", "COHERE_API_KEY"):
+        monkeypatch.setenv(name, KEY)
+    load().encode(["a"])
+    assert not any(KEY in str(headers) for _, headers, _ in api.requests)
+
+
+@pytest.mark.parametrize(
+    ("provider", "url", "variable"),
+    [
+        ("openai/text-embedding-3-small", "https://api.openai.com/v1", "OPENAI_API_KEY"),
+        ("voyage/voyage-3.5", "https://api.voyageai.com/v1", "VOYAGE_API_KEY"),
+        ("https://api.openai.com/v1?model=text-embedding-3-small", "https://api.openai.com/v1", "OPENAI_API_KEY"),
+    ],
+)
+def test_a_provider_has_its_address_and_key(provider, url, variable, monkeypatch):
+    monkeypatch.delenv(variable, raising=False)
+    encoder = isosent.load(f"api:{provider}", cache="none").encoder
+    with pytest.raises(InputError, match=variable):
+        encoder.encode(["a"])
+    assert encoder._session.endpoint.url == url
+
+
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [
+        ("api:nobody/model", "providers: openai"),
+        ("api:openai", "PROVIDER/MODEL"),
+        ("api:openai/m?model=n", "Leave model"),
+        ("api:https://host/v1", "name the model"),
+        ("api:https://host?model=m", "dialect"),
+        ("api:https://user:secret@host/v1?model=m", "no key"),
+        ("api:https://host/v1%3Fapi_key=secret?model=m", "no key"),
+        ("api:https:///v1?model=m", "no URL"),
+        ("api:https://host/v1?model=m&key_env=sk-secret", "environment variable"),
+        ("api:https://host/v1?model=m&dimensions=0", "dimensions=0"),
+        ("api:https://host/v1?model=m&pooling=mean", "no option pooling"),
+    ],
+)
+def test_a_reference_that_cannot_be_right_is_refused_before_anything_is_sent(reference, words):
+    with pytest.raises(ModelReferenceError, match=words) as caught:
+        isosent.load(reference)
+    assert "secret" not in str(caught.value)
+
+
+# -- folders -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(load, api, tmp_path):
+    load().fitted(TEXTS, isosent.Whitening(n_components=4)).save(tmp_path / "model")
+    api.requests.clear()
+    return tmp_path / "model"
+
+
+def test_a_folder_asks_its_api_only_if_that_is_permitted(folder, load, api, tmp_path):
+    model = isosent.load(folder)
+    assert model.dim == 4
+    for call in (lambda: model.encode(["a"]), lambda: model.encoder.canary_now(), lambda: model.save(tmp_path / "x")):
+        with pytest.raises(InputError, match="send_texts=true"):
+            call()
+    assert api.requests == []
+    permitted = isosent.load(f"{folder}?send_texts=true&cache={tmp_path / 'cache'}")
+    assert api.requests == []  # not before a text is encoded
+    bare = load()
+    np.testing.assert_allclose(permitted.encode(TEXTS), permitted.transform(bare.encode(TEXTS)))
+    assert api.requests == []  # all are in the cache
+    named = isosent.load(folder, encoder=f"api:{api.url}/v1?model=big&cache=none")
+    np.testing.assert_allclose(named.encode(TEXTS[:3]), permitted.encode(TEXTS[:3]))
+
+
+@pytest.mark.parametrize("option", ["send_texts=true", "key_env=HOME", "cache=/tmp/elsewhere", "cache_mb=1"])
+@pytest.mark.parametrize("where", ["options", "reference"])
+def test_a_folder_grants_itself_nothing(folder, api, option, where):
+    name, _, value = option.partition("=")
+    document = json.loads((folder / "model.json").read_text())["encoder"]
+    stored = {"options": document["options"] | {name: value}} if where == "options" else {}
+    stored |= {"reference": f"{document['reference']}&{option}"} if where == "reference" else {}
+    change_json(folder / "model.json", encoder=document | stored)
+    with pytest.warns(PermissionIgnoredWarning, match=name):
+        model = isosent.load(folder)
+    with pytest.raises(InputError, match="send_texts"):
+        model.encode(["a"])
+    assert api.requests == []
+    assert model.encoder._session.endpoint.key_variable is None
+
+
+@pytest.mark.parametrize("reference", ["{api}", "{api}&send_texts=true", "{folder}?encoder={api}"])
+def test_a_reference_in_a_file_sends_nothing(folder, api, tmp_path, reference):
+    """Such as a map of `isosent reproduce`, or of `isosent index migrate`."""
+    named = f"api:{api.url}/v1?model=big&cache={tmp_path / 'cache'}"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PermissionIgnoredWarning)
+        cleaned, _ = without_permissions(reference.format(api=named, folder=folder), {}, file="map.yaml")
+    model = isosent.load(cleaned)
+    with pytest.raises(InputError, match="send_texts"):
+        model.encode(["a"])
+    assert api.requests == []
+
+
+def test_a_server_and_a_proxy_answer_with_the_vectors_of_a_folder(folder, load, api, tmp_path, running):
+    import httpx
+
+    from isosent.server import create_app
+    from isosent.server.maps import Maps
+    from isosent.server.proxy import Proxy, create_proxy
+
+    permitted = isosent.load(f"{folder}?send_texts=true&cache={tmp_path / 'cache'}")
+    maps = Maps({"small": folder})
+    assert maps.upstream_model == "big"
+    upstream = client.Upstream(f"{api.url}/v1", DIALECTS["openai"], "big", httpx.AsyncClient(trust_env=False))
+    expected = unit_rows(permitted.encode(TEXTS[:3]))
+
+    def ask(port, texts):
+        url, body = f"http://127.0.0.1:{port}/v1/embeddings", {"input": texts, "model": "small"}
+        return httpx.post(url, json=body, trust_env=False, timeout=30)
+
+    for app in (create_app({"small": permitted}), create_proxy(Proxy(upstream, maps))):
+        with running(app) as port:
+            rows = [row["embedding"] for row in ask(port, TEXTS[:3]).json()["data"]]
+            np.testing.assert_allclose(rows, expected, atol=1e-6)
+            api.misbehave = lambda body, n: error(400, "no such text") if "bad one" in texts_in(body) else None
+            failed = ask(port, ["bad one"])
+            assert failed.status_code in (400, 502)
+            assert "no such text" in failed.json()["error"]["message"]
+    load(dimensions=8).fitted(TEXTS, isosent.Whitening(n_components=4)).save(tmp_path / "other")
+    with pytest.raises(InputError, match="dimensions"):
+        Maps({"other": tmp_path / "other"})
+
+
+def test_a_changed_model_is_noticed_before_a_text_is_sent(folder, load, api, tmp_path):
+    saved, bare = isosent.load(f"{folder}?send_texts=true&cache={tmp_path / 'cache'}"), load()
+    before = bare.encode(TEXTS[:5])
+    fingerprint = bare.fingerprint
+    api.seed = 1  # another model by the same name
+    for model in (saved, load()):
+        with pytest.raises(ApiError, match="has changed"):
+            model.encode(["new"])
+    assert "new" not in api.texts
+    now = load()
+    assert now.fingerprint != fingerprint
+    after = now.encode(TEXTS[:5])
+    np.testing.assert_array_equal(after, expected(api, TEXTS[:5]))
+    assert not np.allclose(before, after)
+    api.seed = 0  # and back
+    with pytest.raises(ApiError, match="has changed"):
+        load().encode(["new"])
+    assert load().fingerprint == fingerprint
+    np.testing.assert_array_equal(load().encode(TEXTS[:5]), before)
+    np.testing.assert_allclose(saved.transform(before), isosent.load(folder).transform(before))
+
+
+def test_noise_and_another_address_change_no_fingerprint(load, api, tmp_path):
+    fingerprints = set()
+    for number, noise in enumerate((0, 1e-6, 1e-6, 1e-5)):
+        api.noise = noise
+        fingerprints.add(load(cache=tmp_path / f"cache{number}").fingerprint)
+    with FakeApi().running() as other:
+        fingerprints.add(isosent.load(f"api:{other.url}/v1?model=big&cache=none").fingerprint)
+    assert len(fingerprints) == 1
+    assert load(cache=tmp_path / "new", model="small").fingerprint not in fingerprints
+
+
+def test_noise_is_no_change(load, api):
+    load().encode(TEXTS[:3])
+    api.noise = 0.02
+    load().encode(TEXTS[:6])
+    assert sorted(paid(api)) == sorted(TEXTS[:6])
+
+
+def test_a_folder_of_another_model_is_no_copy(folder, api):
+    with FakeApi().running() as other:
+        other.seed = 5
+        model = isosent.load(folder, encoder=f"api:{other.url}/v1?model=big&cache=none")
+        with pytest.raises(ApiError, match="has changed"):
+            model.encode(["a"])
+        assert "a" not in other.texts
+
+
+def test_an_estimate_sends_nothing(load, api):
+    encoder = load().encoder
+    assert encoder.estimate([*TEXTS, *TEXTS, ""]) == (100, 0, round(sum(len(t.encode()) for t in TEXTS) / 4))
+    assert api.requests == []
+    encoder.encode(TEXTS[:50])
+    n_requests = len(api.requests)
+    assert load().encoder.estimate(TEXTS) == (100, 50, sum(len(text) for text in TEXTS[50:]))  # as it charges
+    assert len(api.requests) == n_requests
