@@ -31,6 +31,7 @@ class Storage(StrEnum):
     uint8 = "uint8", "<u1", 0.0, "U8"
     ubinary = "ubinary", "<u1"  # packed bits, in files and in memory
     binary = "binary", "<u1"  # the same bits in an index
+    product = "product", "<u1"  # in an index: bytes that each name one of 256 vectors of a part of the dimensions
 
     def __new__(cls, name: str, stored: str = "", eps: float = 0.0, tensor: str = "") -> Storage:
         """Make a string with facts; ``Storage(name)`` finds it."""
@@ -50,6 +51,11 @@ class Storage(StrEnum):
     def is_bits(self) -> bool:
         """Whether a byte holds eight dimensions."""
         return self in (Storage.ubinary, Storage.binary)
+
+    @property
+    def is_coarse(self) -> bool:
+        """Whether codes in an index only find candidates, which a finer copy on disk puts in order."""
+        return self in (Storage.binary, Storage.product)
 
     @property
     def codes(self) -> Storage:
@@ -87,11 +93,11 @@ TENSORS: Final = tuple(storage for storage in Storage if storage.tensor)  # of f
 WRITTEN: Final = (_S.float32, _S.float16)  # to files and shards; which format holds which is in `isosent.io.formats`
 CODES: Final = (_S.int8, _S.ubinary)  # of a `Quantization`
 ENCODED: Final = (_S.float32, *CODES)  # precisions of `SentenceEncoder.encode`
-INDEXED: Final = (_S.float32, _S.float16, _S.int8, _S.binary)  # finest first
+INDEXED: Final = (_S.float32, _S.float16, _S.int8, _S.binary, _S.product)  # finest first
 COMPUTED: Final = (_S.float32, _S.bfloat16, _S.float16, _S.int8)  # by the layers of a network
 TRAINED: Final = (_S.float32, _S.bfloat16)
 
 # as they are typed in Python
 Codes = Storage | Literal["int8", "ubinary"]
 Precision = Storage | Literal["float32", "int8", "ubinary"]
-IndexStorage = Storage | Literal["float32", "float16", "int8", "binary"]
+IndexStorage = Storage | Literal["float32", "float16", "int8", "binary", "product"]

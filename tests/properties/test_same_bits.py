@@ -116,6 +116,7 @@ def choices():
         "auto": [fitted["chosen"], len(fitted["candidates"])],
         "auto without texts": str(choose_without_texts(isosent.Moments.from_rows(units), Auto(32), units).chosen),
         "recall": neighbor_recall(np.tile(units[:500], (2, 1)), np.tile(units[:500, :64], (2, 1)), 100),
+        "codebooks": Quantization.fit(units).with_product(units, 16).codebooks,
         "separate": separate_groups(units, texts) is None,
         "erasure": measure(units, np.arange(len(units)) % 3 == 0, texts).same,
         "duplicates": duplicates.groups,

@@ -2,6 +2,7 @@
 
 import shutil
 import struct
+from functools import cache, partial
 
 import golden_formats
 import numpy as np
@@ -18,9 +19,24 @@ HUGE = struct.pack("<Q", 1 << 61)
 RELEASE = sorted(golden_formats.FORMATS.iterdir())[-1]
 
 
-def parts(kind, store):
+@cache
+def made(kind, store, place):
+    """An index of a kind that the last release did not write."""
+    rows = np.random.default_rng(0).standard_normal((1000, golden_formats.WIDTH))
+    Index.create(vectors=rows, folder=place / f"index-{kind}-{store}", kind=kind, store=store)
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory):
     """The first segment of an index: its codes, its settings, its rows."""
+    return partial(first_segment, tmp_path_factory.mktemp("made"))
+
+
+def first_segment(place, kind, store):
     folder = RELEASE / f"index-{kind}-{store}"
+    if not folder.exists():
+        made(kind, store, place)
+        folder = place / folder.name
     state = read_state(folder)
     return folder / state.segments[0].codes.name, state.settings, state.segments[0].n_rows, state.dim
 
@@ -30,7 +46,7 @@ def check(path, settings, n_rows, dim):
 
 
 @pytest.mark.parametrize(("kind", "store"), golden_formats.KINDS)
-def test_the_files_of_every_kind_pass_and_no_other_kind_does(kind, store):
+def test_the_files_of_every_kind_pass_and_no_other_kind_does(parts, kind, store):
     path, settings, n_rows, dim = parts(kind, store)
     check(path, settings, n_rows, dim)
     for other_kind, other_store in golden_formats.KINDS:
@@ -75,6 +91,12 @@ CRAFTED = {
     "the bytes of a code": ("flat", "int8", lambda content: after(content, b"IxSQ", 37 + 20), struct.pack("<Q", 1)),
     "the ranges": ("flat", "int8", lambda content: after(content, b"IxSQ", 37 + 28), struct.pack("<Q", 0)),
     "the bits of a query": ("flat", "binary", lambda content: len(content) - 1, b"\xff"),
+    "the bytes of a product code": ("flat", "product", lambda content: after(content, b"IxPq", 37 + 8), HUGE),
+    "the codebooks": ("flat", "product", lambda content: after(content, b"IxPq", 37 + 24), HUGE),
+    "the way of searching": ("flat", "product", lambda content: len(content) - 9, struct.pack("<i", 2)),
+    "the map to parts": ("flat", "product", lambda content: after(content, b"LTra", 5, last=True), HUGE),
+    "codes of residuals": ("ivf", "product", lambda content: after(content, b"ilar", -8 - 4 * 256 * 4 - 24 - 9), b"\1"),
+    "codebooks of clusters": ("ivf", "product", lambda content: after(content, b"ilar", -8 - 4 * 256 * 4), HUGE),
     "the number of clusters": ("ivf", "float32", lambda content: after(content, b"IwFl", 37), HUGE),
     "a map of rows": ("ivf", "float32", lambda content: after(content, b"ilar", -9), b"\2"),
     "the size of a cluster": ("ivf", "int8", lambda content: after(content, b"full", 12), HUGE),
@@ -89,7 +111,7 @@ CRAFTED = {
 
 
 @pytest.mark.parametrize("change", CRAFTED)
-def test_what_does_not_fit_is_refused(tmp_path, change):
+def test_what_does_not_fit_is_refused(parts, tmp_path, change):
     kind, store, find, value = CRAFTED[change]
     path, settings, n_rows, dim = parts(kind, store)
     content = bytearray(path.read_bytes())
@@ -103,7 +125,7 @@ def test_what_does_not_fit_is_refused(tmp_path, change):
 
 
 @pytest.mark.parametrize(("kind", "store"), golden_formats.KINDS)
-def test_a_file_that_is_cut_or_goes_on_is_refused(tmp_path, kind, store):
+def test_a_file_that_is_cut_or_goes_on_is_refused(parts, tmp_path, kind, store):
     path, settings, n_rows, dim = parts(kind, store)
     content = path.read_bytes()
     spoilt = tmp_path / path.name

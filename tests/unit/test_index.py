@@ -1,5 +1,6 @@
 """The index: what it finds, what it refuses, and what is left of it after a failure."""
 
+import dataclasses
 import errno
 import os
 import threading
@@ -10,22 +11,26 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import isosent
+from isosent import SentenceEncoder
+from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import FileFormatError, InputError, InputFileError, InputTypeError, OutputError
 from isosent.io.atomic import locked
 from isosent.io.vectors import writing_vectors
 from isosent.numeric.similarity import unit_rows
-from isosent.search import Index
+from isosent.persistence import read_model, write_model
+from isosent.search import Index, engine
 from isosent.search.build import FLAT_LIMIT, plan
 from isosent.search.commits import MANIFEST
 from isosent.space import Space
+from isosent.transforms.quantization import Quantization
 
 faiss = pytest.importorskip("faiss")
 
 KINDS_AND_STORES = [
     (kind, store)
     for kind in ("flat", "ivf", "hnsw")
-    for store in ("float32", "float16", "int8", "binary")
-    if (kind, store) != ("hnsw", "binary")
+    for store in ("float32", "float16", "int8", "binary", "product")
+    if (kind, store) not in (("hnsw", "binary"), ("hnsw", "product"))
 ]
 
 
@@ -183,7 +188,9 @@ def test_a_filtered_search_is_exact_among_few_rows(vectors, kind):
     assert_array_equal(result.ids, members[nearest(vectors[members], vectors[:5], 10)])
 
 
-@pytest.mark.parametrize(("kind", "store"), [("ivf", "float32"), ("ivf", "binary"), ("hnsw", "int8")])
+@pytest.mark.parametrize(
+    ("kind", "store"), [("ivf", "float32"), ("ivf", "binary"), ("ivf", "product"), ("hnsw", "int8")]
+)
 def test_a_filter_for_rows_far_from_the_query_finds_the_nearest_of_them(vectors, kind, store, monkeypatch):
     side = vectors[:, 0] > np.median(vectors[:, 0])
     index = Index.create(vectors=vectors, kind=kind, store=store, metadata={"side": side})
@@ -286,8 +293,53 @@ def test_hits_that_beat_chance_keep_the_order_of_a_hybrid_search(text_index):
 # -- what it states --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kind", ["flat", "ivf"])
+def test_product_codes_are_searched_among_many_rows_of_a_filter(vectors, monkeypatch, kind):
+    monkeypatch.setattr(engine, "_SMALL_SELECTION", 10)  # rows that are compared one by one
+    third = np.arange(1500) % 3
+    index = Index.create(
+        vectors=vectors, metadata={"third": third.tolist()}, kind=kind, store="product", min_recall=0.99
+    )
+    index.remove(range(300))
+    rows = np.flatnonzero((third != 1) & (np.arange(1500) >= 300))
+    found = index.search(vectors[:100], 10, where="third != 1").ids
+    assert set(found.ravel().tolist()) <= set(rows.tolist())
+    expected = rows[nearest(vectors[rows], vectors[:100], 10)]
+    assert np.mean([len(np.intersect1d(*pair)) / 10 for pair in zip(found, expected, strict=True)]) > 0.95
+
+
+def test_faiss_searches_the_files_of_an_index_of_product_codes(vectors, tmp_path):
+    index = Index.create(vectors=vectors, store="product", folder=tmp_path / "index")
+    codes, finer = (faiss.read_index(str(tmp_path / "index" / f"{name}-000001.faiss")) for name in ("codes", "vectors"))
+    refined = faiss.IndexRefine(codes, finer)
+    refined.k_factor = index.stats().settings.oversampling
+    found = refined.search(unit_rows(vectors[:200]), 10)[1]
+    assert (found == index.search(vectors[:200], 10).ids).mean() > 0.97  # one candidate more is taken by isosent
+
+
+def test_codebooks_of_a_model_are_those_of_its_index(vectors, tmp_path):
+    units = unit_rows(vectors)
+    quantization = Quantization.fit(units).with_product(units, 16)
+    model = SentenceEncoder(PrecomputedVectors(32)).with_quantization(quantization)
+    stats = Index.create(vectors=vectors, model=model, store="product", folder=tmp_path / "index").stats()
+    assert (stats.settings.n_parts, stats.bytes_searched) == (16, 16 * 1500)
+    saved = isosent.load(tmp_path / "index" / "model").quantization
+    assert_array_equal(saved.codebooks, quantization.codebooks)
+    unfitted = model.with_quantization(Quantization.fit(units))  # codebooks are fitted when they are needed
+    assert Index.create(vectors=vectors, model=unfitted, store="product").stats().settings.n_parts == 8
+
+
+def test_an_index_whose_model_has_other_codebooks_is_refused(vectors, tmp_path):
+    index = Index.create(vectors=vectors[:300], store="product", folder=tmp_path / "index")
+    record, units = read_model(tmp_path / "index" / "model"), unit_rows(vectors)
+    for quantization in (record.quantization.with_product(units, 4), record.quantization.with_product(units, 0)):
+        write_model(tmp_path / "index" / "model", dataclasses.replace(record, quantization=quantization))
+        with pytest.raises(InputError, match=f"{quantization.n_parts} bytes"):
+            Index.open(index.folder).add(vectors=vectors[300:310])
+
+
 def test_the_budget_chooses_the_number_type(vectors):
-    sizes = {"float32": 0.2, "float16": 0.1, "int8": 0.05, "binary": 0.02}
+    sizes = {"float32": 0.2, "float16": 0.1, "int8": 0.05, "binary": 0.02, "product": 0.0121}
     for store, budget in sizes.items():
         stats = Index.create(vectors=vectors, budget_mb=budget).stats()
         assert stats.settings.store == store
@@ -372,7 +424,9 @@ def test_removed_rows_are_gone_and_their_numbers_are_not_given_again(wordllama, 
     assert sorted(index.search("x", k=20).ids[0]) == [0, 1, 2, 4, 5, 6, 7, 8, 10, 11]
 
 
-@pytest.mark.parametrize(("kind", "store"), [("flat", "float32"), ("flat", "binary"), ("ivf", "int8")])
+@pytest.mark.parametrize(
+    ("kind", "store"), [("flat", "float32"), ("flat", "binary"), ("flat", "product"), ("ivf", "int8")]
+)
 def test_any_order_of_changes_leaves_the_rows_that_a_dictionary_would_have(vectors, kind, store):
     rng = np.random.default_rng(1)
     rows = {f"r{i}": i for i in range(1100)}
@@ -803,7 +857,9 @@ def test_filtered_searches_of_few_and_of_many_queries_agree(vectors):
         np.testing.assert_allclose(alone.scores[0], together.scores[row], atol=1e-6)
 
 
-@pytest.mark.parametrize(("kind", "store"), [("flat", "float32"), ("flat", "int8"), ("flat", "binary")])
+@pytest.mark.parametrize(
+    ("kind", "store"), [("flat", "float32"), ("flat", "int8"), ("flat", "binary"), ("flat", "product")]
+)
 def test_of_equal_rows_the_first_ones_are_returned(wordllama, texts, kind, store):
     rows = np.random.default_rng(0).permutation(np.repeat(np.arange(40), 30))
     index = Index.create([texts[row] for row in rows], wordllama, kind=kind, store=store)
@@ -812,7 +868,7 @@ def test_of_equal_rows_the_first_ones_are_returned(wordllama, texts, kind, store
     assert (found.scores == found.scores[:, :1]).all()
 
 
-@pytest.mark.parametrize("store", ["float32", "int8", "binary"])
+@pytest.mark.parametrize("store", ["float32", "int8", "binary", "product"])
 def test_the_first_of_thousands_of_equal_rows_are_found(store):
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(20_000, 8)).astype(np.float32)

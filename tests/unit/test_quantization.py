@@ -31,6 +31,61 @@ def test_codes_are_those_of_faiss(vectors, quantization):
     np.testing.assert_allclose(quantization.decode(codes, "int8"), quantizer.decode(faiss_codes), atol=1e-6)
 
 
+@pytest.fixture(scope="module")
+def product(vectors, quantization):
+    return quantization.with_product(vectors, 8)
+
+
+def test_a_product_projects_on_the_principal_axes_about_zero(vectors, quantization):
+    axes = quantization.with_product(vectors, 20).projection  # 2 dimensions for each part
+    np.testing.assert_allclose(axes.T @ axes, np.eye(40), atol=2e-3)
+    few = quantization.with_product(vectors, 16).projection.astype(np.float64)
+    exact = vectors.astype(np.float64)
+    _, best = np.linalg.eigh(exact.T @ exact)
+    best = best[:, -32:]
+    np.testing.assert_allclose(few @ few.T, best @ best.T, atol=2e-3)
+
+
+def test_codebooks_are_as_near_to_other_rows_as_those_of_faiss(vectors, quantization):
+    faiss = pytest.importorskip("faiss")
+    product = quantization.with_product(vectors[:2000], 8)
+    fitted, others = (np.ascontiguousarray(rows @ product.projection) for rows in (vectors[:2000], vectors[2000:]))
+    theirs = faiss.ProductQuantizer(40, 8, 8)
+    theirs.cp.min_points_per_centroid = 1
+    theirs.train(fitted)
+    errors = []
+    for codebooks in (product.codebooks, faiss.vector_to_array(theirs.centroids).reshape(8, 256, 5)):
+        parts = others.reshape(-1, 8, 1, 5)
+        errors.append(np.square(parts - codebooks).sum(axis=-1).min(axis=-1).sum(axis=1).mean())
+    assert errors[0] < 1.05 * errors[1] < 0.5 * others.var(axis=0).sum()
+
+
+def test_a_product_is_the_same_for_the_same_rows_and_seed(vectors, quantization, product):
+    again = quantization.with_product(np.concatenate([vectors, np.zeros((3, 40), np.float32)]), 8)
+    copy = Quantization.from_tensors(product.tensors())
+    for name, array in product.tensors().items():
+        np.testing.assert_array_equal(again.tensors()[name], array)
+        np.testing.assert_array_equal(copy.tensors()[name], array)
+    other = quantization.with_product(vectors, 8, seed=1)
+    assert not np.array_equal(other.codebooks, product.codebooks)
+    assert (product.n_parts, quantization.n_parts, product.with_product(vectors, 0).n_parts) == (8, 0, 0)
+    np.testing.assert_array_equal(product.rotation, quantization.rotation)
+
+
+@pytest.mark.parametrize("rows", [np.ones((1, 3)), np.ones((5, 3)), np.array([[1.0, 0, 0], [1, 0, 1]])])
+def test_a_product_of_fewer_rows_than_a_byte_has_values(rows):
+    product = Quantization.fit(rows).with_product(rows, 3)
+    parts = (unit_rows(rows) * np.linalg.norm(rows, axis=1, keepdims=True)) @ product.projection
+    distances = np.abs(parts[:, :, None] - product.codebooks[None, :, :, 0]).min(axis=-1)
+    assert distances.max() < 0.02
+
+
+@pytest.mark.parametrize("n_parts", [-1, 41, 2.5])
+def test_a_product_of_an_impossible_number_of_bytes_is_refused(vectors, quantization, n_parts):
+    with pytest.raises(InputError, match="n_parts"):
+        quantization.with_product(vectors, n_parts)
+
+
 def test_int8_is_half_a_step_away_at_most_and_cuts_off_what_lies_beyond(vectors, quantization):
     low, high = quantization.low, quantization.low + quantization.span
     decoded = quantization.decode(quantization.encode(vectors * 3, "int8"), "int8")
@@ -122,10 +177,20 @@ def test_codes_and_vectors_of_another_width_are_refused(vectors, quantization):
         ("center", np.full(40, np.nan, np.float32), "center"),
         ("rotation", np.eye(40), "float64"),
         ("rotation", None, "missing"),
+        ("projection", None, "belong together"),
+        ("codebooks", None, "belong together"),
+        ("codebooks", np.zeros((8, 255, 5), np.float32), "codebooks"),
+        ("codebooks", np.zeros((8, 256, 6), np.float32), "codebooks"),
+        ("codebooks", np.zeros((4, 256, 5), np.float32), "projection"),
+        ("codebooks", np.zeros((0, 256, 5), np.float32), "codebooks"),
+        ("codebooks", np.zeros((8, 256 * 5), np.float32), "codebooks"),
+        ("codebooks", np.full((8, 256, 5), np.inf, np.float32), "infinity"),
+        ("projection", np.zeros((40, 41), np.float32), "projection"),
+        ("projection", np.zeros((40, 40)), "float64"),
     ],
 )
-def test_tensors_that_cannot_be_used_are_refused(quantization, name, array, key_word):
-    tensors = quantization.tensors() | {name: array}
+def test_tensors_that_cannot_be_used_are_refused(product, name, array, key_word):
+    tensors = product.tensors() | {name: array}
     if array is None:
         del tensors[name]
     with pytest.raises(InputError, match=key_word):

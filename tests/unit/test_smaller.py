@@ -23,9 +23,13 @@ def measured(vectors):
     return sizes(vectors)
 
 
-def one(measured, dtype, width=32, transform="none", *, center=False, oversampling=0):
+def one(measured, dtype, width=32, transform="none", *, center=False, oversampling=0, n_parts=8):
     asked = (dtype, width, transform, center, oversampling)
-    [found] = [e for e in measured.rows if (e.dtype, e.n_components, e.transform, e.center, e.oversampling) == asked]
+    [found] = [
+        e
+        for e in measured.rows
+        if (e.dtype, e.n_components, e.transform, e.center, e.oversampling) == asked and e.n_parts in (0, n_parts)
+    ]
     return found
 
 
@@ -142,7 +146,32 @@ def test_codecs_of_faiss_stand_beside_those_of_an_index():
     names = {each.dtype for each in found.rows}
     assert {"4 bits", "product quantization, 1/8", "OPQ, 1/8"} <= names
     assert all(not each.is_stored for each in found.rows if each.dtype == "4 bits")
-    product, rescored = (one(found, "product quantization, 1/8", 16, oversampling=n) for n in (0, 40))
-    assert (product.n_bytes, rescored.n_bytes, rescored.n_bytes_on_disk) == (2, 2, 32)
-    assert rescored.recall > product.recall
-    assert not rescored.is_stored
+    product = one(found, "product quantization, 1/8", 16)
+    assert (product.n_bytes, product.n_bytes_on_disk, product.is_stored) == (2, 0, False)
+
+
+def test_product_codes_keep_more_than_bits_of_the_same_bytes_and_as_many_of_other_texts():
+    """Vectors as an API returns them: most of the variance lies along few axes, and there are groups."""
+    rng = np.random.default_rng(0)
+    groups = rng.normal(size=(200, 64)) * np.linspace(1, 0.2, 64)
+    rows = groups[rng.integers(200, size=7000)] + rng.normal(size=(7000, 64)) * np.linspace(1, 0.1, 64) + 0.2
+    found = sizes(rows[:4000].astype(np.float32), widths=())
+    alone, rescored = (one(found, "product", 64, oversampling=n) for n in (0, 40))
+    bits = [one(found, "binary", 64, oversampling=n) for n in (0, 40)]
+    assert (rescored.n_bytes, rescored.n_bytes_on_disk, bits[1].n_bytes) == (8, 128, 16)
+    assert rescored.recall > bits[1].recall - 0.01
+    assert alone.recall < rescored.recall
+    assert (alone.is_stored, rescored.is_stored) == (False, True)
+    size = found.within(8)
+    index = Index.create(vectors=rows[4000:6500], model=found.model(size, rows[:4000]))
+    ids = index.search(rows[6500:], k=10).ids
+    cosines = unit_rows(rows[6500:]) @ unit_rows(rows[4000:6500]).T
+    exact = np.argsort(-cosines, axis=1, kind="stable")[:, :10]
+    kept = np.mean([len(np.intersect1d(*pair)) / 10 for pair in zip(ids, exact, strict=True)])
+    assert kept >= size.recall - 0.01
+    stats = index.stats()
+    assert (stats.settings.store, stats.settings.n_parts, stats.bytes_searched) == ("product", 8, 8 * 2500)
+
+
+def test_of_few_vectors_product_codes_are_not_measured(vectors):
+    assert "product" not in {each.dtype for each in sizes(vectors[:900]).rows}

@@ -15,12 +15,12 @@ from isosent.storage import COMPUTED, ENCODED, INDEXED, NUMPY, TENSORS, WRITTEN,
 
 def test_the_names_that_folders_files_and_commands_have_stay():
     names = {"float64", "float32", "float16", "bfloat16", "int8", "uint8", "binary", "ubinary"}  # of 0.1.0
-    assert set(map(str, Storage)) == names
+    assert set(map(str, Storage)) == names | {"product"}
     assert set(TENSORS) == {"float16", "bfloat16", "float32", "float64", "int8", "uint8"}
     assert set(TENSORS) - set(NUMPY) == {"bfloat16"}
     assert WRITTEN == ("float32", "float16")
     assert ENCODED == ("float32", "int8", "ubinary")
-    assert INDEXED == ("float32", "float16", "int8", "binary")
+    assert INDEXED == ("float32", "float16", "int8", "binary", "product")
     assert COMPUTED == ("float32", "bfloat16", "float16", "int8")
 
 
@@ -56,7 +56,8 @@ def test_what_lies_in_an_index_is_what_files_call_otherwise():
 
 
 @pytest.mark.parametrize(
-    ("store", "code"), [("float32", "Flat"), ("float16", "SQfp16"), ("int8", "SQ8"), ("binary", "RaBitQ")]
+    ("store", "code"),
+    [("float32", "Flat"), ("float16", "SQfp16"), ("int8", "SQ8"), ("binary", "RaBitQ"), ("product", "PQ8np")],
 )
 def test_a_vector_in_an_index_takes_the_bytes_that_faiss_says(store, code):
     faiss = pytest.importorskip("faiss")
@@ -64,7 +65,16 @@ def test_a_vector_in_an_index_takes_the_bytes_that_faiss_says(store, code):
     assert bytes_per_vector(64, "flat", Storage(store)) == index.sa_code_size()
 
 
-@pytest.mark.parametrize("settings", [{"store": "ubinary"}, {"store": "none"}, {"kind": "hnsw", "store": "binary"}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"store": "ubinary"},
+        {"store": "none"},
+        {"kind": "hnsw", "store": "binary"},
+        {"store": "product"},
+        {"store": "int8", "n_parts": 8},
+    ],
+)
 def test_an_index_of_a_number_type_that_none_has_is_damaged(tmp_path, settings):
     pytest.importorskip("faiss")
     rows = np.random.default_rng(0).standard_normal((120, 8))

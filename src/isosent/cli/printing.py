@@ -213,6 +213,7 @@ def _stats_parts(folder: Path, stats: "IndexStats") -> Iterator[Part]:
     chosen = {"lists": settings.n_lists, "probed": settings.n_probe, "ef": settings.ef_search}
     listed = "".join(f", {name} {value}" for name, value in chosen.items() if value)
     bits = " (1 bit per dimension)" if settings.store.is_bits else ""
+    bits = f" ({settings.n_parts} bytes per vector)" if settings.n_parts else bits
     yield (
         f"{settings.kind}, {settings.store}{bits}{listed}: {megabytes(stats.bytes_searched)} in memory, "
         f"{megabytes(stats.bytes_on_disk)} on disk"

@@ -103,7 +103,7 @@ def _listed_sizes(sizes: Sizes, selected: Size | None, *, details: bool) -> list
         or each in front
         or each == selected
         or (each.dtype == Storage.float32 and each.n_components in (half, sizes.dim))
-        or (each.transform == NO_TRANSFORM and not (each.is_stored and each.oversampling == 10))
+        or (each.transform == NO_TRANSFORM and each.oversampling != 10 and each.dtype != Storage.product)
     ]
 
 

@@ -51,6 +51,7 @@ from isosent.search.engine import (
     OriginalNeighbors,
     SearchSettings,
     Segment,
+    bytes_of_product,
     bytes_per_vector,
     choose_settings,
     empty_codes,
@@ -89,35 +90,40 @@ def plan(
     *,
     n_distinct: int | None = None,
     storage: StoredSize | None = None,
+    n_parts: int = 0,
 ) -> SearchSettings:
     """Choose the kind by the number of rows, and the finest number type that fits into the budget.
 
-    The oversampling is that of `storage`, if this names the number type.
+    The oversampling and the bytes of a product code are those of `storage`, if this names the number type; `n_parts`
+    are the bytes that a quantization has codebooks for.
     """
     n_distinct = n_rows if n_distinct is None else n_distinct
     kind = kind or ("flat" if n_rows <= FLAT_LIMIT else "ivf")
     if kind == "ivf" and n_distinct < _FEWEST_FOR_IVF:
         kind = "flat"
-    store = store or _store_within(budget_mb, n_rows, dim, kind)
-    settings = SearchSettings(kind, store)
-    if budget_mb is not None and n_rows * bytes_per_vector(dim, kind, store) > budget_mb * 1e6:
-        raise _too_large(budget_mb, n_rows, dim, kind, store)
+    store = store or _store_within(budget_mb, n_rows, dim, kind, n_parts)
+    is_stored = storage is not None and storage.dtype == store
+    if store is Storage.product:
+        n_parts = n_parts or (round(storage.n_bytes) if storage is not None and is_stored else bytes_of_product(dim))
+    settings = SearchSettings(kind, store, n_parts=n_parts if store is Storage.product else 0)
+    if budget_mb is not None and n_rows * bytes_per_vector(dim, kind, store, n_parts) > budget_mb * 1e6:
+        raise _too_large(budget_mb, n_rows, dim, kind, store, n_parts)
     n_lists = 2 ** round(np.log2(4 * np.sqrt(n_distinct))) if kind == "ivf" else 0
-    oversampling = storage.oversampling if storage is not None and storage.dtype == store else 0
+    oversampling = storage.oversampling if storage is not None and is_stored else 0
     return replace(settings, n_lists=min(n_lists, n_distinct // 39), oversampling=oversampling)
 
 
-def _store_within(budget_mb: float | None, n_rows: int, dim: int, kind: Kind) -> Storage:
+def _store_within(budget_mb: float | None, n_rows: int, dim: int, kind: Kind, n_parts: int) -> Storage:
     if budget_mb is None:
         return Storage.float32
     for store in stores_of(kind):
-        if n_rows * bytes_per_vector(dim, kind, store) <= budget_mb * 1e6:
+        if n_rows * bytes_per_vector(dim, kind, store, n_parts) <= budget_mb * 1e6:
             return store
-    raise _too_large(budget_mb, n_rows, dim, kind, stores_of(kind)[-1])
+    raise _too_large(budget_mb, n_rows, dim, kind, stores_of(kind)[-1], n_parts)
 
 
-def _too_large(budget_mb: float, n_rows: int, dim: int, kind: Kind, store: Storage) -> InputError:
-    size = f"{n_rows * bytes_per_vector(dim, kind, store) / 1e6:.3g} MB"
+def _too_large(budget_mb: float, n_rows: int, dim: int, kind: Kind, store: Storage, n_parts: int) -> InputError:
+    size = f"{n_rows * bytes_per_vector(dim, kind, store, n_parts) / 1e6:.3g} MB"
     dims = f"isosent fit {option('n_components')}"
     return InputError(
         f"index: {n_rows} x {dim} as {store} in a {kind} index takes {size}; the budget is {budget_mb:g} MB. "
@@ -331,13 +337,17 @@ def write_index(
             store, least_recall = _stored_by_default(model.record.storage, kind)
             min_recall = least_recall if min_recall is None else min_recall
         storage, chosen = model.record.storage, None if store is None else Storage(store)
-        settings = plan(len(spill), model.dim, kind, chosen, budget_mb, n_distinct=n_distinct, storage=storage)
-        if not settings.store.is_float and model.quantization is None and n_distinct < FEWEST_ROWS:
+        n_parts = 0 if model.quantization is None else model.quantization.n_parts
+        settings = plan(
+            len(spill), model.dim, kind, chosen, budget_mb, n_distinct=n_distinct, storage=storage, n_parts=n_parts
+        )
+        has_codes = model.quantization is not None and settings.n_parts in (0, n_parts)
+        if not settings.store.is_float and not has_codes and n_distinct < FEWEST_ROWS:
             raise InputError(
                 f"index: {settings.store} is fitted on {FEWEST_ROWS} different rows or more; there are {n_distinct}. "
                 f"Use float32 or float16, or fit it first: {next_step('isosent quantize', 'isosent.Quantization.fit')}."
             )
-        model = _with_quantization(model, spill)
+        model = _with_quantization(model, spill, settings.n_parts)
         assert model.quantization is not None
         state = State(
             generation=1,
@@ -379,10 +389,12 @@ def faiss_map(record: ModelRecord) -> LinearMap | None:
     return None if steps.nonlinear else steps.map_of(DOCUMENTS)
 
 
-def _with_quantization(model: SentenceEncoder, spill: Spill) -> SentenceEncoder:
-    """The model with its number types, which are fitted on a sample if it has none."""
-    if model.quantization is not None:
+def _with_quantization(model: SentenceEncoder, spill: Spill, n_parts: int) -> SentenceEncoder:
+    """The model with its number types; what it lacks of them is fitted on a sample."""
+    quantization = model.quantization
+    if quantization is not None and n_parts in (0, quantization.n_parts):
         return model
     sample = spill.sample(SAMPLE_ROWS)
     rows = sample if len(sample) else np.eye(1, spill.shape[1], dtype=np.float32)
-    return model.with_quantization(Quantization.fit(rows), model.record.storage)
+    quantization = Quantization.fit(rows) if quantization is None else quantization
+    return model.with_quantization(quantization.with_product(rows, n_parts), model.record.storage)

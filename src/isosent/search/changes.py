@@ -105,7 +105,10 @@ def rebuilt(folder: Path, snapshot: Snapshot) -> tuple[State, Deleted]:
         spill.fill(blocks)
         n_distinct = int(spill.is_distinct.sum())
         store, storage = state.settings.store, snapshot.record.storage
-        settings = plan(len(live), state.dim, state.kind, store, n_distinct=n_distinct, storage=storage)
+        n_parts = snapshot.quantization.n_parts
+        settings = plan(
+            len(live), state.dim, state.kind, store, n_distinct=n_distinct, storage=storage, n_parts=n_parts
+        )
         rebuilt_state = build(
             folder,
             f"{state.generation + 1:06d}",

@@ -1,7 +1,7 @@
 """FAISS files: written with a checksum, read within limits, and checked before FAISS reads those of an index.
 
 FAISS trusts its files: sizes that do not fit, links to rows that there are not, or a kind of index where another one is
-expected end in a crash, or in memory that is not its own. An index of isosent is one of nine kinds, and its manifest
+expected end in a crash, or in memory that is not its own. An index of isosent is one of eleven kinds, and its manifest
 says which, so that every size in the file is known. The layout is that of ``faiss/impl/index_write.cpp``, releases 1.12
 to 1.15: a code of four letters, then the fields of the class, where a vector is its length and its items.
 """
@@ -26,6 +26,7 @@ from isosent.io.checksum import HashingFile
 from isosent.io.system import system_error, uninterrupted
 from isosent.search.engine import FACTORS_BYTES, SearchSettings, code_width
 from isosent.storage import Storage
+from isosent.transforms.quantization import N_CENTROIDS
 
 _INNER_PRODUCT: Final = 0
 _SCALARS: Final = {Storage.float16: 4, Storage.int8: 0}  # faiss::ScalarQuantizer::QuantizerType
@@ -191,18 +192,21 @@ class _Reader:
     def codes(self, dim: int, settings: SearchSettings) -> None:
         """Codes of a kind of index, after the rotation of bits or the zeros that other codes end with."""
         width = code_width(dim, settings.store)
-        if settings.store.is_bits or width > dim:
+        if settings.store.is_coarse or width > dim:
             self._code("IxPT")
             self._header(dim, self.n_rows)
             self._expect("number of steps", self._fields("i"), (1,))
-            if settings.store.is_bits:
+            if settings.store is Storage.product:
+                self._code("LTra")
+                width = self._projection(dim, settings.n_parts)
+            elif settings.store.is_bits:
                 self._code("LTra")
                 self._linear_transform(dim, dim)
             else:
                 self._padding(dim, width)
         match settings.kind:
             case "flat":
-                self._flat(width, self.n_rows, settings.store)
+                self._flat(width, self.n_rows, settings.store, settings.n_parts)
             case "ivf":
                 self._clusters(width, settings)
             case _:
@@ -211,9 +215,15 @@ class _Reader:
                 self._graph()
                 self._flat(width, self.n_rows, settings.store)
 
-    def _flat(self, dim: int, n_rows: int, store: Storage) -> None:
-        self._code({Storage.float32: "IxFI", Storage.binary: "Ixrq"}.get(store, "IxSQ"))
+    def _flat(self, dim: int, n_rows: int, store: Storage, n_parts: int = 0) -> None:
+        self._code({Storage.float32: "IxFI", Storage.binary: "Ixrq", Storage.product: "IxPq"}.get(store, "IxSQ"))
         self._header(dim, n_rows)
+        if store is Storage.product:
+            self._codebooks(dim, n_parts)
+            self._skip_vector("bytes", 1, n_rows * n_parts)
+            self._expect("way of searching", self._fields("iB"), (0, 0))
+            self._fields("i")
+            return
         if store is Storage.float32:
             self._skip_vector("numbers", 4, n_rows * dim)
             return
@@ -240,12 +250,27 @@ class _Reader:
         self._expect("metric", metric, _INNER_PRODUCT)
         return int(n_bytes)
 
+    def _projection(self, dim: int, n_parts: int) -> int:
+        """The map before product codes; returns its dimensions, which the file may choose."""
+        place, (_, n_weights) = self._place, self._fields("BQ")
+        self._place = place
+        width = n_weights // dim
+        if not 1 <= width <= dim or width % n_parts:
+            raise _UnsoundError(f"its map has {width} dimensions at byte {place}")
+        self._linear_transform(dim, width)
+        return int(width)
+
+    def _codebooks(self, dim: int, n_parts: int) -> None:
+        self._expect("parts", self._fields("QQQ"), (dim, n_parts, 8))
+        self._skip_vector("codebooks", 4, N_CENTROIDS * dim)
+
     def _query_bits(self) -> None:
         self._expect("bits of a query", self._fields("B")[0], *range(9))
 
     def _clusters(self, dim: int, settings: SearchSettings) -> None:
         """Kind ivf: centers, then the codes and the positions of the rows of each cluster."""
-        self._code({Storage.float32: "IwFl", Storage.binary: "Iwrq"}.get(settings.store, "IwSq"))
+        codes = {Storage.float32: "IwFl", Storage.binary: "Iwrq", Storage.product: "IwPQ"}
+        self._code(codes.get(settings.store, "IwSq"))
         self._header(dim, self.n_rows)
         n_lists, n_probe = self._fields("QQ")
         self._expect("number of clusters", n_lists, max(settings.n_lists, 1))
@@ -253,8 +278,11 @@ class _Reader:
             raise _UnsoundError(f"it searches {n_probe} of {n_lists} clusters")
         self._flat(dim, n_lists, Storage.float32)
         self._expect("map of rows", self._fields("BQ"), (0, 0))
-        n_bytes = settings.store.n_bytes(dim)
-        if settings.store is not Storage.float32:
+        n_bytes = settings.n_parts or settings.store.n_bytes(dim)
+        if settings.store is Storage.product:
+            self._expect("codes", self._fields("BQ"), (0, n_bytes))  # of whole vectors, not of residuals
+            self._codebooks(dim, n_bytes)
+        elif settings.store is not Storage.float32:
             n_bytes = self._bits(dim) if settings.store.is_bits else self._number_type(dim, settings.store)
             self._expect("bytes of a code", self._fields("Q")[0], n_bytes)
             self._expect("residual", self._fields("B")[0], 0, 1)

@@ -41,7 +41,13 @@ _KEPT_NEIGHBORS: Final = 50  # of a query among the original vectors
 _LINKS: Final = 16  # of a node of HNSW on a layer; twice as many on the lowest
 _EF_CONSTRUCTION: Final = 80
 FACTORS_BYTES: Final = 8  # that RaBitQ keeps beside the bits of a vector
+_CODE_BITS: Final = 8  # of each part of a product code
 _QUERY_BITS: Final = 8  # per dimension of a query that is compared with bits
+_FACTORS: Final[dict[Storage, tuple[int, ...]]] = {  # candidates per result to try
+    Storage.int8: (2, 4, 10),
+    Storage.binary: (10, 20, 40, 100),
+    Storage.product: (10, 20, 40, 80, 160, 320),
+}
 _SIMD: Final = 16  # FAISS is about ten times slower on float16 and int8 codes of other widths than multiples of this
 _FEW_HIDDEN: Final = 100
 _SMALL_SELECTION: Final = 50_000  # rows that are scored one by one rather than through the index
@@ -63,18 +69,22 @@ class SearchSettings(Struct, frozen=True, forbid_unknown_fields=True):
     n_probe: Count = 0  # ivf: clusters that are searched
     ef_search: Count = 0  # hnsw: nodes that are kept while searching
     oversampling: Annotated[int, Meta(ge=0, le=10_000)] = 0  # candidates per result that are scored again; 0: none
+    n_parts: Count = 0  # product: bytes of a code
 
     def __post_init__(self) -> None:
         _check.one_of("index", "store", self.store, INDEXED)
         if self.store not in stores_of(self.kind):
             raise InputError(
-                f"index: hnsw has no binary store. Use {option('kind', 'ivf')}, or {option('store', Storage.int8)}."
+                f"index: hnsw has no {self.store} store. Use {option('kind', 'ivf')}, or "
+                f"{option('store', Storage.int8)}."
             )
+        if (self.n_parts > 0) != (self.store is Storage.product):
+            raise InputError(f"index: {self.store} has codes of {self.n_parts} parts. Make the index again.")
 
 
 def stores_of(kind: Kind | None) -> tuple[Storage, ...]:
     """Number types that FAISS has for a kind of index, finest first."""
-    return tuple(store for store in INDEXED if (kind, store) != ("hnsw", Storage.binary))
+    return tuple(store for store in INDEXED if kind != "hnsw" or not store.is_coarse)
 
 
 def tail_settings(settings: SearchSettings) -> SearchSettings:
@@ -82,9 +92,17 @@ def tail_settings(settings: SearchSettings) -> SearchSettings:
     return replace(settings, kind="flat", n_lists=0, n_probe=0, ef_search=0)
 
 
-def bytes_per_vector(dim: int, kind: Kind, store: Storage) -> float:
-    """Bytes in memory for a vector while it is searched."""
-    codes = store.n_bytes(code_width(dim, store)) + FACTORS_BYTES * store.is_bits
+def bytes_of_product(dim: int) -> int:
+    """Bytes of a product code, unless a size was chosen by measuring: one for 16 dimensions, and 8 or more."""
+    return max(dim // 16, min(dim, 8))
+
+
+def bytes_per_vector(dim: int, kind: Kind, store: Storage, n_parts: int = 0) -> float:
+    """Bytes in memory for a vector while it is searched; of a product code, `n_parts`, or as many as are usual."""
+    if store is Storage.product:
+        codes = n_parts or bytes_of_product(dim)
+    else:
+        codes = store.n_bytes(code_width(dim, store)) + FACTORS_BYTES * store.is_bits
     return codes + {"flat": 0, "ivf": 8, "hnsw": 4 * 2 * _LINKS * 1.1 + 8}[kind]
 
 
@@ -158,6 +176,10 @@ def empty_codes(dim: int, settings: SearchSettings, quantization: Quantization) 
     front: Any = None
     if settings.store.is_bits:
         front = _linear_transform(quantization.rotation)
+    elif settings.store is Storage.product:
+        assert quantization.projection is not None
+        front = _linear_transform(quantization.projection)
+        dim = quantization.projection.shape[1]
     elif scalar is not None and _width(dim) > dim:
         front = faiss.RemapDimensionsTransform(dim, _width(dim), False)
         dim = _width(dim)
@@ -167,12 +189,17 @@ def empty_codes(dim: int, settings: SearchSettings, quantization: Quantization) 
             index = faiss.IndexFlatIP(dim)
         case "flat", Storage.binary:
             index = faiss.IndexRaBitQ(dim, inner_product)
+        case "flat", Storage.product:
+            index = faiss.IndexPQ(dim, settings.n_parts, _CODE_BITS, inner_product)
         case "flat", _:
             index = faiss.IndexScalarQuantizer(dim, scalar, inner_product)
         case "ivf", Storage.float32:
             index = faiss.IndexIVFFlat(quantizer, dim, settings.n_lists, inner_product)
         case "ivf", Storage.binary:
             index = faiss.IndexIVFRaBitQ(quantizer, dim, settings.n_lists, inner_product)
+        case "ivf", Storage.product:
+            index = faiss.IndexIVFPQ(quantizer, dim, settings.n_lists, settings.n_parts, _CODE_BITS, inner_product)
+            index.by_residual = False  # the codebooks are those of whole vectors
         case "ivf", _:
             index = faiss.IndexIVFScalarQuantizer(quantizer, dim, settings.n_lists, scalar, inner_product, False)
         case _, Storage.float32:
@@ -207,13 +234,23 @@ def _set_ranges(index: Any, quantization: Quantization, settings: SearchSettings
         coded.is_trained = True
     if settings.store.is_bits and settings.kind == "flat":
         faiss.copy_array_to_vector((quantization.center @ quantization.rotation).astype(np.float32), index.center)
+    if settings.store is Storage.product:
+        assert quantization.codebooks is not None
+        faiss.copy_array_to_vector(quantization.codebooks.ravel(), index.pq.centroids)
     index.is_trained = True
 
 
 def train_codes(index: Any, sample: NDArray[np.float32], settings: SearchSettings, quantization: Quantization) -> None:
     """Cluster a sample of unit vectors for an index of kind ivf."""
-    index.train(np.ascontiguousarray(sample))
-    if settings.store is Storage.int8:
+    sample = np.ascontiguousarray(sample)
+    if settings.store is Storage.product:  # whose codebooks are not trained again
+        faiss = _extras.require("faiss")
+        rows, clusters = index.chain.at(0).apply(sample), without_front(index)
+        clusters.train_q1(len(rows), faiss.swig_ptr(rows), False, faiss.METRIC_INNER_PRODUCT)
+        index.is_trained = True
+    else:
+        index.train(sample)
+    if settings.store in (Storage.int8, Storage.product):
         _set_ranges(without_front(index), quantization, settings)
 
 
@@ -322,7 +359,7 @@ class Segment:
         settings = replace(settings, oversampling=min(settings.oversampling, -(-self.n_rows // n_hits)))
         scores, positions = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
         n_fetched, asking = min(n_hits + _SPARE, self.n_rows), np.arange(len(queries))
-        has_rows = self.finer is not None or not settings.store.is_bits  # bits alone are no rows to score
+        has_rows = self.finer is not None or not settings.store.is_coarse  # such codes alone are no rows to score
         while len(asking):
             index, parameters = self.searched(settings, selector, n_hits / n_fetched)
             is_open = np.zeros(len(asking), np.bool_)
@@ -380,10 +417,14 @@ class Segment:
             n_probe=min(settings.n_probe, settings.n_lists),
             ef_search=min(settings.ef_search, max(self.n_rows, 1)),
         )
+        codes, refined = self.codes, self._refined
+        if selector is not None and (settings.kind, settings.store) == ("flat", Storage.product):
+            codes, settings = _selectable(codes), replace(settings, kind="ivf", n_probe=1)
+            refined = None if refined is None else _extras.require("faiss").IndexRefine(codes, self.finer)
         parameters = _parameters(settings, selector)
-        if self._refined is None or not settings.oversampling:
-            return self.codes, parameters
-        return self._refined, _extras.require("faiss").IndexRefineSearchParameters(
+        if refined is None or not settings.oversampling:
+            return codes, parameters
+        return refined, _extras.require("faiss").IndexRefineSearchParameters(
             k_factor=max(scale * settings.oversampling, min(settings.oversampling, 2)), base_index_params=parameters
         )
 
@@ -392,6 +433,21 @@ class Segment:
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         parts = (positions[start : start + _BLOCK_ROWS] for start in range(0, len(positions), _BLOCK_ROWS))
         return nearest_of_blocks(queries, ((self.rows(part), part) for part in parts), k)
+
+
+def _selectable(codes: Any) -> Any:
+    """The same product codes as the only cluster of an index of kind ivf: FAISS cannot leave out rows of a flat one."""
+    faiss = _extras.require("faiss")
+    flat, front = without_front(codes), faiss.downcast_VectorTransform(codes.chain.at(0))
+    quantizer = faiss.IndexFlatIP(flat.d)
+    quantizer.add(np.zeros((1, flat.d), np.float32))
+    one = faiss.IndexIVFPQ(quantizer, flat.d, 1, flat.pq.M, _CODE_BITS, faiss.METRIC_INNER_PRODUCT)
+    one.own_fields, one.by_residual, one.pq, one.is_trained = True, False, flat.pq, True
+    quantizer.this.disown()
+    places = np.arange(flat.ntotal, dtype=np.int64)
+    one.invlists.add_entries(0, flat.ntotal, faiss.swig_ptr(places), flat.codes.data())
+    one.ntotal = flat.ntotal
+    return faiss.IndexPreTransform(front, one)
 
 
 def _parameters(settings: SearchSettings, selector: Any) -> Any:
@@ -556,7 +612,7 @@ def choose_settings(
 
 def _ladder(settings: SearchSettings, n_rows: int) -> Iterator[SearchSettings]:
     """Settings to try, from cheap to exact, with at least this oversampling."""
-    factors: tuple[int, ...] = {Storage.int8: (2, 4, 10), Storage.binary: (10, 20, 40, 100)}.get(settings.store, (0,))
+    factors = _FACTORS.get(settings.store, (0,))
     factors = tuple(factor for factor in factors if factor >= settings.oversampling) or factors[-1:]
     doubled = [1 << power for power in range(20)]
     for factor in factors:

@@ -145,9 +145,10 @@ class Index:
         kind : {"flat", "ivf", "hnsw"}, optional
             Compare with every vector, with those of near clusters, or along a graph, to which rows can be added but not
             removed. By default flat up to 200,000 rows and ivf above.
-        store : {"float32", "float16", "int8", "binary"}, optional
-            Number type of the vectors that are searched. Candidates of int8 and binary are scored again with a float16
-            copy on disk. By default float32, or with a budget the finest that fits.
+        store : {"float32", "float16", "int8", "binary", "product"}, optional
+            Number type of the vectors that are searched. Candidates of int8, binary and product are scored again with a
+            float16 copy on disk. A product code has the bytes that the model has codebooks for, else one for 16
+            dimensions. By default float32, or with a budget the finest that fits.
         budget_mb : float, optional
             Most memory for the vectors that are searched, in 10^6 bytes.
         min_recall : float, default 0.95
@@ -242,7 +243,7 @@ class Index:
             As for `create`.
         kind : {"flat", "ivf", "hnsw"}, optional
             As for `create`.
-        store : {"float32", "float16", "int8", "binary"}, optional
+        store : {"float32", "float16", "int8", "binary", "product"}, optional
             As for `create`.
 
         Returns

@@ -280,7 +280,7 @@ class IndexStats:
             state.dim,
             state.space,
             settings,
-            round(state.n_rows * bytes_per_vector(state.dim, settings.kind, settings.store)),
+            round(state.n_rows * bytes_per_vector(state.dim, settings.kind, settings.store, settings.n_parts)),
             n_bytes,
             state.recall,
             snapshot.record.postprocessing.dim is not None,
@@ -298,8 +298,8 @@ class IndexStats:
         dict of str to float
             Bytes by the name of the dtype.
         """
-        kind = self.settings.kind
-        return {store: self.n_rows * bytes_per_vector(self.dim, kind, store) for store in stores_of(kind)}
+        kind, n_parts = self.settings.kind, self.settings.n_parts
+        return {store: self.n_rows * bytes_per_vector(self.dim, kind, store, n_parts) for store in stores_of(kind)}
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts as JSON values.

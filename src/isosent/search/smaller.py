@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import ArrayLike, NDArray
 
 from isosent import _check, _extras
@@ -42,7 +43,7 @@ from isosent.search.engine import (
 from isosent.storage import INDEXED, Storage
 from isosent.transforms.agreement import sample_pairs
 from isosent.transforms.base import NO_TRANSFORM, LinearTransform, make_linear
-from isosent.transforms.quantization import Quantization
+from isosent.transforms.quantization import MOST_ROWS, Quantization
 
 FEWEST_ROWS: Final = 110
 _SHARES: Final = (0.75, 0.5, 0.25)  # of the dimensions
@@ -53,11 +54,15 @@ _STORED: Final[tuple[tuple[Storage, int], ...]] = (  # dtype, and candidates per
     (Storage.binary, 10),
     (Storage.binary, 40),
 )
-_ALONE: Final[tuple[tuple[Storage, int], ...]] = ((Storage.int8, 0), (Storage.binary, 0))
+_ALONE: Final[tuple[tuple[Storage, int], ...]] = ((Storage.int8, 0), (Storage.binary, 0), (Storage.product, 0))
+_PRODUCTS: Final = (8, 16, 24, 32, 48, 64, 96)  # bytes of product codes
+_PRODUCT_OVERSAMPLING: Final = (0, 40, 80)
+_FEWEST_DIMS_A_BYTE: Final = 4  # with fewer, other codes take as little and keep more
+_FEWEST_FOR_PRODUCT: Final = 1_000  # of fewer vectors, a codebook would hold most
+_ENOUGH: Final = 0.9995  # recall, above which longer product codes are not tried
 _LEAST_RECALL, _MOST_RECALL, _RECALL_MARGIN = 0.5, 0.999, 0.001  # of what an index is to reach
 _CODEC_ROWS: Final = 10_000  # that a product quantization is trained on
 _CODEC_STEPS: Final = 8
-_RESCORED: Final = 40  # candidates per result of a product quantization
 _PARTS: Final = {2: "half", 4: "a quarter", 8: "an eighth"}
 _TRUNCATE, _COMPONENTS = "truncate", "principal_components"
 
@@ -77,7 +82,7 @@ class Size:
     center : bool
         Whether the mean is subtracted.
     dtype : str
-        A dtype of an index ("float32", "float16", "int8", "binary"), or the name of another codec of FAISS.
+        A dtype of an index ("float32", "float16", "int8", "binary", "product"), or the name of another codec of FAISS.
     oversampling : int
         Candidates per result that are scored again with a finer copy; 0 if there is none.
     n_bytes : float
@@ -125,6 +130,11 @@ class Size:
     def is_stored(self) -> bool:
         """Whether an index of isosent stores vectors in this way by default."""
         return self.dtype in INDEXED and (self.dtype, self.oversampling) not in _ALONE
+
+    @property
+    def n_parts(self) -> int:
+        """Bytes of a product code; 0 for other codes."""
+        return round(self.n_bytes) if self.dtype == Storage.product else 0
 
     @property
     def map_label(self) -> str:
@@ -285,7 +295,9 @@ class Sizes(Struct, frozen=True):
             n_texts=self.n_texts,
             neighbors_of="the original vectors" if size.original_recall is None else "the transformed vectors",
         )
-        return fitted.with_quantization(Quantization.fit(unit_rows(fitted.transform(array))), storage)
+        units = unit_rows(fitted.transform(array))
+        quantization = Quantization.fit(units).with_product(units, size.n_parts)
+        return fitted.with_quantization(quantization, storage)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values.
@@ -329,8 +341,8 @@ def sizes(
     widths : sequence of int, optional
         Dimensions to try, instead of shares of all.
     codecs : bool, default False
-        Whether product quantization, with and without a learned rotation (OPQ), is tried, too. An index does not store
-        it, and training it takes seconds.
+        Whether product quantization of FAISS, with and without a learned rotation (OPQ) and without a finer copy, is
+        tried, too, for comparison. Training it takes seconds.
     seed : int, default 0
         Seed of the sample, the queries and the quantization.
 
@@ -384,16 +396,18 @@ def sizes(
     )
     dim = rows.shape[1]
     maps = _maps(dim, widths, n_bytes)
-    measured = [experiment.measure(Storage.float32, 0) for each in maps if experiment.map(*each)]
+    measured = [size for each in maps if experiment.map(*each) for size in experiment.measure(Storage.float32, 0)]
     for width in sorted({each.n_components for each in measured}, reverse=True):
         # codes of the best map of this width; a map that keeps no more than a smaller size cannot be on the front
         best = max((each for each in measured if each.n_components == width), key=lambda each: each.recall)
         is_original = best.transform == NO_TRANSFORM
         experiment.map(width, best.transform, best.center)
-        for store, oversampling in (*_STORED, *(_ALONE if is_original else ())):
+        for store, oversampling in (*_STORED, *(_ALONE[:-1] if is_original else ())):
             n = bytes_per_vector(width, "flat", store)
             if is_original or not any(e.n_bytes <= n and e.recall >= best.recall for e in measured if e.is_stored):
-                measured.append(experiment.measure(store, oversampling))
+                measured += experiment.measure(store, oversampling)
+        if is_original and experiment.n_docs >= _FEWEST_FOR_PRODUCT:
+            measured += experiment.products()
     experiment.map(dim, NO_TRANSFORM, False)
     measured += experiment.codecs(product=codecs)
     return Sizes(dim, experiment.n_docs, experiment.n_queries, tuple(sorted(measured, key=lambda each: each.n_bytes)))
@@ -473,30 +487,43 @@ class _Experiment:
             self._quantization = Quantization.fit(self._mapped_docs, seed=self._seed)
         return self._quantization
 
-    def measure(self, store: Storage, oversampling: int) -> Size:
+    def measure(self, store: Storage, *oversamplings: int, n_parts: int = 0) -> Iterator[Size]:
         """Store the vectors as an index does, and search them."""
         dim, docs = self._map[0], self._mapped_docs
-        quantization = self._fitted_quantization()
-        settings = SearchSettings(store=store, oversampling=oversampling)
-        finer_store = finer_settings(settings) if oversampling else None
+        quantization, settings = self._fitted_quantization(), SearchSettings(store=store, n_parts=n_parts)
+        if n_parts:  # on half of them at most: a codebook knows what it was fitted on
+            sample = docs[: min(len(docs) // 2, MOST_ROWS)]
+            quantization = quantization.with_product(sample, n_parts, seed=self._seed)
+        finer_store = finer_settings(settings) if any(oversamplings) else None
         codes = empty_codes(dim, settings, quantization)
         codes.add(docs)
         finer = None if finer_store is None else empty_codes(dim, finer_store, quantization)
         if finer is not None:
             finer.add(docs)
-        segment = Segment(codes, finer, np.zeros(len(docs), bool))
-        start = perf_counter()
-        _, found = segment.search(self._mapped_queries, K_MEASURED, settings)
-        seconds = perf_counter() - start
-        on_disk = 0.0 if finer_store is None else bytes_per_vector(dim, "flat", finer_store.store)
-        in_memory = bytes_per_vector(dim, "flat", store)
-        agreement = self._agreement if oversampling or store.is_float else None
-        return self._size(
-            store, in_memory, found, seconds, on_disk=on_disk, agreement=agreement, oversampling=oversampling
-        )
+        in_memory = bytes_per_vector(dim, "flat", store, n_parts)
+        for oversampling in oversamplings:
+            segment = Segment(codes, finer if oversampling else None, np.zeros(len(docs), bool))
+            start = perf_counter()
+            _, found = segment.search(self._mapped_queries, K_MEASURED, replace(settings, oversampling=oversampling))
+            seconds = perf_counter() - start
+            on_disk = bytes_per_vector(dim, "flat", finer_store.store) if oversampling and finer_store else 0.0
+            agreement = self._agreement if oversampling or store.is_float else None
+            yield self._size(
+                store, in_memory, found, seconds, on_disk=on_disk, agreement=agreement, oversampling=oversampling
+            )
+
+    def products(self) -> Iterator[Size]:
+        """Product codes, from few bytes to as many as keep nearly all neighbors."""
+        for n_parts in _PRODUCTS:
+            if n_parts * _FEWEST_DIMS_A_BYTE > self._map[0]:
+                return
+            found = list(self.measure(Storage.product, *_PRODUCT_OVERSAMPLING, n_parts=n_parts))
+            yield from found
+            if any(each.recall >= _ENOUGH and each.oversampling == _PRODUCT_OVERSAMPLING[1] for each in found):
+                return
 
     def codecs(self, *, product: bool) -> Iterator[Size]:
-        """Other codecs of FAISS, alone: what a vector takes is all there is. Products are rescored, too."""
+        """Other codecs of FAISS, alone: what a vector takes is all there is."""
         faiss = _extras.require("faiss")
         dim, docs = self._map[0], self._mapped_docs
         keys = {"4 bits": "SQ4", "RaBitQ, 4 bits": f"RR{dim},RaBitQ4"}
@@ -525,22 +552,6 @@ class _Experiment:
             start = perf_counter()
             _, found = index.search(self._mapped_queries, K_MEASURED)
             yield self._size(name, float(inner.code_size), found, perf_counter() - start)
-            if isinstance(inner, faiss.IndexPQ):
-                settings = SearchSettings(oversampling=_RESCORED)
-                finer = empty_codes(dim, SearchSettings(store=Storage.float16), self._fitted_quantization())
-                finer.add(docs)
-                start = perf_counter()
-                _, found = Segment(index, finer, np.zeros(len(docs), bool)).search(
-                    self._mapped_queries, K_MEASURED, settings
-                )
-                yield self._size(
-                    name,
-                    float(inner.code_size),
-                    found,
-                    perf_counter() - start,
-                    on_disk=bytes_per_vector(dim, "flat", Storage.float16),
-                    oversampling=_RESCORED,
-                )
 
     def _size(
         self,

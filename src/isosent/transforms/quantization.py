@@ -1,9 +1,16 @@
-"""Fewer bytes per vector: int8 codes by a range per dimension, and bits by a centre and a rotation."""
+"""Fewer bytes per vector: int8 codes by a range per dimension, bits by a centre and a rotation, and product codes.
+
+A `Quantization` is fitted on unit vectors: `fit` takes ranges and a rotation, and `with_product` adds codebooks. A
+product code (Jegou et al. 2011) has one byte for each of a few parts of the dimensions, which names the nearest of 256
+vectors of this part: the codebook. The codebooks are fitted by k-means in whole numbers, whose sums are exact in any
+order, so that a processor and its threads do not matter. `encode` and `decode` turn vectors into int8 codes and bits
+and back; product codes are made by FAISS, in an index.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +20,8 @@ from isosent import _check
 from isosent.errors import InputError, wrong_value
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import nonzero_rows
+from isosent.numeric.spectrum import spectrum
+from isosent.numeric.threads import one_thread_products
 from isosent.storage import CODES, Codes, Storage
 
 MOST_ROWS = 10_000  # a hundred already give the recall of all
@@ -21,6 +30,13 @@ MOST_ROWS = 10_000  # a hundred already give the recall of all
 _DEVIATIONS = 5.0
 _LEVELS = 255  # FAISS divides a range into 255 steps; the code 255 lies above it
 _OFFSET = 128
+N_CENTROIDS = 256  # that a byte can name
+_ROUNDS = 4  # of k-means; with twice as many, the recall is the same
+# Each byte stands for 8 dimensions: of 4 to 16, 8 keeps the most neighbors from 16 bytes on, and 12 below.
+_PART_DIMS, _FEWEST_DIMS = 8, 96
+_GRID = 255.0  # products of whole numbers up to this are exact in float32 for 258 dimensions or fewer
+_GRID_DEVIATIONS = 5.0
+_AXES_GRID = 2.0**14  # of the projection, which processors would otherwise round differently
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -41,6 +57,10 @@ class Quantization:
         Point that is subtracted before the bits are taken.
     rotation : ndarray of shape (dim, dim), float32
         Orthogonal matrix that is applied before the bits are taken.
+    projection : ndarray of shape (dim, width), float32, optional
+        Orthonormal columns that are applied before a product code is taken; see `with_product`.
+    codebooks : ndarray of shape (n_parts, 256, width / n_parts), float32, optional
+        What each value of each byte of a product code stands for.
 
     Raises
     ------
@@ -70,20 +90,31 @@ class Quantization:
     step: NDArray[np.float32]
     center: NDArray[np.float32]
     rotation: NDArray[np.float32]
+    projection: NDArray[np.float32] | None = None
+    codebooks: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         dim = self.low.shape[0] if self.low.ndim == 1 else 0
         if dim == 0:
             raise wrong_value("Quantization", "low", "have shape (dim,)", self.low.shape)
-        for field in fields(self):
-            array, shape = getattr(self, field.name), (dim, dim) if field.name == "rotation" else (dim,)
+        if (self.projection is None) != (self.codebooks is None):
+            raise InputError("projection and codebooks belong together; one is missing.", where="Quantization")
+        shapes: dict[str, tuple[int, ...]] = {"rotation": (dim, dim)}
+        if self.projection is not None and self.codebooks is not None:
+            shape = self.codebooks.shape
+            if len(shape) != 3 or shape[1] != N_CENTROIDS or not 1 <= shape[0] * shape[2] <= dim:
+                expected = f"have shape (n_parts, {N_CENTROIDS}, width), of {dim} dimensions or fewer"
+                raise wrong_value("Quantization", "codebooks", expected, shape)
+            shapes |= {"projection": (dim, shape[0] * shape[2]), "codebooks": shape}
+        for name, array in self.tensors().items():
+            shape = shapes.get(name, (dim,))
             if array.shape != shape or array.dtype != np.float32:
                 raise InputError(
-                    f"expected {field.name} as float32 of {shape}, found {array.dtype} of {array.shape}.",
+                    f"expected {name} as float32 of {shape}, found {array.dtype} of {array.shape}.",
                     where="Quantization",
                 )
             if not np.isfinite(array).all():
-                raise InputError(f"{field.name} holds NaN or infinity.", where="Quantization")
+                raise InputError(f"{name} holds NaN or infinity.", where="Quantization")
         if (self.step < 0).any():
             raise wrong_value("Quantization", "step", "not be negative", f"{self.step.min():g}")
 
@@ -94,6 +125,11 @@ class Quantization:
     def dim(self) -> int:
         """Dimensions of the vectors."""
         return len(self.low)
+
+    @property
+    def n_parts(self) -> int:
+        """Bytes of a product code; 0 without codebooks."""
+        return 0 if self.codebooks is None else len(self.codebooks)
 
     @classmethod
     def fit(cls, vectors: ArrayLike, *, seed: int = 0) -> Quantization:
@@ -123,19 +159,60 @@ class Quantization:
         """
         where = "Quantization"
         _check.whole_number(where, "seed", seed, 0)
-        rows = _float32_rows(where, vectors)
-        rows = rows[nonzero_rows(rows)]
-        if not len(rows):
-            raise InputError(
-                "there are no vectors, or only zero ones. At least one that is not zero is needed.", where=where
-            )
-        if len(rows) > MOST_ROWS:
-            rows = rows[np.sort(np.random.default_rng(seed).permutation(len(rows))[:MOST_ROWS])]
+        rows = _fitted_rows(where, vectors, seed)
         mean, is_constant = rows.mean(axis=0, dtype=np.float64), np.ptp(rows, axis=0) == 0
         margin = np.where(is_constant, 0, _DEVIATIONS * rows.std(axis=0, dtype=np.float64))
         low = np.where(is_constant, rows[0], mean - margin).astype(np.float32)
         step = (2 * margin / _LEVELS).astype(np.float32)
         return cls(low, step, mean.astype(np.float32), _random_rotation(rows.shape[1], seed))
+
+    def with_product(self, vectors: ArrayLike, n_parts: int, *, seed: int = 0) -> Quantization:
+        """Fit the codebooks of product codes, too, which an index stores as ``store="product"``.
+
+        Parameters
+        ----------
+        vectors : array_like of shape (n_rows, dim), any real dtype
+            As for `fit`.
+        n_parts : int
+            Bytes of a code, at most `dim`; 0 for none.
+        seed : int, default 0
+            Seed of the rotation, of the choice of rows, and of k-means.
+
+        Returns
+        -------
+        Quantization
+            The same ranges and rotation, with `projection` and `codebooks`. The same for the same rows and seed.
+
+        Raises
+        ------
+        InputError
+            If there are more bytes than dimensions, or vectors that `fit` refuses.
+
+        Notes
+        -----
+        The vectors are projected on their principal axes about zero, which keeps most of every inner product, 8
+        dimensions a byte; a random rotation gives each byte as much to tell. OPQ, which learns the rotation, keeps no
+        more neighbors and takes many times as long.
+        """
+        where = "Quantization"
+        if not n_parts:
+            return replace(self, projection=None, codebooks=None)
+        _check.whole_number(where, "n_parts", n_parts, 1)
+        _check.whole_number(where, "seed", seed, 0)
+        if n_parts > self.dim:
+            raise wrong_value(where, "n_parts", f"be at most the {self.dim} dimensions", n_parts)
+        rows = _fitted_rows(where, vectors, seed)
+        _check.same_dim(where, "vectors", rows.shape[1], self.dim)
+        width = min(max(_FEWEST_DIMS, _PART_DIMS * n_parts), self.dim) // n_parts * n_parts
+        exact = rows.astype(np.float64)
+        with one_thread_products():
+            axes = spectrum(exact.T @ exact / len(exact)).vectors[:, :width]
+            # the nearest rotation to random numbers is the same for any axes of one subspace, and uniformly distributed
+            left, _, right = np.linalg.svd(axes.T @ np.random.default_rng(seed).standard_normal((self.dim, width)))
+            projection = axes @ (left @ right)
+        projection = (np.rint(_AXES_GRID * projection) / _AXES_GRID + 0.0).astype(np.float32)  # no -0.0
+        projected = LinearMap(projection.astype(np.float64), np.zeros(width)).apply(rows)
+        return replace(self, projection=projection, codebooks=_codebooks(projected, n_parts, seed))
 
     def encode(self, vectors: ArrayLike, dtype: Codes) -> NDArray[np.int8] | NDArray[np.uint8]:
         """Turn vectors into codes.
@@ -222,17 +299,18 @@ class Quantization:
         return self.step * np.float32(_LEVELS)
 
     def tensors(self) -> dict[str, NDArray[np.float32]]:
-        """Return the four arrays by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        """Return the arrays by name, those that there are."""
+        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: array for name, array in arrays.items() if array is not None}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, NDArray[np.float32]]) -> Quantization:
         """Make a quantization from the result of `tensors`; an `InputError` names what is missing or wrong."""
         names = [field.name for field in fields(cls)]
-        missing = [name for name in names if name not in tensors]
+        missing = [field.name for field in fields(cls) if field.default is MISSING and field.name not in tensors]
         if missing:
             raise InputError(f"{missing[0]} is missing. Expected {', '.join(names)}.", where="Quantization")
-        return cls(**{name: np.asarray(tensors[name]) for name in names})
+        return cls(**{name: np.asarray(tensors[name]) for name in names if name in tensors})
 
 
 def _float32_rows(where: str, vectors: ArrayLike) -> NDArray[np.float32]:
@@ -241,6 +319,50 @@ def _float32_rows(where: str, vectors: ArrayLike) -> NDArray[np.float32]:
         rows = rows.astype(np.float32, copy=False)
     _check.finite_rows(where, "vectors", rows)
     return rows
+
+
+def _fitted_rows(where: str, vectors: ArrayLike, seed: int) -> NDArray[np.float32]:
+    """At most `MOST_ROWS` rows that have a vector."""
+    rows = _float32_rows(where, vectors)
+    rows = rows[nonzero_rows(rows)]
+    if not len(rows):
+        raise InputError(
+            "there are no vectors, or only zero ones. At least one that is not zero is needed.", where=where
+        )
+    if len(rows) > MOST_ROWS:
+        rows = rows[np.sort(np.random.default_rng(seed).permutation(len(rows))[:MOST_ROWS])]
+    return rows
+
+
+def _codebooks(rows: NDArray[np.float32], n_parts: int, seed: int) -> NDArray[np.float32]:
+    """Codebooks of each part of the dimensions, (n_parts, 256, width / n_parts)."""
+    mean = rows.mean(axis=0, dtype=np.float64)
+    centered = rows - mean
+    scale = _GRID / (_GRID_DEVIATIONS * (centered.std() or 1.0))
+    # whole numbers: sums of their products are exact in any order, so the processor and its threads do not matter
+    grid = np.clip(np.rint(centered * scale), -_GRID, _GRID).astype(np.float32)
+    parts = np.split(grid, n_parts, axis=1)
+    rng = np.random.default_rng(seed)
+    with one_thread_products():
+        centroids = np.hstack([_centroids(np.ascontiguousarray(part), rng) for part in parts])
+    values = (centroids / scale + mean).astype(np.float32)
+    return np.ascontiguousarray(values.reshape(N_CENTROIDS, n_parts, -1).swapaxes(0, 1))
+
+
+def _centroids(rows: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
+    """k-means of rows of whole numbers, with centroids of whole numbers, (256, width)."""
+    centroids = rows[rng.choice(len(rows), N_CENTROIDS, replace=len(rows) < N_CENTROIDS)]
+    for _ in range(_ROUNDS):
+        half = np.square(centroids).sum(axis=1) / 2
+        nearest = (rows @ centroids.T - half).argmax(axis=1)
+        counts = np.bincount(nearest, minlength=N_CENTROIDS)
+        sums = np.stack([np.bincount(nearest, column, minlength=N_CENTROIDS) for column in rows.T], axis=1)
+        moved = np.rint(sums / np.maximum(counts, 1)[:, None]).astype(np.float32)
+        is_empty = counts == 0
+        # an empty centroid goes where the most rows are
+        moved[is_empty] = moved[np.argsort(-counts, kind="stable")[: is_empty.sum()]] + 1
+        centroids = moved
+    return centroids
 
 
 def _random_rotation(dim: int, seed: int) -> NDArray[np.float32]:

@@ -23,6 +23,7 @@ N_CLUSTERED = 1000  # the fewest rows that are clustered
 # float16 in the other kinds is written as int8 is there, with the number type of the flat one
 KINDS = [("flat", store) for store in ("float32", "float16", "int8", "binary")]
 KINDS += [("ivf", "float32"), ("ivf", "int8"), ("ivf", "binary"), ("hnsw", "float32"), ("hnsw", "int8")]
+KINDS += [("flat", "product"), ("ivf", "product")]  # not in 0.1.0
 MODELS = ("whitened", "queries", "sif", "calibrated", "flow")
 WORDS = "-m words:words.txt"
 COMMANDS = (
@@ -147,6 +148,8 @@ def numbers(folder: Path) -> dict[str, object]:
     read["comparison"] = [difference.difference for difference in compared]
     for kind, store in KINDS:
         name = f"index-{kind}-{store}"
+        if not (folder / name).exists():  # of a version that did not write such
+            continue
         index = Index.open(folder / name, None if kind == "ivf" else models["whitened"])
         queries = np.eye(WIDTH, dtype=np.float32) if kind == "ivf" else texts
         hits = index.search(queries, k=3)

@@ -51,8 +51,8 @@ class Target:
 TARGETS = tuple(
     Target(f"{kind} {store}", kind, store)
     for kind in ("flat", "ivf", "hnsw")
-    for store in ("float32", "float16", "int8", "binary")
-    if (kind, store) != ("hnsw", "binary")
+    for store in ("float32", "float16", "int8", "binary", "product")
+    if (kind, store) not in (("hnsw", "binary"), ("hnsw", "product"))
 )
 
 

@@ -65,7 +65,7 @@ def drawn_change(rng: random.Random, setting: Setting, n_numbers: int, name: str
     span = max(1, n_numbers + (0 if name == "remove" else 40))
     if name == "create":
         n = 1200 if setting.kind == "ivf" else rng.choice((60, 200))
-        n = n if setting.store in ("int8", "binary") or rng.random() < 0.7 else rng.choice((0, 1, 15))
+        n = n if setting.store in ("int8", "binary", "product") or rng.random() < 0.7 else rng.choice((0, 1, 15))
     if name == "remove" and rng.random() < 0.03:
         n = span  # all of them
     is_new = name == "create" or setting.kind == "hnsw" or rng.random() < 0.3
