@@ -20,7 +20,7 @@ _OPTION = re.compile("\ue000([^=\ue001]+)=?([^\ue001]*)\ue001")
 _PLAIN = re.compile(r"-?\d+(\.\d+)?(e[-+]?\d+)?|N")  # numbers
 _NEXT_STEP = re.compile("\ue002([^\ue003]*)\ue003([^\ue004]*)\ue004")
 # of user:password@host after a scheme, which a path may have shortened to one slash; and of an option of a URL
-_PASSWORD = re.compile(r"(?<=[a-zA-Z0-9]:/)(/?[^\s/:@'\"]*:)[^\s'\"]*(?=@)|(?<=[?&])(\w*password=)[^\s&'\"]+")
+_PASSWORD = re.compile(r"(?<=[a-zA-Z0-9]:/)(/?[^\s/:@'\"]*:)\S*(?=@)|(?<=[?&])(\w*(?:password|api_?key)=)[^\s&'\"]+")
 
 
 def option(name: str, value: object = "") -> str:
@@ -105,7 +105,7 @@ def wrong_value(
     where: str, parameter: str, rule: str, value: object, advice: str = "", *, error: type[IsosentError] | None = None
 ) -> IsosentError:
     """An `InputError`, or another error, of a parameter that breaks a rule."""
-    wrong = WrongValue(parameter, rule, f"{value}", advice)
+    wrong = WrongValue(parameter, rule, without_passwords(f"{value}"), advice)
     raised = (error or InputError)(str(wrong), where=where)
     raised.wrong = wrong
     return raised

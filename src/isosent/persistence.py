@@ -30,7 +30,7 @@ from safetensors import SafetensorError
 
 from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
 from isosent.encoders.reference import LANGUAGES, MODEL_FILE, absolute_reference, relative_reference
-from isosent.errors import InputError, ModelFolderError, ModelReferenceError, OutputError
+from isosent.errors import InputError, ModelFolderError, ModelReferenceError, OutputError, without_passwords
 from isosent.io.atomic import check_parent, is_temporary, locked, recover, replacing, sweep
 from isosent.io.checksum import file_state
 from isosent.io.json import document_bytes, format_of, read_document
@@ -75,7 +75,7 @@ class FitRecord(Struct, frozen=True, forbid_unknown_fields=True):
     ) -> FitRecord:
         """Record a fit that has just been made."""
         fitted_at = datetime.now(UTC).isoformat(timespec="seconds")
-        return cls(transform, parameters, n_texts, n_zero_rows, source, fitted_at, **details)
+        return cls(transform, parameters, n_texts, n_zero_rows, without_passwords(source), fitted_at, **details)
 
 
 class StoredSize(Struct, frozen=True, forbid_unknown_fields=True):

@@ -84,6 +84,7 @@ def test_no_message_shows_the_password_of_a_url(url, shown):
         for text in spellings(said):
             assert f"'{shown}'" in text
     assert f"({shown})" in str(InputFileError(f"({url})"))
+    assert str(InputFileError("x://me:se'cret@h?api_key=secret")) == "x://me:***@h?api_key=***"
 
 
 @pytest.mark.parametrize("base", [InputError, OutputError, IsosentWarning])

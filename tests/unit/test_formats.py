@@ -4,6 +4,8 @@ import gc
 import json
 import re
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -146,3 +148,16 @@ def test_a_fault_far_down_in_a_list_of_objects_is_met_where_it_is_read(tmp_path)
         read_texts(path)
     path.write_text(f" \n{json.dumps(objects, indent=2)}\n")
     assert read_texts(path) == [each["text"] for each in objects]
+
+
+def test_threads_that_share_a_source_read_each_row_once(tables):
+    source = open_source(tables / "lists.jsonl")
+    start = threading.Barrier(4)
+
+    def read(_):
+        start.wait()
+        return np.concatenate(list(source.blocks()))
+
+    with ThreadPoolExecutor(4) as threads:
+        for rows in threads.map(read, range(4)):
+            np.testing.assert_array_equal(rows, ROWS / 8)

@@ -68,7 +68,7 @@ def _require_same_ids(*inputs: Index | TextSource | Side) -> None:
 def _ids_of(side: Index | TextSource | Side) -> tuple[str, list[str] | None]:
     if isinstance(side, Index):
         return str(side.folder), [str(name) for batch in side.batches() for name in batch.column(ID).to_pylist()]
-    if isinstance(side, SentenceEncoder) or not side.is_table:
+    if isinstance(side, SentenceEncoder) or not (side.is_column if side.kind == "vectors" else side.is_table):
         return "", None
     with open_table(side.name) as table:
         return side.name, [str(value) for _, (value,) in table.rows(ID)] if ID in table.columns else None

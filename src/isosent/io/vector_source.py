@@ -230,7 +230,8 @@ class ParsedRows:
         self._n_bytes += 4 * len(row)
         ParsedRows.n_bytes_of_all += 4 * len(row)
         if len(self._rows) == _PARSED_BLOCK:
-            self._convert()
+            self._blocks.append(self._last_block())
+            self._rows = []
         if ParsedRows.n_bytes_of_all > KEPT_BYTES:
             self.__del__()
             self.are_kept, self._rows, self._blocks, self._n_bytes = False, [], [], 0
@@ -238,17 +239,15 @@ class ParsedRows:
     def __del__(self) -> None:
         ParsedRows.n_bytes_of_all -= self._n_bytes
 
-    def _convert(self) -> None:
+    def _last_block(self) -> Array:
         with np.errstate(over="ignore"):  # infinity is refused by whoever reads the block
-            self._blocks.append(np.array(self._rows, np.float32))
-        self._rows = []
+            return np.array(self._rows, np.float32)
 
     def blocks(self, start_row: int, block_rows: int) -> Iterator[Array]:
         """Blocks of the rows from one on."""
-        if self._rows:
-            self._convert()
-        starts = accumulate(map(len, self._blocks), initial=0)
-        pieces = (block[max(0, start_row - start) :] for start, block in zip(starts, self._blocks, strict=False))
+        kept = [*self._blocks, self._last_block()] if self._rows else self._blocks  # several threads may read
+        starts = accumulate(map(len, kept), initial=0)
+        pieces = (block[max(0, start_row - start) :] for start, block in zip(starts, kept, strict=False))
         return in_blocks(pieces, block_rows)
 
 

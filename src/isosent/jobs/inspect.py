@@ -55,7 +55,6 @@ _GROUP_ROWS = 4000
 _FEWEST_GROUPED, _FEWEST_IN_GROUP = 100, 10
 # Distance of two groups in standard deviations along the line between their means: none of 54 single sets of texts is
 # above; English and Korean in one file is with seven of nine encoders (docs/research/inspect.md).
-_SEPARATE_GROUPS = 8.0
 
 
 class PairRecalls(NamedTuple):

@@ -54,8 +54,8 @@ class Connection:
             psycopg.conninfo.conninfo_to_dict(address)
         except psycopg.Error:
             return (
-                "the URL cannot be read. Write postgresql://user:password@host/database?table=NAME, and special "
-                "characters of the password as %XX."
+                "the URL cannot be read. Write postgresql://user@host/database?table=NAME; a password follows "
+                "the user and a colon, with special characters as %XX."
             )
         names = [part.partition("=")[0] for part in query.split("&") if "=" in part]
         unknown = [name for name in names if f'parameter: "{name}"' in message]
