@@ -93,8 +93,24 @@ def test_the_cause_of_a_planted_fault_is_named(check, wordllama, cause):
     assert report["causes"] == [cause], report["roles"][0]["causes"]
 
 
+def test_base64_of_other_numbers(check, wordllama, isosent_):
+    class Swapped(ServedApi):
+        def usual(self, path, body):
+            shift = body.get("encoding_format") == "base64"  # an old mistake: the bytes of another number type
+            self.vectors = lambda texts: wordllama.encode(texts).astype(np.float64 if shift else np.float32)
+            return super().usual(path, body)
+
+        def rows(self, body):
+            return list(self.vectors(texts_in(body)))
+
+    with Swapped(None).running() as api:
+        finished = isosent_("check", f"{api.url}/v1?model=served", "wordllama", "--json")
+    assert finished.code == 1, finished.err
+    assert json.loads(finished.out)["causes"] == ["base64"]
+
+
 def test_a_transform_that_is_ignored(check, wordllama, texts, tmp_path):
-    wordllama.fitted(texts, "whitening", n_components=256).save(tmp_path / "white")
+    wordllama.fitted(texts, isosent.Whitening(n_components=256)).save(tmp_path / "white")
     report = check(wordllama.encode, tmp_path / "white")
     assert report["causes"] == ["transform ignored"]
 
@@ -144,7 +160,8 @@ TRANSFORMER_FAULTS = {
     "last": ({"pooling": "last_token"}, "other pooling", "last_token"),
     "lengths": ({"normalize": False}, "no normalization", "length"),
     "shorter": ({"n_tokens": 128}, "cut at another length", "128"),
-    "longer": ({"n_tokens": 512}, "cut at another length", "512"),
+    "longer": ({"n_tokens": 300}, "cut at another length", "300"),
+    "longest": ({"n_tokens": 512}, "cut at another length", "or more"),
     "prompt": ({"prompt": "passage: "}, "another prompt", "passage"),
 }
 

@@ -1,10 +1,10 @@
 """Whether an embedding API gives the vectors of a model, and if not, why.
 
-`check_endpoint` encodes texts that tell causes apart, through the API and locally. Vectors that differ are compared with
-those of each variant of the model (`evaluation.variants`); a cause is named if its variant fits clearly better than the
-model. What else can be wrong shows in the vectors: rows in another order, lengths, first dimensions only, bits. Long
-texts are compared last, with the variant that fits the short ones, and the length at which the API cuts is found by
-bisection over prefixes. What remains is rounding, by which the precision is told, or another model.
+`check_endpoint` encodes texts that tell causes apart, through the API and locally. Vectors that differ are compared
+with those of each variant of the model (`evaluation.variants`); a cause is named if its variant fits clearly better
+than the model. What else can be wrong shows in the vectors: rows in another order, lengths, first dimensions only,
+bits. Long texts are compared last, with the variant that fits the short ones, and the length at which the API cuts is
+found by bisection over prefixes. What remains is rounding, by which the precision is told, or another model.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from isosent.demo import demo_texts
 from isosent.encoders.api import ApiEncoder
+from isosent.encoders.load import encoder_for
 from isosent.errors import ApiError, InputError
 from isosent.evaluation.variants import THE_MODEL, ServedModel, Variant, variants_of
 from isosent.model import SentenceEncoder
@@ -38,9 +39,9 @@ _SHORT_TEXTS: Final = (
     "First line.\nSecond line.\n\n\tAn indented one.",
     "  two  spaces  at  the  ends  ",
     "no",
-    "ﬁne ½ Ⅳ ｆｕｌｌ ﬂag",
+    "ﬁne ½ Ⅳ ①② ㎞ ﬂag",
     "<p>Tom &amp; Jerry</p> https://example.org/a?b=c#d (50%)",
-    "Το γρήγορο καφέ αλεπού, быстрая лиса, الثعلب السريع",
+    "Zażółć gęślą jaźń, быстрая лиса, الثعلب السريع",
     " ".join(FIXED_TEXTS[:N_SHORT]),
 )
 _N_ALONE: Final = 4  # texts that are also sent one by one
@@ -141,7 +142,7 @@ def check_endpoint(
     for done, role in enumerate(roles):
         if progress:
             progress(done, len(roles))
-        checks.append(_Check(endpoint, model, role).result())
+        checks.append(_Check(api, model, role).result())
     if progress:
         progress(len(roles), len(roles))
     return EndpointCheck(api.reference, model.encoder.reference, tuple(checks))
@@ -150,38 +151,40 @@ def check_endpoint(
 class _Check:
     """The comparison for one role: `result` goes through it from top to bottom."""
 
-    def __init__(self, endpoint: SentenceEncoder, model: SentenceEncoder, role: RoleName) -> None:
-        self.endpoint, self.role = endpoint, role
+    def __init__(self, api: ApiEncoder, model: SentenceEncoder, role: RoleName) -> None:
+        self.api, self.role = api, role
         self.served = ServedModel(model, role)
         self.causes: list[Cause] = []
         self.notes: list[str] = []
         self.fits: list[Fit] = []
+        self.long: list[tuple[float, str]] = []  # differences of long texts
 
     def result(self) -> RoleCheck:
         """Compare short texts, then long ones."""
         local = self.served.encode(_SHORT_TEXTS)
         assert local is not None  # the model itself has vectors
-        vectors = self._in_order(self._asked(_SHORT_TEXTS))
+        vectors = self._in_order(self._first_answer())
         differences = _differences(vectors, local)
         variant, precision = THE_MODEL, ""
         if (bits := _bits_in(vectors, local)) is not None:
             self.causes.append(bits)
-            differences = np.full(len(_SHORT_TEXTS), np.nan)
+            if vectors.shape[1] < local.shape[1]:
+                differences = np.full(len(_SHORT_TEXTS), np.inf)
         else:
             if differences.max() > _SAME or vectors.shape[1] != local.shape[1]:
                 variant = self._best_variant(vectors, local, differences)
             precision = self._compare(vectors, variant)
             if "another model" not in [cause.name for cause in self.causes]:
                 self._compare_long(variant, _differences(vectors, self._local(_SHORT_TEXTS, variant)).max())
+        compared = [*zip(differences.tolist(), _SHORT_TEXTS, strict=True), *self.long]
+        difference, text = max(compared, key=lambda each: each[0])
         ratios = _lengths(vectors, local)
-        worst = int(np.nanargmax(differences)) if np.isfinite(differences).any() else 0
-        lowest = 1 - float(differences[worst])
         return RoleCheck(
             self.role,
             tuple(self.causes),
             precision,
-            lowest if np.isfinite(lowest) else float("nan"),
-            _SHORT_TEXTS[worst][:60],
+            1 - difference if np.isfinite(difference) else float("nan"),
+            text[:60],
             (float(ratios.min()), float(ratios.max())),
             (vectors.shape[1], local.shape[1]),
             tuple(sorted(self.fits, key=lambda fit: -fit.mean_cosine)),
@@ -189,25 +192,44 @@ class _Check:
         )
 
     def _asked(self, texts: Sequence[str]) -> Vectors:
-        return self.endpoint.encode(list(texts), role=self.role)
+        return encoder_for(self.api, self.role).encode(list(texts))
 
     def _local(self, texts: Sequence[str], variant: Variant, **options: Any) -> Vectors:
         vectors = self.served.encode(texts, variant, **options)
         assert vectors is not None  # it was made before
         return vectors
 
-    # -- rows ------------------------------------------------------------------------------------------------------
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    def _first_answer(self) -> Vectors:
+        """Vectors of the short texts in one request; as numbers, if those in base64 are others, or none."""
+        vectors = None
+        try:
+            vectors = self._asked(_SHORT_TEXTS)
+        except ApiError:
+            if not self.api.has_base64:
+                raise
+        if vectors is not None and not self.api.has_base64:
+            return vectors
+        in_base64, self.api = self.api, self.api.without_base64()
+        numbers = self._asked(_SHORT_TEXTS)
+        if vectors is not None and _fit(vectors, numbers):
+            self.api = in_base64
+            return vectors
+        explanation = "what is sent in base64 is not what is sent as numbers; the numbers are compared below"
+        self.causes.append(Cause("base64", explanation))
+        return numbers
 
     def _in_order(self, together: Vectors) -> Vectors:
         """Vectors that do not depend on the other texts of a request; a server that confuses them is named."""
         texts = _SHORT_TEXTS
         places = np.linspace(0, len(texts) - 1, _N_ALONE).astype(int)
         alone = np.concatenate([self._asked([texts[place]]) for place in places])
-        if _differences(together[places], alone).max() <= _ANOTHER:
+        if _fit(together[places], alone):
             return together
         alone = np.concatenate([self._asked([text]) for text in texts])
         nearest = np.argmax(unit_rows(alone) @ unit_rows(together).T, axis=1)
-        if len(set(nearest)) == len(texts) and _differences(together[nearest], alone).max() <= _ANOTHER:
+        if len(set(nearest)) == len(texts) and _fit(together[nearest], alone):
             explanation = "the vectors of a request come in another order than its texts"
             self.causes.append(Cause("rows in another order", explanation))
         else:
@@ -252,7 +274,8 @@ class _Check:
             explanation = f"the first {dim} of {local.shape[1]} dimensions"
             self.causes.append(Cause("first dimensions only", explanation))
         elif not _has_steps(vectors):
-            self._compare_lengths(vectors, local)
+            is_same = differences <= _ANOTHER
+            self._compare_lengths(vectors[is_same], local[is_same])
         return _precision(vectors, highest)
 
     def _compare_lengths(self, vectors: Vectors, local: Vectors) -> None:
@@ -273,59 +296,64 @@ class _Check:
         """Compare texts of more and more words; where one differs, find out how much of it the API reads."""
         words = " ".join(demo_texts()).split()
         longest, limit = _LONG_WORDS[-1], self.served.max_length
-        if limit is not None:  # at its border, and a bit beyond
+        if limit is not None:  # a bit beyond it
             longest = min(longest, max(limit, _LONG_WORDS[0]) + 50)
         tolerance = max(5 * noise, _SAME)
         for n_words in (*(n for n in _LONG_WORDS if n < longest), longest):
             text = " ".join(words[:n_words])
-            try:
-                vectors = self._asked([text])
-            except ApiError as error:
-                self.notes.append(f"a text of {n_words:,} words is refused: {error}")
+            if (vectors := self._asked_long(text)) is None:
                 return
             difference = float(_differences(vectors, self._local([text], variant)).max())
+            if variant is THE_MODEL:
+                self.long.append((difference, text))
             if difference > tolerance:
-                self._find_length(words[:n_words], vectors, variant, tolerance, difference)
+                longer = words[: _LONG_WORDS[-1]] if self.served.longest else words[:n_words]
+                if (of_longer := self._asked_long(" ".join(longer))) is not None:
+                    self._find_length(longer, of_longer, variant, tolerance)
+                else:
+                    self._find_length(words[:n_words], vectors, variant, tolerance)
                 return
 
-    def _find_length(
-        self, words: list[str], vectors: Vectors, variant: Variant, tolerance: float, difference: float
-    ) -> None:
+    def _asked_long(self, text: str) -> Vectors | None:
+        try:
+            return self._asked([text])
+        except ApiError as error:
+            self.notes.append(f"a text of {len(text.split()):,} words is refused: {error}")
+            return None
+
+    def _find_length(self, words: list[str], vectors: Vectors, variant: Variant, tolerance: float) -> None:
+        """Name the length at which the API cuts: the longest prefix that it reads as a whole."""
         served, options = self.served, self.served.longest
+        usual = "" if (limit := served.max_length) is None else f"; the model cuts at {limit:,}"
         prefixes = [text.lstrip() for text in accumulate(words, "{} {}".format, initial="")]
 
         def is_read(n_words: int) -> bool:  # as a whole
             text = prefixes[n_words]
-            return _differences(self._asked([text]), self._local([text], variant, **options)).max() <= tolerance
+            return bool(_differences(self._asked([text]), self._local([text], variant, **options)).max() <= tolerance)
 
-        limit = served.max_length
-        usual = "" if limit is None else f"; the model cuts at {limit:,}"
-        if _differences(vectors, self._local([prefixes[-1]], variant, **options)).max() <= tolerance:
-            explanation = f"texts are read beyond the maximum of the model: {served.n_tokens(prefixes[-1]):,} tokens"
-            self.causes.append(Cause("cut at another length", explanation + usual))
+        if options and is_read(len(words)):  # beyond the maximum of the model
+            n_tokens = served.n_tokens(prefixes[-1])
+            explanation = f"texts are read to {n_tokens:,} tokens or more{usual}"
+            self.causes.append(Cause("cut at another length", explanation))
             return
         first, last = 0, len(words)  # as a whole, not as a whole
         while last - first > 1:
             middle = (first + last) // 2
             first, last = (middle, last) if is_read(middle) else (first, middle)
         lowest, highest = (served.n_tokens(prefixes[each]) for each in (first, last))
-        if lowest is None or highest is None:
-            explanation = f"texts are cut after {first:,} words"
-            self.causes.append(Cause("cut at another length", explanation))
+        if not options or lowest is None or highest is None:
+            self.causes.append(Cause("cut at another length", f"texts are cut after {first:,} words{usual}"))
             return
-        best, least = lowest, difference
-        if options:
-            for length in range(lowest, highest):
-                encoded = served.encode([prefixes[-1]], variant, max_length=length)
-                fit = np.inf if encoded is None else float(_differences(vectors, encoded).max())
-                best, least = (length, fit) if fit < least else (best, least)
-        elif highest - 1 > lowest:
-            best = highest - 1
-        if options and least * _CLEARLY > difference:
-            explanation = f"texts of more than {lowest:,} tokens differ, and not because their end is cut off"
-            self.causes.append(Cause("long texts", explanation + usual))
-        else:
+        fits = {}
+        for length in range(lowest, highest):  # tokens of the last word
+            if (encoded := served.encode([prefixes[-1]], variant, max_length=length)) is not None:
+                fits[length] = float(_differences(vectors, encoded).max())
+        best = min(fits, key=lambda length: fits[length], default=None)
+        if best is not None and fits[best] <= tolerance:
             self.causes.append(Cause("cut at another length", f"texts are cut at {best:,} tokens{usual}"))
+        else:
+            explanation = f"texts of more than {lowest:,} tokens differ, and not because their end is cut off{usual}"
+            self.causes.append(Cause("long texts", explanation))
 
 
 def _differences(vectors: Vectors, local: Vectors) -> NDArray[np.float64]:
@@ -342,6 +370,11 @@ def _differences(vectors: Vectors, local: Vectors) -> NDArray[np.float64]:
     return differences
 
 
+def _fit(vectors: Vectors, others: Vectors) -> bool:
+    """Whether two answers of an API are the same, but for rounding."""
+    return vectors.shape == others.shape and bool(_differences(vectors, others).max() <= _ANOTHER)
+
+
 def _lengths(vectors: Vectors, local: Vectors) -> NDArray[np.float64]:
     """Lengths of vectors, as parts of those of the model."""
     is_usual = nonzero_rows(vectors) & nonzero_rows(local)
@@ -356,7 +389,7 @@ def _bits_in(vectors: Vectors, local: Vectors) -> Cause | None:
     """Whether they are bits of the vectors of the model, as numbers or eight in one."""
     dim, n_dims = vectors.shape[1], local.shape[1]
     is_whole = bool((vectors == np.round(vectors)).all())
-    if is_whole and 8 * dim == n_dims and -128 <= vectors.min() and vectors.max() <= 255:
+    if is_whole and 8 * dim == n_dims and vectors.min() >= -128 and vectors.max() <= 255:
         offset = 128 if vectors.min() < 0 else 0
         bits = np.unpackbits((vectors + offset).astype(np.uint8), axis=1)
         explanation = "bits, eight in one number"

@@ -37,8 +37,7 @@ _LAYERS: Final = ("-2", "0", "1,-1")
 
 
 def _without_accents(text: str) -> str:
-    letters = unicodedata.normalize("NFD", text)
-    return unicodedata.normalize("NFC", "".join(each for each in letters if not unicodedata.combining(each)))
+    return "".join(each for each in unicodedata.normalize("NFD", text) if not unicodedata.combining(each))
 
 
 _CHANGES: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
