@@ -180,3 +180,27 @@ def test_a_transformer_that_is_served_wrongly(check, reference_model, fault):
 def test_a_transformer_in_another_precision_is_equal(check, reference_model, dtype):
     report = check(served_by(reference_model), f"hf:{MINILM}?dtype={dtype}")
     assert report["equal"], report["roles"][0]["causes"]
+
+
+@pytest.mark.slow
+def test_what_a_folder_says_and_the_server_ignores(check, reference_model, tmp_path):
+    modules = pytest.importorskip("sentence_transformers").models
+    torch = pytest.importorskip("torch")
+    torch.manual_seed(0)
+    transformer, pooling, _ = reference_model
+    dense = modules.Dense(384, 64)
+    folder = type(reference_model)(modules=[transformer, pooling, dense], device="cpu")
+    folder.max_seq_length = 256
+    folder.save(str(tmp_path / "dense"))
+    bare = served_by(reference_model, normalize=False)
+    assert check(bare, f"hf:{tmp_path / 'dense'}")["causes"] == ["Dense ignored"]
+    report = check(served_by(reference_model), f"hf:{MINILM}?prompt=query: ")
+    assert report["causes"] == ["prompt missing"]
+
+
+@pytest.mark.slow
+def test_a_transformer_in_int8_is_equal(check):
+    quantized = isosent.load(f"hf:{MINILM}?dtype=int8")
+    report = check(quantized.encode, f"hf:{MINILM}")
+    assert report["equal"], report["roles"][0]
+    assert "int8" in report["roles"][0]["precision"]

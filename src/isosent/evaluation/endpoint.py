@@ -199,7 +199,7 @@ class _Check:
         assert vectors is not None  # it was made before
         return vectors
 
-    # -- answers ------------------------------------------------------------------------------------------------------
+    # -- answers ---------------------------------------------------------------------------------------------------
 
     def _first_answer(self) -> Vectors:
         """Vectors of the short texts in one request; as numbers, if those in base64 are others, or none."""
