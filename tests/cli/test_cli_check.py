@@ -81,7 +81,7 @@ FAULTS = {
     "first dimensions only": lambda model, texts: unit(model.encode(texts)[:, :64]),
     "another scale": lambda model, texts: 3 * model.encode(texts),
     "normalization": lambda model, texts: unit(model.encode(texts)),
-    "binary": lambda model, texts: np.where(model.encode(texts) > 0, 1, -1),
+    "bits": lambda model, texts: np.where(model.encode(texts) > 0, 1, -1),
     "another model": lambda model, texts: model.encode([text[::-1] for text in texts]),
     "batch": lambda model, texts: model.encode(texts) + 2 * model.encode(texts[-1:]) * (len(texts) > 1),
 }

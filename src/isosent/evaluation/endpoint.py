@@ -1,16 +1,18 @@
 """Whether an embedding API gives the vectors of a model, and if not, why.
 
 `check_endpoint` encodes texts that tell causes apart, through the API and locally. Vectors that differ are compared
-with those of each variant of the model (`evaluation.variants`); a cause is named if its variant fits clearly better
-than the model. What else can be wrong shows in the vectors: rows in another order, lengths, first dimensions only,
-bits. Long texts are compared last, with the variant that fits the short ones, and the length at which the API cuts is
-found by bisection over prefixes. What remains is rounding, by which the precision is told, or another model.
+with those of each way to serve the model wrongly (`_variants`): with other texts, another prompt, another pooling. A
+cause is named if its variant fits clearly better than the model. What else can be wrong shows in the vectors: rows in
+another order, lengths, first dimensions only, bits. Long texts are compared last, with the variant that fits the short
+ones, and the length at which the API cuts is found by bisection over prefixes. What remains is rounding, by which the
+precision is told, or another model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
@@ -19,14 +21,17 @@ from numpy.typing import NDArray
 
 from isosent.demo import demo_texts
 from isosent.encoders.api import ApiEncoder
-from isosent.encoders.load import encoder_for
+from isosent.encoders.base import Encoder, collecting_stats
+from isosent.encoders.load import encoder_for, named_prompts, task_prompts, with_prompt
+from isosent.encoders.output_modules import DENSE, LAYER_NORM
+from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import ApiError, InputError
-from isosent.evaluation.variants import THE_MODEL, ServedModel, Variant, variants_of
 from isosent.model import SentenceEncoder
 from isosent.numeric.canary import FIXED_TEXTS, LEAST_COSINE, N_SHORT
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.pages.progress import Progress
 from isosent.role import RoleName
+from isosent.storage import Storage
 
 Vectors = NDArray[np.float32]
 
@@ -52,6 +57,18 @@ _SAME: Final = 1e-6  # 1 - cosine, of float32
 _HALF: Final = 2e-4  # of float16 and bfloat16
 _SOME: Final = 100.0  # times the median, of texts that differ while the others do not
 _LENGTHS: Final = 0.02  # relative
+# that servers add, or users forget, of models whose folders name none: E5, BGE, nomic, Instructor, Qwen
+_KNOWN_PROMPTS: Final = (
+    "query: ",
+    "passage: ",
+    "search_query: ",
+    "search_document: ",
+    "Represent this sentence for searching relevant passages: ",
+    "title: none | text: ",
+    "task: search result | query: ",
+)
+_POOLINGS: Final = ("mean", "cls", "last_token", "max", "weighted_mean")
+_LAYERS: Final = ("-2", "0", "1,-1")
 
 
 class Fit(NamedTuple):
@@ -148,12 +165,123 @@ def check_endpoint(
     return EndpointCheck(api.reference, model.encoder.reference, tuple(checks))
 
 
+def _without_accents(text: str) -> str:
+    return "".join(each for each in unicodedata.normalize("NFD", text) if not unicodedata.combining(each))
+
+
+_CHANGES: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
+    "lower-casing": ("texts in lower case", str.lower),
+    "line breaks": ("spaces instead of line breaks", lambda text: text.replace("\n", " ")),
+    "white space": ("texts without white space at their ends", str.strip),
+    "accents": ("texts without accents", _without_accents),
+    "lower-casing and accents": ("texts in lower case, without accents", lambda text: _without_accents(text.lower())),
+    "compatibility characters": ("texts in the Unicode form NFKC", lambda text: unicodedata.normalize("NFKC", text)),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class _Variant:
+    """One way to serve a model."""
+
+    cause: str
+    detail: str
+    change: Callable[[str], str] | None = None  # of texts
+    options: Mapping[str, Any] = field(default_factory=dict)  # of a transformer
+    prompt: str | None = None  # in place of that of the model
+    is_bare: bool = False  # without what isosent fitted
+
+
+_THE_MODEL: Final = _Variant("", "the model")
+
+
+class _ServedModel:
+    """A model, and how it encodes the texts of a role as a variant."""
+
+    def __init__(self, model: SentenceEncoder, role: RoleName) -> None:
+        self.model, self.role = model, role
+
+    def encode(
+        self, texts: Sequence[str], variant: _Variant = _THE_MODEL, **options: Any
+    ) -> NDArray[np.float32] | None:
+        """Vectors of texts, shape (n_texts, dim); None if the model has no such variant. `options` win."""
+        model, texts = self.model, list(texts) if variant.change is None else list(map(variant.change, texts))
+        try:
+            encoder = self._encoder(dict(variant.options) | options)
+            if variant.prompt is not None:
+                encoder, texts = with_prompt(encoder, texts, variant.prompt)
+            with collecting_stats():  # that a text is cut is no news
+                vectors = encoder.encode(texts)
+        except InputError:  # a network without such layers
+            if variant is _THE_MODEL and not options:
+                raise
+            return None
+        if variant.is_bare:
+            return vectors
+        if vectors.shape[1] != model.encoder.dim:
+            return None if model.fits else vectors
+        return model.transform(vectors, queries=self.role == "query")
+
+    def _encoder(self, options: Mapping[str, Any]) -> Encoder:
+        encoder = self.model.encoder
+        if options and isinstance(encoder, TransformerEncoder):
+            encoder = encoder.with_options(**options)
+        return encoder_for(encoder, self.role)
+
+    # -- lengths ---------------------------------------------------------------------------------------------------
+
+    @property
+    def max_length(self) -> int | None:
+        """Tokens at which the model cuts texts, as far as they are known."""
+        length: int | None = getattr(self.model.encoder, "max_length", None)
+        return length
+
+    @property
+    def longest(self) -> dict[str, Any]:
+        """Options with which a transformer cuts as late as it can."""
+        encoder = self.model.encoder
+        return {"max_length": encoder.n_positions} if isinstance(encoder, TransformerEncoder) else {}
+
+    def n_tokens(self, text: str) -> int | None:
+        """Tokens of a text, special ones and a prompt included, cut at what the network can read; None if unknown."""
+        encoder = self._encoder(self.longest)
+        return int(encoder.tokenize([text]).lengths[0]) if encoder.has_tokens else None
+
+
+def _variants(model: SentenceEncoder) -> Iterator[_Variant]:
+    """How a model can be served wrongly, the simplest first."""
+    encoder = model.encoder
+    yield from _prompts(encoder)
+    if isinstance(encoder, TransformerEncoder):
+        for pooling in _POOLINGS:
+            if pooling != encoder.options["pooling"]:
+                yield _Variant("other pooling", f"pooling {pooling}", options={"pooling": pooling})
+        if any(module.spec.kind in (DENSE, LAYER_NORM) for module in encoder.modules):
+            yield _Variant("Dense ignored", "without the modules after the pooling", options={"dense": False})
+        for layers in _LAYERS:
+            yield _Variant("other layers", f"layers {layers} of the network", options={"layers": layers})
+    for cause, (detail, change) in _CHANGES.items():
+        yield _Variant(cause, detail, change=change)
+    if model.fits:
+        yield _Variant("transform ignored", "the encoder without its transform", is_bare=True)
+
+
+def _prompts(encoder: Encoder) -> Iterator[_Variant]:
+    own = {name: prompt for name, prompt in {**named_prompts(encoder), **task_prompts(encoder)}.items() if prompt}
+    if own:
+        yield _Variant("prompt missing", "no prompt", prompt="")
+    for name, prompt in own.items():
+        yield _Variant("another prompt", f"the prompt {name!r}: {prompt!r}", prompt=prompt)
+    for prompt in _KNOWN_PROMPTS:
+        if prompt not in own.values():
+            yield _Variant("another prompt", f"the prompt {prompt!r}", prompt=prompt)
+
+
 class _Check:
     """The comparison for one role: `result` goes through it from top to bottom."""
 
     def __init__(self, api: ApiEncoder, model: SentenceEncoder, role: RoleName) -> None:
         self.api, self.role = api, role
-        self.served = ServedModel(model, role)
+        self.served = _ServedModel(model, role)
         self.causes: list[Cause] = []
         self.notes: list[str] = []
         self.fits: list[Fit] = []
@@ -165,7 +293,7 @@ class _Check:
         assert local is not None  # the model itself has vectors
         vectors = self._in_order(self._first_answer())
         differences = _differences(vectors, local)
-        variant, precision = THE_MODEL, ""
+        variant, precision = _THE_MODEL, ""
         if (bits := _bits_in(vectors, local)) is not None:
             self.causes.append(bits)
             if vectors.shape[1] < local.shape[1]:
@@ -194,7 +322,7 @@ class _Check:
     def _asked(self, texts: Sequence[str]) -> Vectors:
         return encoder_for(self.api, self.role).encode(list(texts))
 
-    def _local(self, texts: Sequence[str], variant: Variant, **options: Any) -> Vectors:
+    def _local(self, texts: Sequence[str], variant: _Variant, **options: Any) -> Vectors:
         vectors = self.served.encode(texts, variant, **options)
         assert vectors is not None  # it was made before
         return vectors
@@ -239,10 +367,10 @@ class _Check:
 
     # -- short texts -----------------------------------------------------------------------------------------------
 
-    def _best_variant(self, vectors: Vectors, local: Vectors, differences: NDArray[np.float64]) -> Variant:
+    def _best_variant(self, vectors: Vectors, local: Vectors, differences: NDArray[np.float64]) -> _Variant:
         """The variant that fits clearly better than the model; the model, if none does."""
-        scores = {THE_MODEL: differences}
-        for variant in variants_of(self.served.model):
+        scores = {_THE_MODEL: differences}
+        for variant in _variants(self.served.model):
             if (encoded := self.served.encode(_SHORT_TEXTS, variant)) is not None:
                 scores[variant] = _differences(vectors, encoded)
         means = {variant: float(each.mean()) for variant, each in scores.items()}
@@ -253,13 +381,13 @@ class _Check:
         ]
         least = min(means.values())
         best = next(variant for variant, mean in means.items() if mean <= 1.5 * least + _SAME / 10)  # the simplest
-        is_clear = means[best] * _CLEARLY < means[THE_MODEL] and scores[best].max() <= _ANOTHER
-        if best is THE_MODEL or not is_clear:
-            return THE_MODEL
+        is_clear = means[best] * _CLEARLY < means[_THE_MODEL] and scores[best].max() <= _ANOTHER
+        if best is _THE_MODEL or not is_clear:
+            return _THE_MODEL
         self.causes.append(Cause(best.cause, f"the vectors are those of {best.detail}"))
         return best
 
-    def _compare(self, vectors: Vectors, variant: Variant) -> str:
+    def _compare(self, vectors: Vectors, variant: _Variant) -> str:
         """Widths, texts that differ alone, and lengths; the precision, if nothing but rounding differs."""
         local = self._local(_SHORT_TEXTS, variant)
         differences = _differences(vectors, local)
@@ -292,7 +420,7 @@ class _Check:
 
     # -- long texts ------------------------------------------------------------------------------------------------
 
-    def _compare_long(self, variant: Variant, noise: float) -> None:
+    def _compare_long(self, variant: _Variant, noise: float) -> None:
         """Compare texts of more and more words; where one differs, find out how much of it the API reads."""
         words = " ".join(demo_texts()).split()
         longest, limit = _LONG_WORDS[-1], self.served.max_length
@@ -304,7 +432,7 @@ class _Check:
             if (vectors := self._asked_long(text)) is None:
                 return
             difference = float(_differences(vectors, self._local([text], variant)).max())
-            if variant is THE_MODEL:
+            if variant is _THE_MODEL:
                 self.long.append((difference, text))
             if difference > tolerance:
                 longer = words[: _LONG_WORDS[-1]] if self.served.longest else words[:n_words]
@@ -321,7 +449,7 @@ class _Check:
             self.notes.append(f"a text of {len(text.split()):,} words is refused: {error}")
             return None
 
-    def _find_length(self, words: list[str], vectors: Vectors, variant: Variant, tolerance: float) -> None:
+    def _find_length(self, words: list[str], vectors: Vectors, variant: _Variant, tolerance: float) -> None:
         """Name the length at which the API cuts: the longest prefix that it reads as a whole."""
         served, options = self.served, self.served.longest
         usual = "" if (limit := served.max_length) is None else f"; the model cuts at {limit:,}"
@@ -399,7 +527,7 @@ def _bits_in(vectors: Vectors, local: Vectors) -> Cause | None:
     else:
         return None
     agreement = float(np.mean(bits.astype(bool) == (local > 0)))
-    return Cause("binary", f"the vectors are {explanation}") if agreement > 0.95 else None
+    return Cause("bits", f"the vectors are {explanation}") if agreement > 0.95 else None
 
 
 def _has_steps(vectors: Vectors) -> bool:
@@ -412,13 +540,13 @@ def _has_steps(vectors: Vectors) -> bool:
 def _precision(vectors: Vectors, difference: float) -> str:
     """The number type of vectors: by their digits, or by how far they are from those of float32."""
     if _has_steps(vectors):
-        return "int8"
+        return Storage.int8
     if not (vectors.view(np.uint32) & 0xFFFF).any():
-        return "bfloat16"
+        return Storage.bfloat16
     with np.errstate(over="ignore"):
         is_half = bool((vectors.astype(np.float16) == vectors).all())
     if is_half:
-        return "float16"
+        return Storage.float16
     if difference <= _SAME:
-        return "float32"
-    return "about float16 or bfloat16" if difference <= _HALF else "about int8"
+        return Storage.float32
+    return f"about {Storage.float16} or {Storage.bfloat16}" if difference <= _HALF else f"about {Storage.int8}"
