@@ -410,10 +410,10 @@ class _Check:
         ratios, lengths = _lengths(vectors, local), np.linalg.norm(vectors, axis=1)
         if np.abs(ratios - 1).max() <= _LENGTHS:
             return
-        if np.ptp(ratios) <= _LENGTHS * ratios.mean():
+        if np.abs(lengths - 1).max() <= _LENGTHS:  # as most servers do, ours too
+            self.notes.append("The API scales vectors to length 1, the model does not. Cosines are the same.")
+        elif np.ptp(ratios) <= _LENGTHS * ratios.mean():
             self.causes.append(Cause("another scale", f"all vectors are {ratios.mean():.4g} times as long"))
-        elif np.abs(lengths - 1).max() <= _LENGTHS:
-            self.causes.append(Cause("normalization", "the vectors have length 1, those of the model have not"))
         else:
             span = f"their lengths are {lengths.min():.3g} to {lengths.max():.3g}"
             self.causes.append(Cause("no normalization", f"the vectors differ in length alone: {span}"))
