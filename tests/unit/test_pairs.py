@@ -168,7 +168,7 @@ def test_columns_that_cannot_be_told_are_listed(tmp_path, header, columns, messa
         ("a.json", '{"s1": "a"}', "is no list of JSON objects"),
         ("a.json", "[", "a.json is not valid JSON"),
         ("a.parquet", "no table", "is not a readable parquet file"),
-        ("a.xlsx", "no table", r"is no table. Expected a name that ends in .csv, .tsv, .txt, .jsonl, .json, .parquet"),
+        ("a.xlsx", "no table", r"is no table. Expected a name that ends in .txt, .csv, .tsv, .jsonl, .json, .parquet"),
         ("a.csv", "", "is empty"),
     ],
 )

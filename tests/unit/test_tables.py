@@ -170,7 +170,7 @@ def test_columns_are_named_in_order_or_by_role():
         ("a.txt", "\n\n", "holds no rows"),
         ("a.jsonl", '{"a": 1, "b": {"c": 2}}\n{"a": 1, "b": {"d": 2}}', "line 1 has no column b.d; it has: a, b.c"),
         ("a.tsv", "", "is empty"),
-        ("a.xlsx", "a", "is no table. Expected a name that ends in .csv, .tsv, .txt, .jsonl, .json, .parquet"),
+        ("a.xlsx", "a", "is no table. Expected a name that ends in .txt, .csv, .tsv, .jsonl, .json, .parquet"),
     ],
 )
 def test_malformed_files_are_refused(write, name, content, message):
