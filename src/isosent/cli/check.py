@@ -25,7 +25,7 @@ _MOST_FITS = 8
 def check(endpoint: str, model: str, as_json: bool) -> None:
     """Does an API give the vectors of a model? If not, the cause.
 
-    ENDPOINT is api:URL?model=NAME, or the URL alone; MODEL is a model reference, a folder, or another API. About 50
+    ENDPOINT is api:URL?model=NAME, or the URL alone; MODEL is a model reference, a folder, or another API. About 60
     texts are sent, and some more if long ones differ: mixed case, accents, emoji, line breaks, in one request and one
     by one, and up to 2,100 tokens. Nothing is read from or written to a cache. Exit codes: 0 equal, but for the
     precision; 1 different; 2 bad input.
