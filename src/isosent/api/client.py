@@ -154,6 +154,8 @@ class Upstream:
         Width that the API is asked for, >= 1; its own by default.
     pace : Pace, optional
         How a job asks, which waits; by default each request is sent at once, and given up soon.
+    may_ask_base64 : bool, default True
+        Whether base64 is requested first, of an API that has it.
     wording : Wording, optional
         What messages call the API.
 
@@ -177,6 +179,7 @@ class Upstream:
         max_characters: int | None = None,
         dimensions: int | None = None,
         pace: Pace | None = None,
+        may_ask_base64: bool = True,
         wording: Wording = Wording(),  # noqa: B008
     ) -> None:
         self.url, self.dialect, self.model, self.client, self.key = url, dialect, model, client, key
@@ -185,7 +188,7 @@ class Upstream:
         self._most_items = min(max_texts or dialect.most_items, dialect.most_items)
         self._most_characters: float = max_characters or math.inf
         # What is requested, until it is refused; of an API that has sent base64 a refusal has other reasons.
-        self._formats, self._sends_base64 = _FORMATS, False
+        self._formats, self._sends_base64 = _FORMATS if may_ask_base64 else _FORMATS[1:], False
         self._has_warned = False  # of a pause
         self._free, self._probing = asyncio.Semaphore(max_requests), asyncio.Lock()
         self._is_up, self._known_at = True, -math.inf

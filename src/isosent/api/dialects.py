@@ -32,6 +32,7 @@ class Dialect(NamedTuple):
     rows: Callable[[Any], list[Any]]  # vectors in the answer: lists of numbers, or base64
     n_tokens: Callable[[Any, Mapping[str, str]], Any]
     key_header: str = "Authorization"
+    has_base64: bool = False  # whether it can be asked for vectors in base64
     has_roles: bool = False  # whether queries and documents have different vectors
     fields: frozenset[str] | None = None  # that it takes besides; None if that depends on who speaks it
 
@@ -108,8 +109,8 @@ def _ollama_body(items: Sequence[Item], model: str, role: RoleName, dimensions: 
 
 
 DIALECTS: Final = {
-    "openai": Dialect("/embeddings", 2048, True, _openai_body, _openai_rows, _openai_tokens),
-    "azure": Dialect("", 2048, True, _openai_body, _openai_rows, _openai_tokens, key_header="api-key"),
+    "openai": Dialect("/embeddings", 2048, True, _openai_body, _openai_rows, _openai_tokens, has_base64=True),
+    "azure": Dialect("", 2048, True, _openai_body, _openai_rows, _openai_tokens, key_header="api-key", has_base64=True),
     "cohere": Dialect(
         "/v2/embed",
         96,
@@ -127,6 +128,7 @@ DIALECTS: Final = {
         _voyage_body,
         _openai_rows,
         _openai_tokens,
+        has_base64=True,
         has_roles=True,
         fields=frozenset({"input_type", "truncation"}),
     ),

@@ -66,6 +66,12 @@ class Endpoint(NamedTuple):
     dimensions: int | None  # that are asked for
     prompts: Mapping[str, str]  # by role: "text", "query", "document"
     key_variable: str | None  # environment variable of the key
+    may_ask_base64: bool = True
+
+    @property
+    def has_base64(self) -> bool:
+        """Whether base64 is requested first."""
+        return self.may_ask_base64 and DIALECTS[self.dialect].has_base64
 
     @property
     def identity(self) -> str:
@@ -125,6 +131,10 @@ class Session:
         """The same for a saved model, which knows the API."""
         saved = KnownApi(self.endpoint.identity, fingerprint, self.endpoint.reference, canary.to_text(), dim, 0)
         return Session(self.endpoint, self._folder, self._max_mb, saved)
+
+    def without_base64(self) -> Session:
+        """The same without a cache, which requests numbers alone."""
+        return Session(self.endpoint._replace(may_ask_base64=False), None, self._max_mb)
 
     # -- what it is ------------------------------------------------------------------------------------------------
 
@@ -384,6 +394,7 @@ class _Connection:
             max_characters=_MOST_CHARACTERS,
             dimensions=endpoint.dimensions,
             pace=self.pace,
+            may_ask_base64=endpoint.may_ask_base64,
             wording=Wording(endpoint.reference, f"the key in {endpoint.key_variable}", ""),
         )
         weakref.finalize(self, _close, self.pid, self.loop, client, cache)

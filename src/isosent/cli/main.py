@@ -65,6 +65,7 @@ COMMANDS = {
     "Evaluation": {
         "evaluate": ("evaluate", "Score a model on STS, transfer, retrieval and other tasks."),
         "compare": ("compare", "Test whether one model is better than another."),
+        "check": ("check", "Does an API give the vectors of a model, and if not, why?"),
         "migrate": ("migrate", "Change the model: stay, map the vectors, or embed again?"),
         "report": ("report", "Write an HTML page of results."),
         "drift": ("drift", "Have vectors changed significantly? Is a refit worthwhile?"),

@@ -115,6 +115,17 @@ class ApiEncoder(Encoder):
         return other
 
     @property
+    def has_base64(self) -> bool:
+        """Whether it is asked for vectors in base64 first."""
+        return self._session.endpoint.has_base64
+
+    def without_base64(self) -> ApiEncoder:
+        """Return the encoder that is asked for numbers alone, as if it had never been seen."""
+        other = ApiEncoder(self.reference, self.options, self._session.without_base64(), may_send=self._may_send)
+        other._role, other._prompt = self._role, self._prompt
+        return other
+
+    @property
     def _prompt_in_use(self) -> str:
         return self._session.endpoint.prompts[self._role] if self._prompt is None else self._prompt
 

@@ -126,6 +126,24 @@ class TransformerEncoder(Encoder):
             other.__dict__.pop(name, None)
         return other
 
+    def with_options(self, **options: object) -> TransformerEncoder:
+        """Return the encoder with other options, such as a pooling, with the same network."""
+        typed = parse_reference(self.reference, {**self.options, **options}).options
+        resolved = _resolved(self.module_folder, self.network, typed)
+        return TransformerEncoder(
+            self.reference,
+            resolved,
+            self.module_folder,
+            self.network,
+            _modules(self.module_folder, self.network, resolved),
+            self.runtime,
+        )
+
+    @property
+    def n_positions(self) -> int | None:
+        """Most tokens that the network can read; None if it has no such limit."""
+        return _n_positions(self.model)
+
     def with_runtime(self, runtime: Runtime) -> TransformerEncoder:
         """Return the encoder computed in another way, with the same network."""
         other = copy.copy(self)
@@ -411,11 +429,16 @@ def load_transformer(location: str, options: Mapping[str, Any]) -> TransformerEn
             "one that the model was trained with into both."
         )
     resolved = _resolved(module_folder, network, options)
-    modules = load_modules(
+    modules = _modules(module_folder, network, resolved)
+    return TransformerEncoder(reference, resolved, module_folder, network, modules, runtime)
+
+
+def _modules(module_folder: ModuleFolder, network: Network, resolved: Mapping[str, Any]) -> list[LoadedModule]:
+    """What follows the pooling."""
+    return load_modules(
         modules_in_use(module_folder.modules, dense=resolved["dense"], normalize=resolved["normalize"]),
         dim=_layer_pooling(resolved, network.n_layers).width(network.dim),
     )
-    return TransformerEncoder(reference, resolved, module_folder, network, modules, runtime)
 
 
 def _resolved(module_folder: ModuleFolder, network: Network, options: Mapping[str, Any]) -> dict[str, Any]:
