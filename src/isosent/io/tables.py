@@ -160,6 +160,11 @@ def open_table(
         yield table_in(name, file_format, content, header=header, short_rows=short_rows)
 
 
+def has_table_name(path: str | os.PathLike[str]) -> bool:
+    """Whether a file is named as a table, packed or not; a .txt file may be one, too."""
+    return format_by_name(Path(path).stem if ending_of(path) == _PACKED else path).is_table
+
+
 def table_name(path: str | os.PathLike[str]) -> str:
     """Name of a table: that of its file, without its extension."""
     path = Path(path)
