@@ -27,13 +27,13 @@ from isosent.evaluation.result import Items, Measurement
 from isosent.evaluation.sizes import KNOWN_SETS, N_DRAWS, TEST, TRAIN, WHOLE
 from isosent.evaluation.task import Task, TaskEncoder, name_key
 from isosent.io.bounds import folders_below, read_lines
-from isosent.io.formats import format_by_name
 from isosent.io.pairs import take_part
 from isosent.io.tables import (
     ColumnSet,
     columns_missing,
     find_columns,
     has_columns,
+    has_table_name,
     open_table,
     parse_columns,
     table_name,
@@ -290,11 +290,7 @@ def _select_tasks(
 
 def _tables(home: Path, files: Sequence[str], part: str) -> list[Path]:
     """Tables of a part that have texts and labels."""
-    named = [
-        file
-        for file in sorted(files)
-        if table_name(file).lower() == part and format_by_name(file.removesuffix(".gz")).is_table
-    ]
+    named = [file for file in sorted(files) if table_name(file).lower() == part and has_table_name(file)]
     return [home / file for file in named if _has_labels(home / file)]
 
 
