@@ -71,7 +71,7 @@ from isosent.search.units import (
     row_hashes,
 )
 from isosent.storage import INDEXED, IndexStorage, Storage
-from isosent.transforms.quantization import Quantization
+from isosent.transforms.quantization import FEWEST_FOR_PRODUCT, Quantization
 
 FLAT_LIMIT: Final = 200_000  # rows; above, kind auto clusters them
 MIN_RECALL: Final = 0.95
@@ -101,7 +101,7 @@ def plan(
     kind = kind or ("flat" if n_rows <= FLAT_LIMIT else "ivf")
     if kind == "ivf" and n_distinct < _FEWEST_FOR_IVF:
         kind = "flat"
-    store = store or _store_within(budget_mb, n_rows, dim, kind, n_parts)
+    store = store or _store_within(budget_mb, n_rows, dim, kind, n_parts, n_distinct)
     is_stored = storage is not None and storage.dtype == store
     if store is Storage.product:
         n_parts = n_parts or (round(storage.n_bytes) if storage is not None and is_stored else bytes_of_product(dim))
@@ -113,13 +113,15 @@ def plan(
     return replace(settings, n_lists=min(n_lists, n_distinct // 39), oversampling=oversampling)
 
 
-def _store_within(budget_mb: float | None, n_rows: int, dim: int, kind: Kind, n_parts: int) -> Storage:
+def _store_within(budget_mb: float | None, n_rows: int, dim: int, kind: Kind, n_parts: int, n_distinct: int) -> Storage:
     if budget_mb is None:
         return Storage.float32
-    for store in stores_of(kind):
+    has_product = n_parts or n_distinct >= FEWEST_FOR_PRODUCT
+    stores = [store for store in stores_of(kind) if has_product or store is not Storage.product]
+    for store in stores:
         if n_rows * bytes_per_vector(dim, kind, store, n_parts) <= budget_mb * 1e6:
             return store
-    raise _too_large(budget_mb, n_rows, dim, kind, stores_of(kind)[-1], n_parts)
+    raise _too_large(budget_mb, n_rows, dim, kind, stores[-1], n_parts)
 
 
 def _too_large(budget_mb: float, n_rows: int, dim: int, kind: Kind, store: Storage, n_parts: int) -> InputError:

@@ -58,7 +58,6 @@ _ALONE: Final[tuple[tuple[Storage, int], ...]] = ((Storage.int8, 0), (Storage.bi
 _PRODUCTS: Final = (8, 16, 24, 32, 48, 64, 96)  # bytes of product codes
 _PRODUCT_OVERSAMPLING: Final = (0, 40, 80)
 _FEWEST_DIMS_A_BYTE: Final = 4  # with fewer, other codes take as little and keep more
-_FEWEST_FOR_PRODUCT: Final = 1_000  # of fewer vectors, a codebook would hold most
 _ENOUGH: Final = 0.9995  # recall, above which longer product codes are not tried
 _LEAST_RECALL, _MOST_RECALL, _RECALL_MARGIN = 0.5, 0.999, 0.001  # of what an index is to reach
 _CODEC_ROWS: Final = 10_000  # that a product quantization is trained on
@@ -406,7 +405,7 @@ def sizes(
             n = bytes_per_vector(width, "flat", store)
             if is_original or not any(e.n_bytes <= n and e.recall >= best.recall for e in measured if e.is_stored):
                 measured += experiment.measure(store, oversampling)
-        if is_original and experiment.n_docs >= _FEWEST_FOR_PRODUCT:
+        if is_original and experiment.n_docs >= FEWEST_FOR_PRODUCT:
             measured += experiment.products()
     experiment.map(dim, NO_TRANSFORM, False)
     measured += experiment.codecs(product=codecs)

@@ -34,6 +34,7 @@ N_CENTROIDS = 256  # that a byte can name
 _ROUNDS = 4  # of k-means; with twice as many, the recall is the same
 # Each byte stands for 8 dimensions: of 4 to 16, 8 keeps the most neighbors from 16 bytes on, and 12 below.
 _PART_DIMS, _FEWEST_DIMS = 8, 96
+FEWEST_FOR_PRODUCT = 1_000  # of fewer vectors, a codebook would hold most
 _GRID = 255.0  # products of whole numbers up to this are exact in float32 for 258 dimensions or fewer
 _GRID_DEVIATIONS = 5.0
 _AXES_GRID = 2.0**14  # of the projection, which processors would otherwise round differently
