@@ -43,7 +43,7 @@ from isosent.search.engine import (
 from isosent.storage import INDEXED, Storage
 from isosent.transforms.agreement import sample_pairs
 from isosent.transforms.base import NO_TRANSFORM, LinearTransform, make_linear
-from isosent.transforms.quantization import MOST_ROWS, Quantization
+from isosent.transforms.quantization import FEWEST_FOR_PRODUCT, MOST_ROWS, Quantization
 
 FEWEST_ROWS: Final = 110
 _SHARES: Final = (0.75, 0.5, 0.25)  # of the dimensions
