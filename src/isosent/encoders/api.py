@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NoReturn
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from isosent import _check, api
 from isosent.api.dialects import DIALECTS, PROVIDERS, dialect_of, provider_of
 from isosent.encoders.base import WINDOW, Encoder, EncodingStats, report
-from isosent.encoders.reference import CALLING_OPTIONS, PROMPTS, path_of, unescape, write_options
+from isosent.encoders.reference import CALLING_OPTIONS, PROMPTS, path_of, unescape, without_keys, write_options
 from isosent.errors import InputError, ModelReferenceError
 from isosent.io.atomic import user_cache
 from isosent.io.texts import text_blocks
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _CACHE_MB: Final = 10_000.0
 _NO_CACHE: Final = "none"
+_OF_KEYS: Final = re.compile("key|sig|token|secret|password|auth|credential|code", re.IGNORECASE)
 _PROMPT_OF: Final[dict[RoleName, str]] = dict(zip(("text", "query", "document"), PROMPTS, strict=True))
 
 
@@ -195,7 +196,7 @@ def _endpoint(reference: str, location: str, options: Mapping[str, Any]) -> Endp
         name, _, named_model = location.partition("/")
         if name not in PROVIDERS or not named_model:
             raise _refused(
-                f"{reference}: write api:PROVIDER/MODEL or api:URL?model=NAME; providers: {', '.join(PROVIDERS)}."
+                f"{without_keys(reference)}: write api:PROVIDER/MODEL or api:URL?model=NAME; providers: {', '.join(PROVIDERS)}."
             )
         if model is not None or dialect is not None:
             raise _refused(f"{reference} says its model and dialect. Leave model and dialect out.")
@@ -212,16 +213,17 @@ def _checked_url(reference: str, url: str) -> str:
     """The URL, without a key: references are saved and shown."""
     try:
         parts = urlsplit(url)
-        has_user = parts.username is not None or parts.password is not None
         is_wrong = not parts.hostname or (parts.port is not None and not parts.port)
     except ValueError:
-        has_user, is_wrong = False, True
-    if has_user or re.search(r"[?&](api[-_]?key|key|token|access_token)=", url, re.IGNORECASE):
+        is_wrong = True
+    has_user = "@" in re.split("[/?#]", url.partition("://")[2])[0]
+    names = [unquote(part.partition("=")[0]) for part in re.split("[?&;#]", url)[1:]]
+    if has_user or any(_OF_KEYS.search(name) for name in names):
         raise _refused(
             "the URL of an API holds no key: put it into an environment variable, and name that: key_env=NAME."
         )
     if is_wrong:
-        raise _refused(f"{reference} is no URL. Write api:https://HOST/v1?model=NAME.")
+        raise _refused(f"{without_keys(reference)} is no URL. Write api:https://HOST/v1?model=NAME.")
     return url
 
 
