@@ -333,6 +333,61 @@ def test_after_an_error_what_is_in_flight_is_kept_and_nothing_is_begun(load, api
     assert sorted(paid(api)) == sorted(TEXTS)
 
 
+def test_after_an_error_nothing_is_lost_where_the_api_takes_fewer_texts(load, api):
+    def fail(body, n):
+        if len(texts_in(body)) > 2:
+            return error(413, "batch size > maximum allowed batch size 2")
+        time.sleep(0.02 if TEXTS[60] in texts_in(body) else 0.1)
+        return error(404, "no such model") if TEXTS[60] in texts_in(body) else None
+
+    model = load()
+    model.encode(TEXTS[:4])
+    api.misbehave = fail
+    with pytest.raises(ApiError, match="no such model"):
+        model.encode(TEXTS)
+    assert 10 < len(paid(api)) < 100
+    api.misbehave = lambda body, n: None
+    load().encode(TEXTS)
+    assert sorted(paid(api)) == sorted(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (error(401, "no key"), "401"),
+        (error(403, "not you"), "403"),
+        (error(404, "no such model"), "no such model"),
+        (error(429, "quota", code="insufficient_quota"), "quota"),
+        (Answer(200, b"[" * 200_000), "cannot be read"),
+        (Answer(200, b"no gzip", {"content-encoding": "gzip"}), "cannot be decompressed"),
+    ],
+)
+def test_what_is_wrong_with_all_texts_blames_none_and_is_asked_once(load, api, answer, words):
+    model = load()
+    model.encode(TEXTS[:1])
+    n_requests = len(api.requests)
+    api.misbehave = lambda body, n: answer
+    with pytest.raises(ApiError, match=words) as caught:
+        model.encode(["one text"])
+    assert "one text" not in str(caught.value)
+    assert len(api.requests) == n_requests + 1
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_an_api_that_hangs_is_given_up(load, api, monkeypatch, is_known):
+    monkeypatch.setattr(session, "_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(session, "_PATIENCE_S", 0.3)
+    model = load()
+    if is_known:
+        model.encode(["a"])
+    n_requests = len(api.requests)
+    api.misbehave = lambda body, n: time.sleep(0.4)
+    with pytest.raises(ApiError, match="did not answer") as caught:
+        model.encode(TEXTS[:10])
+    assert "text is" not in str(caught.value)
+    assert len(api.requests) - n_requests <= (3 if is_known else 1)
+
+
 def test_what_takes_too_long_is_asked_for_in_halves(load, api, monkeypatch):
     monkeypatch.setattr(session, "_TIMEOUT_S", 0.3)
 

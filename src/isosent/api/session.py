@@ -308,7 +308,9 @@ class Session:
         try:
             while running or (waiting and failure is None):
                 while waiting and failure is None and len(running) < connection.pace.n_requests:
-                    running.add(asyncio.create_task(upstream.embed(waiting.popleft(), role, {}, keep=keep)))
+                    block, *rest = upstream.blocks(waiting.popleft())  # the API may take less than when they were made
+                    waiting.extendleft(reversed(rest))
+                    running.add(asyncio.create_task(upstream.embed(block, role, {}, keep=keep)))
                 finished, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 failure = failure or next(filter(None, (task.exception() for task in finished)), None)
         finally:
