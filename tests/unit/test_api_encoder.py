@@ -334,21 +334,21 @@ def test_after_an_error_what_is_in_flight_is_kept_and_nothing_is_begun(load, api
 
 
 def test_after_an_error_nothing_is_lost_where_the_api_takes_fewer_texts(load, api):
-    def fail(body, n):
-        if len(texts_in(body)) > 2:
-            return error(413, "batch size > maximum allowed batch size 2")
-        time.sleep(0.02 if TEXTS[60] in texts_in(body) else 0.1)
-        return error(404, "no such model") if TEXTS[60] in texts_in(body) else None
+    texts = [f"t{number}" for number in range(400)]
 
-    model = load()
-    model.encode(TEXTS[:4])
+    def fail(body, n):
+        if len(texts_in(body)) > 2 and n > 1:
+            return error(413, "batch size > maximum allowed batch size 2")
+        time.sleep(0.01 if texts[300] in texts_in(body) else 0.03)
+        return error(404, "no such model") if texts[300] in texts_in(body) else None
+
     api.misbehave = fail
     with pytest.raises(ApiError, match="no such model"):
-        model.encode(TEXTS)
-    assert 10 < len(paid(api)) < 100
+        load().encode(texts)
+    assert 100 < len(paid(api)) < 400
     api.misbehave = lambda body, n: None
-    load().encode(TEXTS)
-    assert sorted(paid(api)) == sorted(TEXTS)
+    load().encode(texts)
+    assert sorted(paid(api)) == sorted(texts)
 
 
 @pytest.mark.parametrize(
