@@ -471,6 +471,33 @@ def test_no_key_goes_to_an_address_that_is_not_the_providers(load, api, monkeypa
     assert not any(KEY in str(headers) for _, headers, _ in api.requests)
 
 
+@pytest.mark.parametrize("proxy", ["foo:secret", "http://user:secret@h:port", "gopher://secret"])
+def test_a_proxy_that_cannot_be_used_is_refused_by_its_variable(monkeypatch, proxy):
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    model = isosent.load("api:http://192.0.2.1/v1?model=m&cache=none")
+    with pytest.raises(InputError, match="HTTP_PROXY") as caught:
+        model.encode(["a"])
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("reference", "is_warned"),
+    [
+        ("api:http://192.0.2.1/v1?model=m&key_env=MY_KEY", True),
+        ("api:http://192.0.2.1/v1?model=m", False),
+        ("api:http://127.0.0.1:9/v1?model=m&key_env=MY_KEY", False),
+        ("api:https://192.0.2.1/v1?model=m&key_env=MY_KEY", False),
+    ],
+)
+def test_a_key_that_would_be_sent_unencrypted_is_said(reference, is_warned):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        isosent.load(reference, cache="none")
+    assert ["MY_KEY" in str(each.message) for each in caught] == [True] * is_warned
+
+
 @pytest.mark.parametrize(
     ("provider", "url", "variable"),
     [
@@ -572,6 +599,14 @@ def test_a_reference_in_a_file_sends_nothing(folder, api, tmp_path, reference):
     with pytest.raises(InputError, match="send_texts"):
         model.encode(["a"])
     assert api.requests == []
+
+
+def test_a_server_of_a_folder_needs_the_permission_at_its_start(folder, tmp_path):
+    from isosent.cli.serve import open_source
+
+    with pytest.raises(InputError, match="send_texts=true"):
+        open_source(str(folder))
+    assert open_source(f"{folder}?send_texts=true&cache={tmp_path / 'cache'}").dim == 4
 
 
 def test_a_server_and_a_proxy_answer_with_the_vectors_of_a_folder(folder, load, api, tmp_path, running):
