@@ -1,6 +1,7 @@
 """An embedding API as a model, in front of an API on loopback that does what public reports say of real ones."""
 
 import asyncio
+import gzip
 import json
 import pickle
 import time
@@ -359,6 +360,7 @@ def test_after_an_error_nothing_is_lost_where_the_api_takes_fewer_texts(load, ap
         (error(404, "no such model"), "no such model"),
         (error(429, "quota", code="insufficient_quota"), "quota"),
         (Answer(200, b"[" * 200_000), "cannot be read"),
+        (Answer(200, gzip.compress(b" " * (1 << 25)), {"content-encoding": "gzip"}), "too long"),
         (Answer(200, b"no gzip", {"content-encoding": "gzip"}), "cannot be decompressed"),
     ],
 )
@@ -429,6 +431,13 @@ def test_an_api_that_refuses_everything_blames_no_text(load, api):
     with pytest.raises(ApiError, match="unknown model: big") as caught:
         load().encode(["a"])
     assert "text is" not in str(caught.value)
+
+
+def test_what_an_api_says_controls_no_terminal(load, api):
+    api.misbehave = lambda body, n: error(400, "no\x1b[2J\r\n such\u202emodel\x07")
+    with pytest.raises(ApiError, match="such model") as caught:
+        load().encode(["a"])
+    assert str(caught.value).isprintable()
 
 
 def test_an_api_that_is_not_there_is_said(tmp_path):

@@ -49,6 +49,8 @@ _LONGEST_WAIT_S: Final = 20.0  # in which a caller waits
 _LONG_PAUSE_S: Final = 5.0  # which a person should know of
 _LONGEST_PAUSE_S: Final = 60.0  # of a job, if the API names none
 _MOST_BYTES: Final = 1 << 28
+_FEW_BYTES: Final = 1 << 20
+_MOST_COMPRESSED: Final = 100
 _RETRIED = (429, 500, 502, 503, 504)
 _NOBODY_BEHIND: Final = (502, 503, 504)  # what a load balancer answers for servers that are down
 _MAY_BE_ONE_TEXT: Final = (400, 413, 422, 500)
@@ -417,7 +419,8 @@ class Upstream:
         ) as response:
             async for part in response.aiter_bytes():
                 answer += part
-                if len(answer) > _MOST_BYTES:
+                # vectors cannot be compressed so much
+                if len(answer) > min(_MOST_BYTES, _FEW_BYTES + _MOST_COMPRESSED * response.num_bytes_downloaded):
                     raise HttpError(502, f"{self._wording.api}'s answer is too long.")
         return response, bytes(answer)
 

@@ -375,7 +375,7 @@ class _Connection:
         except (ImportError, ValueError, httpx.InvalidURL):  # which may quote a password
             raise InputError(
                 f"{endpoint.reference}: the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names cannot be used. "
-                "Write http://HOST:PORT there; SOCKS needs: pip install socksio. Or put the host of the API into NO_PROXY."
+                "Write http://HOST:PORT there; SOCKS needs: pip install socksio. Or name the API in NO_PROXY."
             ) from None
         self.pace = Pace(_MOST_REQUESTS, _PATIENCE_S)
         self.verifying = asyncio.Lock()
