@@ -475,12 +475,9 @@ def without_keys(text: str) -> str:
     """A reference for messages: of an API, without what may be a key."""
     if not re.search("api:|://", text, re.IGNORECASE):
         return text
-    location, _, query = text.partition("?")
+    location, mark, query = text.partition("?")
     location = re.sub("%3F.*", "%3F...", re.sub("(//|:)[^/]*@", r"\1...@", location), flags=re.IGNORECASE)
-    parts = [part.partition("=") for part in query.split("&") if part]
-    known = [name for name in OPTIONS if name != "key_env"]
-    shown = [f"{name}{equals}{value if name in known else '...'}" if equals else "..." for name, equals, value in parts]
-    return f"{location}?{'&'.join(shown)}" if shown else location
+    return location + mark + "&".join(re.sub("(?<==).+|^[^=]+$", "...", part) for part in query.split("&"))
 
 
 def _refused(problem: str) -> ModelReferenceError:
