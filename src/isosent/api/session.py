@@ -24,7 +24,6 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
-from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
@@ -33,7 +32,7 @@ from numpy.typing import NDArray
 from isosent._locks import Lock
 from isosent.api.cache import CACHE_FILE, MEGABYTE, KnownApi, VectorCache
 from isosent.api.client import Answer, Pace, Upstream, Wording
-from isosent.api.dialects import DIALECTS, Item
+from isosent.api.dialects import DIALECTS, Item, is_local
 from isosent.api.refusals import HttpError
 from isosent.errors import ApiError, CacheWarning, InputError, OutputError
 from isosent.io.atomic import locked
@@ -318,7 +317,9 @@ class Session:
         try:
             while running or (waiting and failure is None):
                 while waiting and failure is None and len(running) < connection.pace.n_requests:
-                    running.add(asyncio.create_task(upstream.embed(waiting.popleft(), role, {}, keep=keep)))
+                    block, *rest = upstream.blocks(waiting.popleft())  # the API may take less than when they were made
+                    waiting.extendleft(reversed(rest))
+                    running.add(asyncio.create_task(upstream.embed(block, role, {}, keep=keep)))
                 finished, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 failure = failure or next(filter(None, (task.exception() for task in finished)), None)
         finally:
@@ -379,7 +380,13 @@ class _Connection:
         self.pid, self.cache, self.loop = os.getpid(), cache, _event_loop()
         is_secure = endpoint.url.startswith("https:")  # else certificates, which take long to read, are of no use
         limits = httpx.Limits(max_connections=_MOST_REQUESTS)
-        client = httpx.AsyncClient(trust_env=not _is_local(endpoint.url), limits=limits, verify=is_secure)
+        try:
+            client = httpx.AsyncClient(trust_env=not is_local(endpoint.url), limits=limits, verify=is_secure)
+        except (ImportError, ValueError, httpx.InvalidURL):  # which may quote a password
+            raise InputError(
+                f"{endpoint.reference}: the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names cannot be used. "
+                "Write http://HOST:PORT there; SOCKS needs: pip install socksio. Or name the API in NO_PROXY."
+            ) from None
         self.pace = Pace(_MOST_REQUESTS, _PATIENCE_S)
         self.verifying = asyncio.Lock()
         self.flights: dict[bytes, asyncio.Future[NDArray[np.float32]]] = {}  # texts that were asked for, by their keys
@@ -405,11 +412,6 @@ def _close(pid: int, loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient,
         asyncio.run_coroutine_threadsafe(client.aclose(), loop)
         if cache is not None:
             cache.close()
-
-
-def _is_local(url: str) -> bool:
-    """Whether no proxy of the environment reaches it."""
-    return urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
 
 
 _OF_PARENTS: list[_Connection] = []
