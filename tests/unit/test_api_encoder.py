@@ -3,8 +3,10 @@
 import asyncio
 import json
 import pickle
+import sqlite3
 import time
 import warnings
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -15,7 +17,15 @@ import isosent
 from isosent.api import client, session
 from isosent.api.dialects import DIALECTS
 from isosent.encoders.reference import without_permissions
-from isosent.errors import ApiError, InputError, ModelReferenceError, PermissionIgnoredWarning
+from isosent.errors import (
+    ApiError,
+    CacheWarning,
+    FileFormatError,
+    InputError,
+    ModelReferenceError,
+    OutputError,
+    PermissionIgnoredWarning,
+)
 from isosent.numeric.canary import FIXED_TEXTS
 from isosent.numeric.similarity import unit_rows
 
@@ -586,6 +596,99 @@ def test_a_folder_of_another_model_is_no_copy(folder, api):
         with pytest.raises(ApiError, match="has changed"):
             model.encode(["a"])
         assert "a" not in other.texts
+
+
+def alike(seed, text):
+    """A vector of a model whose cosines are all between 0.7 and 0.9, as those of E5 and of gte are."""
+    rows = [np.random.default_rng([seed, *part.encode()]).standard_normal(384) for part in ("", text)]
+    return (2 * rows[0] + rows[1]).astype(np.float32)
+
+
+@pytest.mark.parametrize("signs", ["found", "equal"])
+def test_vectors_of_another_model_in_the_cache_are_not_used(load, api, tmp_path, monkeypatch, signs):
+    """Two models by the same name, seen from two machines; however unlikely equal fingerprints are."""
+    if signs == "equal":
+        monkeypatch.setattr(session, "_signs", lambda canary: "")
+    api.dim = 384
+    api.vector_of = lambda text, *_: alike(api.seed, text)
+    mine = load(cache=tmp_path / "mine")
+    mine.fitted(TEXTS, isosent.Whitening(n_components=4)).save(tmp_path / "model")
+    api.seed = 1
+    other = load(cache=tmp_path / "other")
+    other.encode(["a"])
+    assert (other.fingerprint == mine.fingerprint) == (signs == "equal")
+    saved = isosent.load(f"{tmp_path / 'model'}?send_texts=true&cache={tmp_path / 'other'}")
+    with pytest.raises(ApiError, match="has changed" if signs == "found" else "another model"):
+        saved.encode(["a"])
+    api.seed = 0
+    fresh = isosent.load(f"{tmp_path / 'model'}?send_texts=true&cache={tmp_path / 'fresh'}")
+    for _ in range(2):  # asked, and from the cache
+        np.testing.assert_allclose(fresh.encode(["b"]), fresh.transform(expected(api, ["b"])), rtol=1e-5)
+    assert api.texts.count("b") == 1
+
+
+# -- caches ------------------------------------------------------------------------------------------------------------
+
+
+def change(cache, *statements):
+    with closing(sqlite3.connect(cache / "vectors.sqlite", isolation_level=None)) as database:
+        for statement in statements:
+            database.execute(statement)
+
+
+@pytest.mark.parametrize(
+    "change_of_vector",
+    ["x'00112233445566'", "'text'", "x'0000803f'", "zeroblob(96)", "cast(zeroblob(92) || x'0000c07f' AS BLOB)"],
+)
+def test_a_damaged_vector_is_asked_for_again(load, api, tmp_path, change_of_vector):
+    load().encode(TEXTS[:3])
+    change(tmp_path / "cache", f"UPDATE vectors SET vector = {change_of_vector}")
+    np.testing.assert_array_equal(load().encode(TEXTS[:3]), expected(api, TEXTS[:3]))
+    assert len(paid(api)) == 6
+    np.testing.assert_array_equal(load().encode(TEXTS[:3]), expected(api, TEXTS[:3]))
+    assert len(paid(api)) == 6
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        ("DROP TABLE apis", "apis.*cache="),
+        ("ALTER TABLE apis DROP COLUMN dim", "dim.*cache="),
+        ("UPDATE apis SET canary = 'AAAA'", "damaged.*cache="),
+        ("UPDATE apis SET dim = x'00'", "damaged.*cache="),
+        ("PRAGMA user_version = 9", "newer.*9.*cache="),
+    ],
+)
+def test_a_cache_that_cannot_be_read_is_refused(load, api, tmp_path, damage, words):
+    load().encode(TEXTS[:3])
+    change(tmp_path / "cache", damage)
+    with pytest.raises((OutputError, FileFormatError), match=words) as caught:
+        load().encode(TEXTS[:3])
+    assert ".." not in str(caught.value)
+
+
+@pytest.mark.parametrize("table", ["apis", "vectors"])
+def test_a_cache_that_cannot_be_written_ends_no_job(load, api, tmp_path, table):
+    load().encode(TEXTS[:3])
+    change(
+        tmp_path / "cache",
+        "DELETE FROM apis",
+        f"CREATE TRIGGER full BEFORE INSERT ON {table} BEGIN SELECT RAISE(ROLLBACK, 'database or disk is full'); END",
+    )
+    with pytest.warns(CacheWarning, match="disk is full"):
+        np.testing.assert_array_equal(load().encode(TEXTS[:6]), expected(api, TEXTS[:6]))
+
+
+@pytest.mark.parametrize("n_tokens", [2**63, 10**30, 1e300, -1])
+def test_a_number_of_tokens_that_is_none_counts_as_unknown(load, api, n_tokens):
+    def answer(body, n):
+        data = [{"index": number, "embedding": row.tolist()} for number, row in enumerate(api.rows(body))]
+        return Answer(200, {"data": data, "usage": {"total_tokens": n_tokens}})
+
+    api.misbehave = answer
+    model = load()
+    np.testing.assert_allclose(model.encode(TEXTS), expected(api, TEXTS))
+    assert model.encoder.usage == (100, 0, 0)
 
 
 def test_an_estimate_sends_nothing(load, api):

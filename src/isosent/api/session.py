@@ -21,7 +21,8 @@ import time
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
@@ -35,7 +36,7 @@ from isosent.api.cache import CACHE_FILE, MEGABYTE, KnownApi, VectorCache
 from isosent.api.client import Answer, Pace, Upstream, Wording
 from isosent.api.dialects import DIALECTS, Item
 from isosent.api.refusals import HttpError
-from isosent.errors import ApiError, CacheWarning, InputError, OutputError
+from isosent.errors import ApiError, CacheWarning, InputError, OutputError, quoted
 from isosent.io.atomic import locked
 from isosent.io.texts import text_blocks
 from isosent.numeric.canary import CHANGED, LEAST_COSINE, Canary
@@ -51,7 +52,7 @@ _MOST_TEXTS: Final = 256  # of a request: what is in flight is lost if the proce
 _MOST_CHARACTERS: Final = 400_000
 _TIMEOUT_S: Final = 120.0
 _PATIENCE_S: Final = 600.0
-_STEP: Final = 0.2  # of cosines in a fingerprint
+_N_SIGNS: Final = 16  # of a fingerprint: noise of 1e-4 in the cosine turns one in 7 of 100 cases
 _LOOKED_UP: Final = 8192  # texts at once
 _BYTES_PER_TOKEN: Final = 4.0  # until the API has said how many it charged for
 
@@ -115,6 +116,7 @@ class Session:
         self._folder, self._max_mb, self._saved = folder, max_mb, saved
         self._known = saved
         self._measured: Canary | None = None  # in this process
+        self._is_checked = False  # whether the cache has vectors of the saved model, and not of another
         self._lock = Lock()
         self._connection: _Connection | None = None
 
@@ -137,8 +139,14 @@ class Session:
         return self._known
 
     def _stored(self) -> list[KnownApi]:
-        cache = self._here.cache
-        return [] if cache is None else cache.known(self.endpoint.identity)
+        if (cache := self._here.cache) is None:
+            return []
+        with self._reading():
+            stored = cache.known(self.endpoint.identity)
+            for each in stored:
+                if not _is_canary(each):
+                    raise sqlite3.DatabaseError("its vectors of fixed texts are damaged")
+        return stored
 
     def canary(self, *, of_first_query: bool = False) -> Canary:
         """Vectors of the fixed texts now; of a first query, those that were compared in this process."""
@@ -166,18 +174,17 @@ class Session:
         if cache is None or self._folder is None:
             return new
         with locked(self._folder):  # two processes that begin at once agree
-            stored = cache.known(self.endpoint.identity)
-            if (same := next((each for each in stored if _cosine(each, now) >= LEAST_COSINE), None)) is not None:
-                cache.remember(same._replace(seen_at=time.time_ns()))
-                return same
-            new = self._new(now, [each.fingerprint for each in stored])
-            cache.remember(new)
+            stored = self._stored()
+            same = next((each for each in stored if _cosine(each, now) >= LEAST_COSINE), None)
+            new = same or self._new(now, [each.fingerprint for each in stored])
+            with self._writing():
+                cache.remember(new._replace(seen_at=time.time_ns()))
         return new
 
     def _new(self, now: Canary, taken: Sequence[str]) -> KnownApi:
         dim, canary = now.queries.shape[1], now.to_text()
-        facts = self.endpoint.facts(dim) | {"cosines": _rounded_cosines(now)}
-        if (fingerprint := _digest(facts)) in taken:  # the steps are too coarse to tell the two apart
+        facts = self.endpoint.facts(dim) | {"signs": _signs(now)}
+        if (fingerprint := _digest(facts)) in taken:  # the signs are too few to tell the two apart
             fingerprint = _digest(facts | {"canary": canary})
         return KnownApi(self.endpoint.identity, fingerprint, self.endpoint.reference, canary, dim, time.time_ns())
 
@@ -210,7 +217,7 @@ class Session:
         """Vectors of texts that differ and are not blank, shape (n_texts, dim)."""
         known = self.known
         keys = self._keys(known, texts, role, prompt)
-        rows = self._from_cache(keys)
+        rows = self._from_cache(known, keys)
         missing = {key: prompt + text for key, text in zip(keys, texts, strict=True) if key not in rows}
         self.usage = self.usage._replace(n_cached=self.usage.n_cached + len(rows))
         if progress:
@@ -234,7 +241,7 @@ class Session:
             new = [text for digest, text in digests.items() if digest not in seen]
             seen.update(digests)
             keys = self._keys(stored, new, role, prompt) if stored is not None else [b""] * len(new)
-            cached = self._from_cache(keys) if stored is not None else {}
+            cached = self._from_cache(stored, keys) if stored is not None else {}
             n_cached += len(cached)
             n_bytes += sum(
                 len((prompt + text).encode()) for text, key in zip(new, keys, strict=True) if key not in cached
@@ -248,8 +255,9 @@ class Session:
 
     def _keys(self, known: KnownApi, texts: Sequence[str], role: RoleName, prompt: str) -> list[bytes]:
         """Hashes of texts and of the space of their vectors."""
-        side = role if DIALECTS[self.endpoint.dialect].has_roles else ""
-        begin = hashlib.sha256("\0".join([self.endpoint.identity, known.fingerprint, side, prompt]).encode())
+        # JSON has no zero byte, which ends it
+        parts = [self.endpoint.identity, known.fingerprint, self._side(role), prompt]
+        begin = hashlib.sha256(json.dumps(parts).encode())
         keys = []
         for text in texts:
             digest = begin.copy()
@@ -257,14 +265,53 @@ class Session:
             keys.append(digest.digest())
         return keys
 
-    def _from_cache(self, keys: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
+    def _side(self, role: RoleName) -> RoleName:
+        """The first role that is sent as this one is."""
+        body, model = DIALECTS[self.endpoint.dialect].body, self.endpoint.model
+        roles: tuple[RoleName, ...] = ("text", "query", "document")
+        return next(each for each in roles if body([""], model, each, None) == body([""], model, role, None))
+
+    def _from_cache(self, known: KnownApi, keys: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
+        """Vectors that are kept, if those of the fixed texts show that this model made them."""
         cache = self._here.cache
-        if cache is None or not keys:
+        if cache is None or not keys or not self._may_read(known):
             return {}
+        with self._reading():
+            found = {key: row for key, row in cache.get(keys).items() if len(row) == known.dim}
+        rows = np.stack(list(found.values())) if found else np.empty((0, known.dim), np.float32)
+        is_right = np.isfinite(rows).all(axis=1) & rows.any(axis=1)  # else the file is damaged
+        return {key: row for (key, row), each in zip(found.items(), is_right, strict=True) if each}
+
+    def _may_read(self, known: KnownApi) -> bool:
+        """Whether the cache has vectors of a model; refuses those of another with the same fingerprint."""
+        if self._is_checked or known is not self._saved:  # what is not saved comes out of the cache, or was put there
+            return True
+        kept = next((each for each in self._stored() if each.fingerprint == known.fingerprint), None)
+        if kept is None:
+            return False
+        now = Canary.from_text(known.name, known.canary)
+        if (cosine := _cosine(kept, now)) < LEAST_COSINE:
+            raise ApiError(
+                f"{self.endpoint.reference}: the cache {self._folder} has vectors of another model by this name: lowest "
+                f"cosine of fixed texts {cosine:.4f} (the same: {LEAST_COSINE} or more). {_OTHER_CACHE}"
+            )
+        self._is_checked = True
+        return True
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
         try:
-            return cache.get(keys)
+            yield
         except sqlite3.Error as error:
             raise OutputError(f"{self._folder}: the cache cannot be read: {error}. {_OTHER_CACHE}") from None
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """A full disk does not stop a job."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            warnings.warn(f"{self._folder}: vectors are not kept: {error}.", CacheWarning, stacklevel=3)
 
     async def _fetch(self, connection: _Connection, texts: Mapping[bytes, str], role: RoleName, kept: Kept) -> None:
         """Ask for texts; those that another thread asks for are waited for, and asked for here if that fails."""
@@ -324,11 +371,10 @@ class Session:
     ) -> None:
         if cache is None:
             return
-        try:
-            cache.put(vectors)
+        with self._writing():
+            # first the model that made them: without it, they are of no use
             cache.count(self.known, n_texts=len(vectors), n_bytes=n_bytes, n_tokens=n_tokens)
-        except sqlite3.Error as error:  # a full disk does not stop a job
-            warnings.warn(f"{self._folder}: vectors are not kept: {error}.", CacheWarning, stacklevel=2)
+            cache.put(vectors)
 
     # -- the connection --------------------------------------------------------------------------------------------
 
@@ -350,10 +396,14 @@ class Session:
         future = asyncio.run_coroutine_threadsafe(work(connection, *arguments), connection.loop)
         try:
             return future.result()
-        except HttpError as error:
-            raise self._error(error) from error
+        except (HttpError, BaseExceptionGroup) as error:
+            failure: BaseException = error
         finally:
             future.cancel()  # if this thread was interrupted
+        while isinstance(failure, BaseExceptionGroup):
+            failure = failure.exceptions[0]
+        # not within `except`: what led to it has the headers of the request, with the key
+        raise self._error(failure) if isinstance(failure, HttpError) else failure
 
     def _error(self, error: HttpError) -> ApiError:
         about = "" if error.item is None else f" The text is {str(error.item)!r:.80}: change it or leave it out."
@@ -424,8 +474,12 @@ def _opened_cache(folder: Path | None, max_bytes: int) -> VectorCache | None:
         return None
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return VectorCache(folder / CACHE_FILE, max_bytes=max_bytes)
-    except (OSError, sqlite3.Error) as error:
+        file = folder / CACHE_FILE
+        is_read_only = file.exists() and not (os.access(file, os.W_OK) and os.access(folder, os.W_OK))
+        return VectorCache(file, max_bytes=max_bytes, is_read_only=is_read_only)
+    except (OutputError, InputError) as error:
+        raise type(error)(f"{quoted(error)} {_OTHER_CACHE}") from None
+    except OSError as error:
         raise OutputError(f"{folder} cannot be used as a cache: {error}. {_OTHER_CACHE}") from None
 
 
@@ -441,15 +495,23 @@ def _key_of(endpoint: Endpoint) -> str | None:
     return key
 
 
+def _is_canary(known: KnownApi) -> bool:
+    try:
+        return Canary.from_text(known.name, known.canary).queries.shape[1] == known.dim
+    except InputError:
+        return False
+
+
 def _cosine(known: KnownApi, now: Canary) -> float:
     return Canary.from_text(known.name, known.canary).lowest_cosine(now)
 
 
-def _rounded_cosines(canary: Canary) -> list[int]:
-    """Cosines between the fixed texts, in steps that noise of a server rarely crosses."""
-    units = unit_rows(canary.queries.astype(np.float64))
-    upper = np.triu_indices(len(units), 1)
-    return [int(step) for step in np.round((units @ units.T)[upper] / _STEP)]
+def _signs(canary: Canary) -> str:
+    """On which side of fixed random planes the fixed texts are, all together: noise of a server rarely moves them."""
+    units = unit_rows(canary.queries.astype(np.float64)).ravel()
+    random_bytes = hashlib.shake_256(b"isosent api").digest(_N_SIGNS * (-(-len(units) // 8)))
+    bits = np.unpackbits(np.frombuffer(random_bytes, np.uint8).reshape(_N_SIGNS, -1), axis=1)[:, : len(units)]
+    return "".join("+" if value > 0 else "-" for value in (2.0 * bits - 1) @ units)
 
 
 def _digest(facts: Mapping[str, Any]) -> str:
