@@ -110,6 +110,49 @@ def test_threads_share_a_model_and_no_text_is_asked_for_twice(load, api, togethe
     assert sorted(paid(api)) == sorted(TEXTS)
 
 
+def test_models_that_share_a_cache_ask_for_no_text_twice(load, api, together):
+    load().dim  # noqa: B018
+    api.misbehave = lambda body, n: time.sleep(0.02)
+    for vectors in together(lambda turn: load().encode(TEXTS), n_threads=4):
+        np.testing.assert_array_equal(vectors, expected(api, TEXTS))
+    assert sorted(paid(api)) == sorted(TEXTS)
+
+
+def test_what_another_process_got_meanwhile_is_not_asked_for(load, api, monkeypatch):
+    model = load()
+    model.encode(TEXTS[:1])
+    load().encode(TEXTS[:20])
+    monkeypatch.setattr(session, "_FLIGHTS", {})
+    looked_up, usual = [], session.Session._from_cache
+    # what the first lookup does not find yet
+    monkeypatch.setattr(
+        session.Session,
+        "_from_cache",
+        lambda self, known, keys: usual(self, known, keys) if looked_up else looked_up.append(keys) or {},
+    )
+    np.testing.assert_array_equal(load().encode(TEXTS[:30]), expected(api, TEXTS[:30]))
+    assert sorted(paid(api)) == sorted(TEXTS[:30])
+
+
+def test_what_is_told_of_progress_may_raise_and_may_encode(load, api):
+    model = load()
+
+    def leave(n_done, n_all):
+        if n_done:
+            raise SystemExit
+
+    with pytest.raises(SystemExit):
+        model.encode(TEXTS, progress=leave)
+    told = []
+
+    def encode(n_done, n_all):
+        told.append(n_done)
+        np.testing.assert_array_equal(model.encode(["a", TEXTS[-1]]), expected(api, ["a", TEXTS[-1]]))
+
+    np.testing.assert_array_equal(model.encode(TEXTS, progress=encode), expected(api, TEXTS))
+    assert told[-1] == len(TEXTS)
+
+
 def test_a_copy_in_another_process_needs_no_request_to_know_the_api(load, api):
     model = load()
     model.encode(TEXTS)
@@ -155,7 +198,10 @@ def test_each_api_is_asked_in_its_own_form(load, api, dialect):
     model = load(model="m", dialect=dialect, dimensions=8)
     vectors = model.encode_query(["a"]), model.encode_document(["a"])
     assert [each.shape for each in vectors] == [(1, 8), (1, 8)]
+    assert np.isin(model.encode(["a"]), vectors).all() == (dialect == "cohere" or not query)  # as documents, or so
     sent = [(path, body) for path, _, body in api.requests if texts_in(body) == ["a"]]
+    if query and dialect != "cohere":
+        sent.pop()  # without a role
     asked = [(path, body | query), (path, body | document)]
     assert sent == (asked if query else asked[:1])  # without a difference the text is asked for once
     for vector, side in zip(vectors, (query, document), strict=True):
@@ -182,6 +228,12 @@ def test_prompts_take_the_place_of_roles(load, api):
     np.testing.assert_array_equal(model.encode_document(["a"]), expected(api, ["a"]))
     np.testing.assert_array_equal(model.encode(["a"], prompt="P "), expected(api, ["P a"]))
     assert model.fingerprint != load().fingerprint
+
+
+def test_no_prompt_has_the_vectors_of_another(load, api):
+    encoder = load().encoder
+    for prompt, text in (("a", "b\0c"), ("a\0b", "c")):
+        np.testing.assert_array_equal(encoder.with_prompt(prompt).encode([text]), expected(api, [prompt + text]))
 
 
 # -- limits ------------------------------------------------------------------------------------------------------------
@@ -408,6 +460,7 @@ def test_a_key_comes_from_the_environment_and_is_written_nowhere(load, api, monk
     with pytest.raises(ApiError, match=r"the key \.\.\. may not") as other:
         model.encode(["another"])
     written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert caught.value.__context__ is other.value.__context__ is None  # which have the headers of the request
     for content in (written, pickle.dumps(model), str(caught.value).encode(), str(other.value).encode()):
         assert KEY.encode() not in content
 

@@ -90,7 +90,7 @@ class VectorCache:
     """
 
     def __init__(self, path: Path, *, max_bytes: int, is_read_only: bool = False) -> None:
-        self._max_bytes, self._lock = max_bytes, threading.Lock()
+        self.path, self._max_bytes, self._lock = path, max_bytes, threading.Lock()
         mode = _read_mode(path) if is_read_only else "mode=rwc"
         try:
             self._database = sqlite3.connect(

@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
@@ -45,7 +46,8 @@ from isosent.pages.progress import Progress
 from isosent.role import RoleName
 
 T = TypeVar("T")
-Kept = Callable[[Mapping[bytes, NDArray[np.float32]]], object]  # is told of vectors as they come
+Came = Mapping[bytes, NDArray[np.float32]]  # vectors by their keys
+Kept = Callable[[Came], object]  # is told of vectors as they come
 
 _MOST_REQUESTS: Final = 16
 _MOST_TEXTS: Final = 256  # of a request: what is in flight is lost if the process is killed
@@ -223,13 +225,14 @@ class Session:
         if progress:
             progress(len(rows), len(texts))
         if missing:
+            came = SimpleQueue[Came | None]()  # read in this thread: what is told may raise, or encode
 
-            def keep(vectors: Mapping[bytes, NDArray[np.float32]]) -> None:
+            def keep(vectors: Came) -> None:
                 rows.update(vectors)
                 if progress:
                     progress(len(rows), len(texts))
 
-            self._run(self._fetch, missing, role, keep)
+            self._run(self._fetch, missing, role, came.put, came=came, told=keep)
         return np.stack([rows[key] for key in keys]) if keys else np.empty((0, known.dim), np.float32)
 
     def estimate(self, texts: Iterable[str], role: RoleName, prompt: str = "") -> Estimate:
@@ -292,8 +295,8 @@ class Session:
         now = Canary.from_text(known.name, known.canary)
         if (cosine := _cosine(kept, now)) < LEAST_COSINE:
             raise ApiError(
-                f"{self.endpoint.reference}: the cache {self._folder} has vectors of another model by this name: lowest "
-                f"cosine of fixed texts {cosine:.4f} (the same: {LEAST_COSINE} or more). {_OTHER_CACHE}"
+                f"{self.endpoint.reference}: the cache {self._folder} has vectors of another model by this name: "
+                f"lowest cosine of fixed texts {cosine:.4f} (the same: {LEAST_COSINE} or more). {_OTHER_CACHE}"
             )
         self._is_checked = True
         return True
@@ -347,15 +350,24 @@ class Session:
                 n_texts=self.usage.n_texts + len(items), n_tokens=self.usage.n_tokens + answer.n_tokens
             )
             await asyncio.to_thread(self._into_cache, connection.cache, vectors, n_bytes, answer.n_tokens)
-            for key, row in vectors.items():
-                connection.flights[key].set_result(row)
+            connection.land(vectors)
 
-        waiting, running = deque(upstream.blocks(list(key_of))), set[asyncio.Task[Answer]]()
+        async def ask(items: Sequence[Item]) -> None:
+            """Ask for texts that are still not in the cache: another process may have asked."""
+            found = await asyncio.to_thread(self._from_cache, self.known, [key_of[str(item)] for item in items])
+            if found:
+                kept(found)
+                self.usage = self.usage._replace(n_cached=self.usage.n_cached + len(found))
+                connection.land(found)
+            if missing := [item for item in items if key_of[str(item)] not in found]:
+                await upstream.embed(missing, role, {}, keep=keep)
+
+        waiting, running = deque(upstream.blocks(list(key_of))), set[asyncio.Task[None]]()
         failure: BaseException | None = None
         try:
             while running or (waiting and failure is None):
                 while waiting and failure is None and len(running) < connection.pace.n_requests:
-                    running.add(asyncio.create_task(upstream.embed(waiting.popleft(), role, {}, keep=keep)))
+                    running.add(asyncio.create_task(ask(waiting.popleft())))
                 finished, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 failure = failure or next(filter(None, (task.exception() for task in finished)), None)
         finally:
@@ -389,12 +401,22 @@ class Session:
                 )
             return self._connection
 
-    def _run(self, work: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
-        """Run work in the event loop of this process, and wait for it."""
+    def _run(
+        self,
+        work: Callable[..., Coroutine[Any, Any, T]],
+        *arguments: Any,
+        came: SimpleQueue[Came | None] | None = None,
+        told: Kept | None = None,
+    ) -> T:
+        """Run work in the event loop of this process, and wait for it; `told` is called here with what comes."""
         connection = self._here
         connection.upstream.key = _key_of(self.endpoint)
         future = asyncio.run_coroutine_threadsafe(work(connection, *arguments), connection.loop)
         try:
+            if came is not None and told is not None:
+                future.add_done_callback(lambda _: came.put(None))
+                for vectors in iter(came.get, None):
+                    told(vectors)
             return future.result()
         except (HttpError, BaseExceptionGroup) as error:
             failure: BaseException = error
@@ -422,7 +444,10 @@ class _Connection:
         client = httpx.AsyncClient(trust_env=not _is_local(endpoint.url), limits=limits, verify=is_secure)
         self.pace = Pace(_MOST_REQUESTS, _PATIENCE_S)
         self.verifying = asyncio.Lock()
-        self.flights: dict[bytes, asyncio.Future[NDArray[np.float32]]] = {}  # texts that were asked for, by their keys
+        # Texts that were asked for, by their keys, which differ between APIs: all that share a cache share them.
+        self.flights: dict[bytes, asyncio.Future[NDArray[np.float32]]] = (
+            {} if cache is None else _FLIGHTS.setdefault((self.pid, cache.path), {})
+        )
         self.upstream = Upstream(
             endpoint.url,
             DIALECTS[endpoint.dialect],
@@ -438,6 +463,12 @@ class _Connection:
         )
         weakref.finalize(self, _close, self.pid, self.loop, client, cache)
 
+    def land(self, vectors: Came) -> None:
+        """Give vectors to whoever waits for them; nobody does if the caller was interrupted."""
+        for key, row in vectors.items():
+            if (flight := self.flights.get(key)) is not None and not flight.done():
+                flight.set_result(row)
+
 
 def _close(pid: int, loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient, cache: VectorCache | None) -> None:
     if pid == os.getpid():
@@ -452,6 +483,7 @@ def _is_local(url: str) -> bool:
 
 
 _OF_PARENTS: list[_Connection] = []
+_FLIGHTS: dict[tuple[int, Path], dict[bytes, asyncio.Future[NDArray[np.float32]]]] = {}  # by process and cache
 _LOOPS: dict[int, asyncio.AbstractEventLoop] = {}  # by process
 _LOOPS_LOCK = Lock()
 
