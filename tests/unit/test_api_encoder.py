@@ -1,7 +1,9 @@
 """An embedding API as a model, in front of an API on loopback that does what public reports say of real ones."""
 
 import asyncio
+import gc
 import json
+import os
 import pickle
 import sqlite3
 import time
@@ -14,7 +16,8 @@ from fake_api import DIM, Answer, FakeApi, texts_in
 from untrusted import change_json
 
 import isosent
-from isosent.api import client, session
+from isosent.api import cache, client, session
+from isosent.api.cache import VectorCache
 from isosent.api.dialects import DIALECTS
 from isosent.encoders.reference import without_permissions
 from isosent.errors import (
@@ -228,6 +231,22 @@ def test_prompts_take_the_place_of_roles(load, api):
     np.testing.assert_array_equal(model.encode_document(["a"]), expected(api, ["a"]))
     np.testing.assert_array_equal(model.encode(["a"], prompt="P "), expected(api, ["P a"]))
     assert model.fingerprint != load().fingerprint
+
+
+def test_a_text_or_prompt_that_is_no_unicode_is_refused(load, api):
+    encoder = load().encoder
+    encoder.encode(["a"])
+    n_requests = len(api.requests)
+    calls = [
+        lambda: encoder.encode(["\ud800"]),
+        lambda: encoder.estimate(["\ud800"]),
+        lambda: encoder.with_prompt("\ud800").encode(["a"]),
+        lambda: load(prompt="\ud800").encode(["a"]),
+    ]
+    for call in calls:
+        with pytest.raises(InputError, match="surrogate"):
+            call()
+    assert len(api.requests) == n_requests
 
 
 def test_no_prompt_has_the_vectors_of_another(load, api):
@@ -730,6 +749,44 @@ def test_a_cache_that_cannot_be_written_ends_no_job(load, api, tmp_path, table):
     )
     with pytest.warns(CacheWarning, match="disk is full"):
         np.testing.assert_array_equal(load().encode(TEXTS[:6]), expected(api, TEXTS[:6]))
+
+
+def test_processes_that_make_a_cache_at_once_agree(tmp_path, together):
+    for turn in range(3):
+        caches = together(lambda _, turn=turn: VectorCache(tmp_path / f"{turn}", max_bytes=10**6), n_threads=8)
+        for each in caches:
+            assert each.facts()["vectors"] == 0
+            each.close()
+
+
+def test_a_cache_is_opened_and_read_while_a_job_writes(load, api, tmp_path, monkeypatch):
+    load().encode(TEXTS[:3])
+    monkeypatch.setattr(cache, "_BUSY_S", 0.1)
+    with closing(sqlite3.connect(tmp_path / "cache" / "vectors.sqlite", isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        np.testing.assert_array_equal(load().encode(TEXTS[:3]), expected(api, TEXTS[:3]))
+    assert len(paid(api)) == 3
+
+
+def test_a_cache_that_may_only_be_read_is_read(load, api, tmp_path, monkeypatch):
+    load().encode(TEXTS[:3])
+    gc.collect()
+    before = contents(tmp_path / "cache")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    model = load()
+    np.testing.assert_array_equal(model.encode(TEXTS[:3]), expected(api, TEXTS[:3]))
+    with pytest.warns(CacheWarning, match="readonly"):
+        np.testing.assert_array_equal(model.encode(TEXTS[:5]), expected(api, TEXTS[:5]))
+    assert contents(tmp_path / "cache") == before
+    monkeypatch.undo()
+    load(cache=tmp_path / "cache").encode(["of another process"])
+    gc.collect()
+    with pytest.raises(OutputError, match="another process"):
+        model.encode(TEXTS[:3])
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 @pytest.mark.parametrize("n_tokens", [2**63, 10**30, 1e300, -1])

@@ -7,7 +7,6 @@ processes may share the file. Texts and keys are not in it.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 import time
@@ -91,7 +90,10 @@ class VectorCache:
 
     def __init__(self, path: Path, *, max_bytes: int, is_read_only: bool = False) -> None:
         self.path, self._max_bytes, self._lock = path, max_bytes, threading.Lock()
-        mode = _read_mode(path) if is_read_only else "mode=rwc"
+        # A file that nobody writes is opened without making a log next to it: its folder may be closed.
+        is_alone = is_read_only and not path.with_name(f"{path.name}-wal").exists()
+        self._alone_since = _state(path) if is_alone else None
+        mode = "mode=ro&immutable=1" if is_alone else "mode=ro" if is_read_only else "mode=rwc"
         try:
             self._database = sqlite3.connect(
                 f"{path.absolute().as_uri()}?{mode}",
@@ -163,6 +165,8 @@ class VectorCache:
                     for key, vector in rows
                     if isinstance(vector, bytes) and vector and not len(vector) % 4  # else it is damaged
                 }
+            if self._alone_since is not None and _state(self.path) != self._alone_since:
+                raise sqlite3.OperationalError("another process writes to it; open it again")
             if vectors and self._n_bytes() > self._max_bytes / 2:  # else which are removed first is of no use
                 self._touch(list(vectors))
         return vectors
@@ -308,6 +312,6 @@ class VectorCache:
             pass
 
 
-def _read_mode(path: Path) -> str:
-    """How to open a file that is only read; one in a folder that cannot be written has no log next to it."""
-    return "mode=ro" if os.access(path.parent, os.W_OK) else "mode=ro&immutable=1"
+def _state(path: Path) -> tuple[int, int]:
+    state = path.stat()
+    return state.st_size, state.st_mtime_ns

@@ -32,6 +32,7 @@ import httpx
 import numpy as np
 from numpy.typing import NDArray
 
+from isosent import _check
 from isosent._locks import Lock
 from isosent.api.cache import CACHE_FILE, MEGABYTE, KnownApi, VectorCache
 from isosent.api.client import Answer, Pace, Upstream, Wording
@@ -114,6 +115,8 @@ class Session:
     """
 
     def __init__(self, endpoint: Endpoint, folder: Path | None, max_mb: float, saved: KnownApi | None = None) -> None:
+        for prompt in endpoint.prompts.values():
+            _check_prompt(prompt)
         self.endpoint, self.usage = endpoint, Usage()
         self._folder, self._max_mb, self._saved = folder, max_mb, saved
         self._known = saved
@@ -240,6 +243,7 @@ class Session:
         stored = next(iter(self._stored()), None) if self._known is None else self._known
         seen, n_cached, n_bytes = set[bytes](), 0, 0
         for block in text_blocks(texts, _LOOKED_UP):
+            block = _check.text_list("estimate", block)
             digests = {hashlib.sha256(text.encode()).digest(): text for text in block if text.strip()}
             new = [text for digest, text in digests.items() if digest not in seen]
             seen.update(digests)
@@ -258,6 +262,7 @@ class Session:
 
     def _keys(self, known: KnownApi, texts: Sequence[str], role: RoleName, prompt: str) -> list[bytes]:
         """Hashes of texts and of the space of their vectors."""
+        _check_prompt(prompt)
         # JSON has no zero byte, which ends it
         parts = [self.endpoint.identity, known.fingerprint, self._side(role), prompt]
         begin = hashlib.sha256(json.dumps(parts).encode())
@@ -282,7 +287,7 @@ class Session:
         with self._reading():
             found = {key: row for key, row in cache.get(keys).items() if len(row) == known.dim}
         rows = np.stack(list(found.values())) if found else np.empty((0, known.dim), np.float32)
-        is_right = np.isfinite(rows).all(axis=1) & rows.any(axis=1)  # else the file is damaged
+        is_right = (np.isfinite(rows).all(axis=1) & rows.any(axis=1)).tolist()  # else the file is damaged
         return {key: row for (key, row), each in zip(found.items(), is_right, strict=True) if each}
 
     def _may_read(self, known: KnownApi) -> bool:
@@ -359,7 +364,8 @@ class Session:
                 kept(found)
                 self.usage = self.usage._replace(n_cached=self.usage.n_cached + len(found))
                 connection.land(found)
-            if missing := [item for item in items if key_of[str(item)] not in found]:
+            missing = [item for item in items if key_of[str(item)] not in found]
+            if missing and failure is None:
                 await upstream.embed(missing, role, {}, keep=keep)
 
         waiting, running = deque(upstream.blocks(list(key_of))), set[asyncio.Task[None]]()
@@ -525,6 +531,11 @@ def _key_of(endpoint: Endpoint) -> str | None:
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise InputError(f"{endpoint.reference}: {endpoint.key_variable} is no key: it has spaces or other characters.")
     return key
+
+
+def _check_prompt(prompt: str) -> None:
+    if not _check.is_unicode(prompt):
+        raise InputError(f"the prompt {prompt!r} is not valid Unicode: it holds a lone surrogate. Replace it.")
 
 
 def _is_canary(known: KnownApi) -> bool:
