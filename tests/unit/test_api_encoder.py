@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import gzip
 import json
 import os
 import pickle
@@ -414,6 +415,62 @@ def test_after_an_error_what_is_in_flight_is_kept_and_nothing_is_begun(load, api
     assert sorted(paid(api)) == sorted(TEXTS)
 
 
+def test_after_an_error_nothing_is_lost_where_the_api_takes_fewer_texts(load, api):
+    texts = [f"t{number}" for number in range(400)]
+
+    def fail(body, n):
+        if len(texts_in(body)) > 2 and n > 1:
+            return error(413, "batch size > maximum allowed batch size 2")
+        time.sleep(0.01 if texts[300] in texts_in(body) else 0.03)
+        return error(404, "no such model") if texts[300] in texts_in(body) else None
+
+    api.misbehave = fail
+    with pytest.raises(ApiError, match="no such model"):
+        load().encode(texts)
+    assert 100 < len(paid(api)) < 400
+    api.misbehave = lambda body, n: None
+    load().encode(texts)
+    assert sorted(paid(api)) == sorted(texts)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (error(401, "no key"), "401"),
+        (error(403, "not you"), "403"),
+        (error(404, "no such model"), "no such model"),
+        (error(429, "quota", code="insufficient_quota"), "quota"),
+        (Answer(200, b"[" * 200_000), "cannot be read"),
+        (Answer(200, gzip.compress(b" " * (1 << 25)), {"content-encoding": "gzip"}), "too long"),
+        (Answer(200, b"no gzip", {"content-encoding": "gzip"}), "cannot be decompressed"),
+    ],
+)
+def test_what_is_wrong_with_all_texts_blames_none_and_is_asked_once(load, api, answer, words):
+    model = load()
+    model.encode(TEXTS[:1])
+    n_requests = len(api.requests)
+    api.misbehave = lambda body, n: answer
+    with pytest.raises(ApiError, match=words) as caught:
+        model.encode(["one text"])
+    assert "one text" not in str(caught.value)
+    assert len(api.requests) == n_requests + 1
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_an_api_that_hangs_is_given_up(load, api, monkeypatch, is_known):
+    monkeypatch.setattr(session, "_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(session, "_PATIENCE_S", 0.3)
+    model = load()
+    if is_known:
+        model.encode(["a"])
+    n_requests = len(api.requests)
+    api.misbehave = lambda body, n: time.sleep(0.4)
+    with pytest.raises(ApiError, match="did not answer") as caught:
+        model.encode(TEXTS[:10])
+    assert "text is" not in str(caught.value)
+    assert len(api.requests) - n_requests <= (3 if is_known else 1)
+
+
 def test_what_takes_too_long_is_asked_for_in_halves(load, api, monkeypatch):
     monkeypatch.setattr(session, "_TIMEOUT_S", 0.3)
 
@@ -457,6 +514,13 @@ def test_an_api_that_refuses_everything_blames_no_text(load, api):
     assert "text is" not in str(caught.value)
 
 
+def test_what_an_api_says_controls_no_terminal(load, api):
+    api.misbehave = lambda body, n: error(400, "no\x1b[2J\r\n such\u202emodel\x07")
+    with pytest.raises(ApiError, match="such model") as caught:
+        load().encode(["a"])
+    assert str(caught.value).isprintable()
+
+
 def test_an_api_that_is_not_there_is_said(tmp_path):
     model = isosent.load("api:http://127.0.0.1:1/v1?model=m", cache=tmp_path)
     with pytest.raises(ApiError, match="cannot be reached"):
@@ -498,6 +562,33 @@ def test_no_key_goes_to_an_address_that_is_not_the_providers(load, api, monkeypa
     assert not any(KEY in str(headers) for _, headers, _ in api.requests)
 
 
+@pytest.mark.parametrize("proxy", ["foo:secret", "http://user:secret@h:port", "gopher://secret"])
+def test_a_proxy_that_cannot_be_used_is_refused_by_its_variable(monkeypatch, proxy):
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    model = isosent.load("api:http://192.0.2.1/v1?model=m&cache=none")
+    with pytest.raises(InputError, match="HTTP_PROXY") as caught:
+        model.encode(["a"])
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("reference", "is_warned"),
+    [
+        ("api:http://192.0.2.1/v1?model=m&key_env=MY_KEY", True),
+        ("api:http://192.0.2.1/v1?model=m", False),
+        ("api:http://127.0.0.1:9/v1?model=m&key_env=MY_KEY", False),
+        ("api:https://192.0.2.1/v1?model=m&key_env=MY_KEY", False),
+    ],
+)
+def test_a_key_that_would_be_sent_unencrypted_is_said(reference, is_warned):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        isosent.load(reference, cache="none")
+    assert ["MY_KEY" in str(each.message) for each in caught] == [True] * is_warned
+
+
 @pytest.mark.parametrize(
     ("provider", "url", "variable"),
     [
@@ -524,6 +615,16 @@ def test_a_provider_has_its_address_and_key(provider, url, variable, monkeypatch
         ("api:https://host?model=m", "dialect"),
         ("api:https://user:secret@host/v1?model=m", "no key"),
         ("api:https://host/v1%3Fapi_key=secret?model=m", "no key"),
+        ("api:https://host/v1%3Fsubscription-key=secret?model=m", "no key"),
+        ("api:https://host/v1%3Fapi-version=1%26sig=secret?model=m", "no key"),
+        ("api:https://secret@host/v1?model=m&foo=1", "no option foo"),
+        ("api:https://secret@[host/v1?model=m", "no key"),
+        ("api:secret@host/v1?model=m", "PROVIDER/MODEL"),
+        ("api:https://host/v1?model=m&api_key=secret", "no option api_key"),
+        ("api:https://host/v1?model=m&key=secret&dimensions=0", "no option key"),
+        ("api:https://host/v1?secret", "name=value"),
+        ("https://host/v1?key=secret", "unknown prefix https"),
+        ("api:openai/m?key_env=secret1", "environment variable"),
         ("api:https:///v1?model=m", "no URL"),
         ("api:https://host/v1?model=m&key_env=sk-secret", "environment variable"),
         ("api:https://host/v1?model=m&dimensions=0", "dimensions=0"),
@@ -589,6 +690,14 @@ def test_a_reference_in_a_file_sends_nothing(folder, api, tmp_path, reference):
     with pytest.raises(InputError, match="send_texts"):
         model.encode(["a"])
     assert api.requests == []
+
+
+def test_a_server_of_a_folder_needs_the_permission_at_its_start(folder, tmp_path):
+    from isosent.cli.serve import open_source
+
+    with pytest.raises(InputError, match="send_texts=true"):
+        open_source(str(folder))
+    assert open_source(f"{folder}?send_texts=true&cache={tmp_path / 'cache'}").dim == 4
 
 
 def test_a_server_and_a_proxy_answer_with_the_vectors_of_a_folder(folder, load, api, tmp_path, running):

@@ -49,12 +49,19 @@ _LONGEST_WAIT_S: Final = 20.0  # in which a caller waits
 _LONG_PAUSE_S: Final = 5.0  # which a person should know of
 _LONGEST_PAUSE_S: Final = 60.0  # of a job, if the API names none
 _MOST_BYTES: Final = 1 << 28
+_FEW_BYTES: Final = 1 << 20
+_MOST_COMPRESSED: Final = 100
 _RETRIED = (429, 500, 502, 503, 504)
 _NOBODY_BEHIND: Final = (502, 503, 504)  # what a load balancer answers for servers that are down
 _MAY_BE_ONE_TEXT: Final = (400, 413, 422, 500)
+_NOT_AS_EXPECTED: Final = (
+    *(msgspec.DecodeError, ValueError, TypeError, AttributeError),
+    *(KeyError, OverflowError, RecursionError),
+)
 _KNOWN_FOR_S: Final = 10.0  # how long the last answer says whether the API can be reached
 _FAILURES_IN_A_ROW: Final = 3  # as many as a request has attempts
 _PROBE_TIMEOUT_S: Final = 3.0
+_CONNECT_TIMEOUT_S: Final = 10.0  # after which it is tried again: nothing has been charged
 _FIRST_REQUESTS: Final = 4  # of a job, at the same time
 
 _FORMAT: Final = "encoding_format"
@@ -182,6 +189,7 @@ class Upstream:
         self.url, self.dialect, self.model, self.client, self.key = url, dialect, model, client, key
         self.dim, self._dimensions = dimensions, dimensions
         self._timeout_s, self._pace, self._wording = timeout_s, pace, wording
+        self._timeouts = httpx.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_TIMEOUT_S))
         self._most_items = min(max_texts or dialect.most_items, dialect.most_items)
         self._most_characters: float = max_characters or math.inf
         # What is requested, until it is refused; of an API that has sent base64 a refusal has other reasons.
@@ -274,8 +282,11 @@ class Upstream:
         """
         try:
             async with asyncio.TaskGroup() as group:
-                blocks = self.blocks(items)
-                tasks = [group.create_task(self._embed_block(block, role, caller, fields, keep)) for block in blocks]
+                blocks, began_at = self.blocks(items), time.monotonic()
+                tasks = [
+                    group.create_task(self._embed_block(block, role, caller, fields, keep, began_at))
+                    for block in blocks
+                ]
         except* HttpError as errors:
             first = errors.exceptions[0]
             raise first from first.__cause__  # not from the group
@@ -300,27 +311,33 @@ class Upstream:
         caller: Mapping[str, str],
         fields: Mapping[str, Any],
         keep: Keep | None,
+        began_at: float,
     ) -> Answer:
         """Vectors of texts in one request; in several, if the API refuses so many."""
         blocks = list(self.blocks(items))  # another request may have learned meanwhile what the API takes
         if len(blocks) > 1:
-            return _merged_answer([await self._embed_block(block, role, caller, fields, keep) for block in blocks])
+            return _merged_answer(
+                [await self._embed_block(block, role, caller, fields, keep, began_at) for block in blocks]
+            )
         body = self.dialect.body(items, self.model, role, self._dimensions) | dict(fields)
         try:
             response, content = await self._answer_in_format(body, caller)
         except HttpError as error:
-            if (size := self._size_of_parts(error, items)) is None:
-                error.item = items[0] if len(items) == 1 else None
+            if (size := self._size_of_parts(error, items, began_at)) is None:
+                is_of_texts = isinstance(error, RefusalError) and error.answered in _MAY_BE_ONE_TEXT
+                error.item = items[0] if is_of_texts and len(items) == 1 else None
                 raise
             parts = [items[start : start + size] for start in range(0, len(items), size)]
-            answer = _merged_answer([await self._embed_block(part, role, caller, fields, keep) for part in parts])
+            answer = _merged_answer(
+                [await self._embed_block(part, role, caller, fields, keep, began_at) for part in parts]
+            )
             # and not one text that is refused alone, too: that has ended this
             if error.status == 504 or (isinstance(error, RefusalError) and error.is_about_number):
                 self._most_items = min(self._most_items, size)
             return answer
         return await self._kept(self._answer_in(response, content, items), items, keep)
 
-    def _size_of_parts(self, error: HttpError, items: Sequence[Item]) -> int | None:
+    def _size_of_parts(self, error: HttpError, items: Sequence[Item], began_at: float) -> int | None:
         """How many of these texts to ask for at once after an error; None if that cannot help."""
         half = (len(items) + 1) // 2
         if len(items) < 2:
@@ -332,7 +349,9 @@ class Upstream:
             if size is not None:
                 return min(size, self._most_items)
             return half if self._pace is not None and error.answered in _MAY_BE_ONE_TEXT else None  # and that is found
-        return half if self._pace is not None and error.status == 504 else None  # it may have been too much work
+        if error.status != 504 or self._pace is None or not self._pace.has_answer:
+            return None
+        return None if self._pace.is_over(0, began_at) else half  # it may have been too much work
 
     async def _answer_in_format(self, body: dict[str, Any], caller: Mapping[str, str]) -> tuple[httpx.Response, bytes]:
         """Ask for base64, and in another format if that is refused."""
@@ -359,7 +378,7 @@ class Upstream:
             answer = msgspec.json.decode(content)
             rows, n_tokens = self.dialect.rows(answer), self.dialect.n_tokens(answer, response.headers)
             vectors = _vectors(rows)
-        except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        except _NOT_AS_EXPECTED as error:
             raise HttpError(502, f"{self._wording.api}'s answer cannot be read as vectors.") from error
         if len(vectors) != len(items):
             raise self._wrong(f"{len(vectors)} vectors for {len(items)} texts.")
@@ -396,11 +415,12 @@ class Upstream:
         """Ask once; the answer is read as far as it may be long."""
         answer = bytearray()
         async with self.client.stream(
-            "POST", url, content=content, headers=headers, timeout=self._timeout_s, follow_redirects=False
+            "POST", url, content=content, headers=headers, timeout=self._timeouts, follow_redirects=False
         ) as response:
             async for part in response.aiter_bytes():
                 answer += part
-                if len(answer) > _MOST_BYTES:
+                # vectors cannot be compressed so much
+                if len(answer) > min(_MOST_BYTES, _FEW_BYTES + _MOST_COMPRESSED * response.num_bytes_downloaded):
                     raise HttpError(502, f"{self._wording.api}'s answer is too long.")
         return response, bytes(answer)
 
@@ -417,7 +437,9 @@ class Upstream:
                     async with asyncio.timeout(self._timeout_s):
                         sent_at = time.monotonic()
                         response, answer = await self._answer_to(url, content, headers)
-            except (httpx.TimeoutException, TimeoutError) as error:
+            except httpx.DecodingError as error:  # and not asked again: it has been charged
+                raise HttpError(502, f"{self._wording.api}'s answer cannot be decompressed.") from error
+            except (httpx.ReadTimeout, httpx.WriteTimeout, httpx.PoolTimeout, TimeoutError) as error:
                 self._is_up, self._known_at = False, -math.inf  # or this request is a hard one: it is asked
                 if self._pace is not None:
                     self._pace.slow_down(0)
@@ -427,7 +449,7 @@ class Upstream:
                 self._note_failure(sent_at)
                 n_failures += 1
                 if n_failures >= self._most_attempts:
-                    is_refused = isinstance(error, (httpx.ConnectError, httpx.InvalidURL))
+                    is_refused = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.InvalidURL))
                     what = "cannot be reached" if is_refused else "broke off the connection"
                     raise HttpError(502, f"{self._wording.api} {what}.") from error
                 await asyncio.sleep(_pause(n_failures))

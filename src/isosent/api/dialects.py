@@ -208,3 +208,8 @@ def dialect_of(url: str) -> str | None:
     if parts.port == 11434:
         return "ollama"
     return "openai" if parts.path.rstrip("/").endswith("/v1") else None
+
+
+def is_local(url: str) -> bool:
+    """Whether it is on this machine, which no proxy of the environment reaches."""
+    return urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")

@@ -103,7 +103,9 @@ def said_in(headers: Mapping[str, str], content: bytes) -> tuple[Any, str | None
         answer = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None, _plain_text(headers, content)
-    return answer, _message_in(answer)
+    said = _message_in(answer)
+    # what a terminal would obey, and what turns the direction of a line
+    return answer, said and "".join(each if each.isprintable() else " " for each in said)
 
 
 def code_in(answer: Any) -> str | None:

@@ -26,7 +26,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final, NamedTuple, TypeVar
-from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
@@ -36,7 +35,7 @@ from isosent import _check
 from isosent._locks import Lock
 from isosent.api.cache import CACHE_FILE, MEGABYTE, KnownApi, VectorCache
 from isosent.api.client import Answer, Pace, Upstream, Wording
-from isosent.api.dialects import DIALECTS, Item
+from isosent.api.dialects import DIALECTS, Item, is_local
 from isosent.api.refusals import HttpError
 from isosent.errors import ApiError, CacheWarning, InputError, OutputError, quoted
 from isosent.io.atomic import locked
@@ -366,14 +365,17 @@ class Session:
                 connection.land(found)
             missing = [item for item in items if key_of[str(item)] not in found]
             if missing and failure is None:
-                await upstream.embed(missing, role, {}, keep=keep)
+                for part in upstream.blocks(missing):  # one, unless the API has refused so many meanwhile
+                    await upstream.embed(part, role, {}, keep=keep)
 
         waiting, running = deque(upstream.blocks(list(key_of))), set[asyncio.Task[None]]()
         failure: BaseException | None = None
         try:
             while running or (waiting and failure is None):
                 while waiting and failure is None and len(running) < connection.pace.n_requests:
-                    running.add(asyncio.create_task(ask(waiting.popleft())))
+                    block, *rest = upstream.blocks(waiting.popleft())  # the API may take less than when they were made
+                    waiting.extendleft(reversed(rest))
+                    running.add(asyncio.create_task(ask(block)))
                 finished, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 failure = failure or next(filter(None, (task.exception() for task in finished)), None)
         finally:
@@ -447,7 +449,13 @@ class _Connection:
         self.pid, self.cache, self.loop = os.getpid(), cache, _event_loop()
         is_secure = endpoint.url.startswith("https:")  # else certificates, which take long to read, are of no use
         limits = httpx.Limits(max_connections=_MOST_REQUESTS)
-        client = httpx.AsyncClient(trust_env=not _is_local(endpoint.url), limits=limits, verify=is_secure)
+        try:
+            client = httpx.AsyncClient(trust_env=not is_local(endpoint.url), limits=limits, verify=is_secure)
+        except (ImportError, ValueError, httpx.InvalidURL):  # which may quote a password
+            raise InputError(
+                f"{endpoint.reference}: the proxy that HTTP_PROXY, HTTPS_PROXY or ALL_PROXY names cannot be used. "
+                "Write http://HOST:PORT there; SOCKS needs: pip install socksio. Or name the API in NO_PROXY."
+            ) from None
         self.pace = Pace(_MOST_REQUESTS, _PATIENCE_S)
         self.verifying = asyncio.Lock()
         # Texts that were asked for, by their keys, which differ between APIs: all that share a cache share them.
@@ -481,11 +489,6 @@ def _close(pid: int, loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient,
         asyncio.run_coroutine_threadsafe(client.aclose(), loop)
         if cache is not None:
             cache.close()
-
-
-def _is_local(url: str) -> bool:
-    """Whether no proxy of the environment reaches it."""
-    return urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
 
 
 _OF_PARENTS: list[_Connection] = []

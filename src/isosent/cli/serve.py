@@ -21,6 +21,7 @@ import click
 from isosent import _check, _extras
 from isosent.cli.options import PATH
 from isosent.cli.printing import say
+from isosent.encoders.api import ApiEncoder
 from isosent.errors import InputError
 from isosent.io.atomic import check_destination
 from isosent.loading import load
@@ -148,7 +149,10 @@ def open_source(reference: str) -> SentenceEncoder | Index | tuple[SentenceEncod
     source, query_model = _without_query_model(reference)
     index = find_index(source, "serve")
     if index is None:
-        return load(source) if query_model is None else (load(source), load(query_model))
+        model = load(source)
+        if isinstance(model.encoder, ApiEncoder):
+            model.encoder.check_permission()  # or each request would be refused
+        return model if query_model is None else (model, load(query_model))
     if query_model is not None:
         raise InputError(f"{source} is an index, which chooses its query model itself: isosent index --query-model.")
     return index

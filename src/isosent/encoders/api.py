@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import copy
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NoReturn
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check, api
-from isosent.api.dialects import DIALECTS, PROVIDERS, dialect_of, provider_of
+from isosent.api.dialects import DIALECTS, PROVIDERS, dialect_of, is_local, provider_of
 from isosent.encoders.base import WINDOW, Encoder, EncodingStats, report
-from isosent.encoders.reference import CALLING_OPTIONS, PROMPTS, path_of, unescape, write_options
-from isosent.errors import InputError, ModelReferenceError
+from isosent.encoders.reference import CALLING_OPTIONS, PROMPTS, path_of, unescape, without_keys, write_options
+from isosent.errors import InputError, IsosentWarning, ModelReferenceError
 from isosent.io.atomic import user_cache
 from isosent.io.texts import text_blocks
 from isosent.numeric.canary import Canary
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _CACHE_MB: Final = 10_000.0
 _NO_CACHE: Final = "none"
+_OF_KEYS: Final = re.compile("key|sig|token|secret|password|auth|credential|code", re.IGNORECASE)
 _PROMPT_OF: Final[dict[RoleName, str]] = dict(zip(("text", "query", "document"), PROMPTS, strict=True))
 
 
@@ -69,15 +71,19 @@ class ApiEncoder(Encoder):
         """What the API was asked in this process."""
         return self._session.usage
 
-    @property
-    def _asked(self) -> Session:
-        """The session, if the API may be asked; what a folder knows of it is known without asking."""
+    def check_permission(self) -> None:
+        """Refuse if the API may not be asked."""
         if not self._may_send:
             url = self._session.endpoint.url
             raise InputError(
                 f"a file names the model {self.reference}: your texts, and a key, would be sent to {url}. If you want "
                 "that, permit it: FOLDER?send_texts=true; of an index, name the API: -m REFERENCE."
             )
+
+    @property
+    def _asked(self) -> Session:
+        """The session, if the API may be asked; what a folder knows of it is known without asking."""
+        self.check_permission()
         return self._session
 
     def as_saved(self, fingerprint: str, dim: int, canary: Canary | None) -> Encoder:
@@ -195,7 +201,8 @@ def _endpoint(reference: str, location: str, options: Mapping[str, Any]) -> Endp
         name, _, named_model = location.partition("/")
         if name not in PROVIDERS or not named_model:
             raise _refused(
-                f"{reference}: write api:PROVIDER/MODEL or api:URL?model=NAME; providers: {', '.join(PROVIDERS)}."
+                f"{without_keys(reference)}: write api:PROVIDER/MODEL or api:URL?model=NAME; providers: "
+                f"{', '.join(PROVIDERS)}."
             )
         if model is not None or dialect is not None:
             raise _refused(f"{reference} says its model and dialect. Leave model and dialect out.")
@@ -203,6 +210,13 @@ def _endpoint(reference: str, location: str, options: Mapping[str, Any]) -> Endp
         url, dialect = provider.url, provider.dialect
     if key_variable is None and provider is not None:
         key_variable = provider.key_variable
+    if key_variable is not None and url.startswith("http:") and not is_local(url):
+        warnings.warn(
+            f"{without_keys(reference)}: the key in {key_variable} and the texts are sent unencrypted. Write https:// "
+            "if the API has it.",
+            IsosentWarning,
+            stacklevel=6,  # the caller of `load`
+        )
     return api.Endpoint(
         reference, url.rstrip("/"), dialect, model or dialect, options.get("dimensions"), prompts, key_variable
     )
@@ -212,16 +226,17 @@ def _checked_url(reference: str, url: str) -> str:
     """The URL, without a key: references are saved and shown."""
     try:
         parts = urlsplit(url)
-        has_user = parts.username is not None or parts.password is not None
         is_wrong = not parts.hostname or (parts.port is not None and not parts.port)
     except ValueError:
-        has_user, is_wrong = False, True
-    if has_user or re.search(r"[?&](api[-_]?key|key|token|access_token)=", url, re.IGNORECASE):
+        is_wrong = True
+    has_user = "@" in re.split("[/?#]", url.partition("://")[2])[0]
+    names = [unquote(part.partition("=")[0]) for part in re.split("[?&;#]", url)[1:]]
+    if has_user or any(_OF_KEYS.search(name) for name in names):
         raise _refused(
             "the URL of an API holds no key: put it into an environment variable, and name that: key_env=NAME."
         )
     if is_wrong:
-        raise _refused(f"{reference} is no URL. Write api:https://HOST/v1?model=NAME.")
+        raise _refused(f"{without_keys(reference)} is no URL. Write api:https://HOST/v1?model=NAME.")
     return url
 
 

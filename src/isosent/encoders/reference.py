@@ -148,7 +148,7 @@ def _tokenizer(value: Any) -> str:
 
 
 def _variable(value: Any) -> str:
-    if not isinstance(value, str) or not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", value):
+    if not isinstance(value, str) or not re.fullmatch("[A-Z_][A-Z0-9_]*", value):  # others may be a key
         raise ValueError(value)
     return value
 
@@ -276,7 +276,7 @@ OPTIONS = {
         _yes_or_no("trust_remote_code",
                    "hf: run code that comes with the model or that its config names (default false)", RUNNING),
         _yes_or_no("pickled_weights", "hf: read weights from pickles if there are no others (default false)", RUNNING),
-        Option("key_env", "NAME", "the name of an environment variable",
+        Option("key_env", "NAME", "the name of an environment variable, in capital letters",
                "api: environment variable of the key (default: that of the provider)", _variable, CALLING),
         Option("cache", "DIR|none", "a folder, or none", "api: where answers are kept (default: the user's cache)",
                _file, CALLING),
@@ -376,14 +376,15 @@ class Reference:
 
 def parse_reference(text: str, options: Mapping[str, Any] | None = None, *, in_use: bool = False) -> Reference:
     """Parse a reference; `options` win over those in it. `in_use`: wordllama is meant, whatever lies in the folder."""
+    shown = without_keys(text)
     try:
         body, query = _check.split_options(text)
     except InputError as error:
-        raise _refused(str(error)) from None
+        raise _refused(str(error).replace(repr(text), repr(shown))) from None
     query = {name: unescape(value) if name in PROMPTS else value for name, value in query.items()}
-    scheme, location = ("wordllama", "") if in_use and body == "wordllama" else _scheme_of(text, body)
+    scheme, location = ("wordllama", "") if in_use and body == "wordllama" else _scheme_of(shown, body)
     allowed = SCHEMES[scheme]
-    parsed = {name: _option(text, allowed, name, value) for name, value in (query | dict(options or {})).items()}
+    parsed = {name: _option(shown, allowed, name, value) for name, value in (query | dict(options or {})).items()}
     return Reference(scheme, location, parsed)
 
 
@@ -466,9 +467,20 @@ def _option(text: str, scheme: Scheme, name: str, value: Any) -> Any:
     try:
         return OPTIONS[name].parse(value)
     except (ValueError, TypeError, AttributeError, OverflowError):
-        if name == "key_env" and isinstance(value, str):  # a key, perhaps
-            text, value = text.replace(value, "..."), "..."
+        value = "..." if name == "key_env" else value  # a key, perhaps
         raise _refused(f"{text!r}: {name}={value}: choose {OPTIONS[name].rule}.") from None
+
+
+def without_keys(text: str) -> str:
+    """A reference for messages: of an API, without what may be a key."""
+    if not re.search("api:|://", text, re.IGNORECASE):
+        return text
+    location, _, query = text.partition("?")
+    location = re.sub("%3F.*", "%3F...", re.sub("(//|:)[^/]*@", r"\1...@", location), flags=re.IGNORECASE)
+    parts = [part.partition("=") for part in query.split("&") if part]
+    known = [name for name in OPTIONS if name != "key_env"]
+    shown = [f"{name}{equals}{value if name in known else '...'}" if equals else "..." for name, equals, value in parts]
+    return f"{location}?{'&'.join(shown)}" if shown else location
 
 
 def _refused(problem: str) -> ModelReferenceError:
