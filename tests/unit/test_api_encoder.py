@@ -397,6 +397,16 @@ def test_a_vector_that_is_none_is_named_and_the_others_are_kept(load, api, value
     assert sorted(paid(api)) == sorted([*TEXTS[:8], "bad one"])
 
 
+def test_a_number_too_large_for_a_vector_is_refused_without_a_warning(load, api):
+    model = load()
+    model.encode(["a"])
+    api.misbehave = lambda body, n: Answer(200, {"data": [{"embedding": [1e300] * DIM}]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ApiError, match="infinity"):
+            model.encode(["b"])
+
+
 def test_after_an_error_what_is_in_flight_is_kept_and_nothing_is_begun(load, api):
     def fail(body, n):
         if TEXTS[0] in texts_in(body):

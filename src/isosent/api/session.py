@@ -286,7 +286,8 @@ class Session:
         with self._reading():
             found = {key: row for key, row in cache.get(keys).items() if len(row) == known.dim}
         rows = np.stack(list(found.values())) if found else np.empty((0, known.dim), np.float32)
-        is_right = (np.isfinite(rows).all(axis=1) & rows.any(axis=1)).tolist()  # else the file is damaged
+        # else the file is damaged
+        is_right: NDArray[np.bool_] = np.logical_and(np.isfinite(rows).all(axis=1), rows.any(axis=1))
         return {key: row for (key, row), each in zip(found.items(), is_right, strict=True) if each}
 
     def _may_read(self, known: KnownApi) -> bool:
