@@ -1,12 +1,15 @@
 """Commands with a model that is an embedding API, in front of one on loopback."""
 
 import json
+import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
 from fake_api import Answer, FakeApi
 
 import isosent
+from isosent.api.cache import VectorCache
 
 TEXTS = isosent.demo_texts()[:320]
 
@@ -68,6 +71,27 @@ def test_a_folder_and_an_index_name_what_permits_them_to_ask(isosent_, refuses, 
     assert len(api.requests) == n_requests
     found = isosent_("search", "index", TEXTS[7], "-m", model, "-k", 1)
     assert TEXTS[7] in found.out, found.err
+
+
+def test_info_writes_into_no_database(isosent_, refuses, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with closing(sqlite3.connect("theirs.sqlite")) as theirs:
+        theirs.execute("CREATE TABLE mine (a)")
+    with closing(sqlite3.connect("empty.sqlite")) as empty:
+        empty.execute("PRAGMA user_version = 5")
+    before = {name: (tmp_path / name).read_bytes() for name in ("theirs.sqlite", "empty.sqlite")}
+    for name, content in before.items():
+        refuses(isosent_("info", name), name)
+        assert (tmp_path / name).read_bytes() == content
+
+
+def test_info_of_a_damaged_cache_says_so(isosent_, refuses, tmp_path):
+    with closing(VectorCache(tmp_path / "vectors.sqlite", max_bytes=10**6)) as cache:
+        assert cache.facts()["vectors"] == 0
+    with closing(sqlite3.connect(tmp_path / "vectors.sqlite")) as database:
+        database.execute("DROP TABLE apis")
+    refuses(isosent_("info", tmp_path), "vectors.sqlite", "apis")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["vectors.sqlite"]
 
 
 @pytest.mark.slow

@@ -1,11 +1,15 @@
 """An embedding API as a model, in front of an API on loopback that does what public reports say of real ones."""
 
 import asyncio
+import gc
 import gzip
 import json
+import os
 import pickle
+import sqlite3
 import time
 import warnings
+from contextlib import closing
 
 import numpy as np
 import pytest
@@ -13,10 +17,19 @@ from fake_api import DIM, Answer, FakeApi, texts_in
 from untrusted import change_json
 
 import isosent
-from isosent.api import client, session
+from isosent.api import cache, client, session
+from isosent.api.cache import VectorCache
 from isosent.api.dialects import DIALECTS
 from isosent.encoders.reference import without_permissions
-from isosent.errors import ApiError, InputError, ModelReferenceError, PermissionIgnoredWarning
+from isosent.errors import (
+    ApiError,
+    CacheWarning,
+    FileFormatError,
+    InputError,
+    ModelReferenceError,
+    OutputError,
+    PermissionIgnoredWarning,
+)
 from isosent.numeric.canary import FIXED_TEXTS
 from isosent.numeric.similarity import unit_rows
 
@@ -101,6 +114,49 @@ def test_threads_share_a_model_and_no_text_is_asked_for_twice(load, api, togethe
     assert sorted(paid(api)) == sorted(TEXTS)
 
 
+def test_models_that_share_a_cache_ask_for_no_text_twice(load, api, together):
+    load().dim  # noqa: B018
+    api.misbehave = lambda body, n: time.sleep(0.02)
+    for vectors in together(lambda turn: load().encode(TEXTS), n_threads=4):
+        np.testing.assert_array_equal(vectors, expected(api, TEXTS))
+    assert sorted(paid(api)) == sorted(TEXTS)
+
+
+def test_what_another_process_got_meanwhile_is_not_asked_for(load, api, monkeypatch):
+    model = load()
+    model.encode(TEXTS[:1])
+    load().encode(TEXTS[:20])
+    monkeypatch.setattr(session, "_FLIGHTS", {})
+    looked_up, usual = [], session.Session._from_cache
+    # what the first lookup does not find yet
+    monkeypatch.setattr(
+        session.Session,
+        "_from_cache",
+        lambda self, known, keys: usual(self, known, keys) if looked_up else looked_up.append(keys) or {},
+    )
+    np.testing.assert_array_equal(load().encode(TEXTS[:30]), expected(api, TEXTS[:30]))
+    assert sorted(paid(api)) == sorted(TEXTS[:30])
+
+
+def test_what_is_told_of_progress_may_raise_and_may_encode(load, api):
+    model = load()
+
+    def leave(n_done, n_all):
+        if n_done:
+            raise SystemExit
+
+    with pytest.raises(SystemExit):
+        model.encode(TEXTS, progress=leave)
+    told = []
+
+    def encode(n_done, n_all):
+        told.append(n_done)
+        np.testing.assert_array_equal(model.encode(["a", TEXTS[-1]]), expected(api, ["a", TEXTS[-1]]))
+
+    np.testing.assert_array_equal(model.encode(TEXTS, progress=encode), expected(api, TEXTS))
+    assert told[-1] == len(TEXTS)
+
+
 def test_a_copy_in_another_process_needs_no_request_to_know_the_api(load, api):
     model = load()
     model.encode(TEXTS)
@@ -146,7 +202,10 @@ def test_each_api_is_asked_in_its_own_form(load, api, dialect):
     model = load(model="m", dialect=dialect, dimensions=8)
     vectors = model.encode_query(["a"]), model.encode_document(["a"])
     assert [each.shape for each in vectors] == [(1, 8), (1, 8)]
+    assert np.isin(model.encode(["a"]), vectors).all() == (dialect == "cohere" or not query)  # as documents, or so
     sent = [(path, body) for path, _, body in api.requests if texts_in(body) == ["a"]]
+    if query and dialect != "cohere":
+        sent.pop()  # without a role
     asked = [(path, body | query), (path, body | document)]
     assert sent == (asked if query else asked[:1])  # without a difference the text is asked for once
     for vector, side in zip(vectors, (query, document), strict=True):
@@ -173,6 +232,28 @@ def test_prompts_take_the_place_of_roles(load, api):
     np.testing.assert_array_equal(model.encode_document(["a"]), expected(api, ["a"]))
     np.testing.assert_array_equal(model.encode(["a"], prompt="P "), expected(api, ["P a"]))
     assert model.fingerprint != load().fingerprint
+
+
+def test_a_text_or_prompt_that_is_no_unicode_is_refused(load, api):
+    encoder = load().encoder
+    encoder.encode(["a"])
+    n_requests = len(api.requests)
+    calls = [
+        lambda: encoder.encode(["\ud800"]),
+        lambda: encoder.estimate(["\ud800"]),
+        lambda: encoder.with_prompt("\ud800").encode(["a"]),
+        lambda: load(prompt="\ud800").encode(["a"]),
+    ]
+    for call in calls:
+        with pytest.raises(InputError, match="surrogate"):
+            call()
+    assert len(api.requests) == n_requests
+
+
+def test_no_prompt_has_the_vectors_of_another(load, api):
+    encoder = load().encoder
+    for prompt, text in (("a", "b\0c"), ("a\0b", "c")):
+        np.testing.assert_array_equal(encoder.with_prompt(prompt).encode([text]), expected(api, [prompt + text]))
 
 
 # -- limits ------------------------------------------------------------------------------------------------------------
@@ -314,6 +395,16 @@ def test_a_vector_that_is_none_is_named_and_the_others_are_kept(load, api, value
         load().encode([*TEXTS[:5], "bad one", *TEXTS[5:8]])
     load().encode(TEXTS[:8])
     assert sorted(paid(api)) == sorted([*TEXTS[:8], "bad one"])
+
+
+def test_a_number_too_large_for_a_vector_is_refused_without_a_warning(load, api):
+    model = load()
+    model.encode(["a"])
+    api.misbehave = lambda body, n: Answer(200, {"data": [{"embedding": [1e300] * DIM}]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ApiError, match="infinity"):
+            model.encode(["b"])
 
 
 def test_after_an_error_what_is_in_flight_is_kept_and_nothing_is_begun(load, api):
@@ -462,6 +553,7 @@ def test_a_key_comes_from_the_environment_and_is_written_nowhere(load, api, monk
     with pytest.raises(ApiError, match=r"the key \.\.\. may not") as other:
         model.encode(["another"])
     written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert caught.value.__context__ is other.value.__context__ is None  # which have the headers of the request
     for content in (written, pickle.dumps(model), str(caught.value).encode(), str(other.value).encode()):
         assert KEY.encode() not in content
 
@@ -695,6 +787,137 @@ def test_a_folder_of_another_model_is_no_copy(folder, api):
         with pytest.raises(ApiError, match="has changed"):
             model.encode(["a"])
         assert "a" not in other.texts
+
+
+def alike(seed, text):
+    """A vector of a model whose cosines are all between 0.7 and 0.9, as those of E5 and of gte are."""
+    rows = [np.random.default_rng([seed, *part.encode()]).standard_normal(384) for part in ("", text)]
+    return (2 * rows[0] + rows[1]).astype(np.float32)
+
+
+@pytest.mark.parametrize("signs", ["found", "equal"])
+def test_vectors_of_another_model_in_the_cache_are_not_used(load, api, tmp_path, monkeypatch, signs):
+    """Two models by the same name, seen from two machines; however unlikely equal fingerprints are."""
+    if signs == "equal":
+        monkeypatch.setattr(session, "_signs", lambda canary: "")
+    api.dim = 384
+    api.vector_of = lambda text, *_: alike(api.seed, text)
+    mine = load(cache=tmp_path / "mine")
+    mine.fitted(TEXTS, isosent.Whitening(n_components=4)).save(tmp_path / "model")
+    api.seed = 1
+    other = load(cache=tmp_path / "other")
+    other.encode(["a"])
+    assert (other.fingerprint == mine.fingerprint) == (signs == "equal")
+    saved = isosent.load(f"{tmp_path / 'model'}?send_texts=true&cache={tmp_path / 'other'}")
+    with pytest.raises(ApiError, match="has changed" if signs == "found" else "another model"):
+        saved.encode(["a"])
+    api.seed = 0
+    fresh = isosent.load(f"{tmp_path / 'model'}?send_texts=true&cache={tmp_path / 'fresh'}")
+    for _ in range(2):  # asked, and from the cache
+        np.testing.assert_allclose(fresh.encode(["b"]), fresh.transform(expected(api, ["b"])), rtol=1e-5)
+    assert api.texts.count("b") == 1
+
+
+# -- caches ------------------------------------------------------------------------------------------------------------
+
+
+def change(cache, *statements):
+    with closing(sqlite3.connect(cache / "vectors.sqlite", isolation_level=None)) as database:
+        for statement in statements:
+            database.execute(statement)
+
+
+@pytest.mark.parametrize(
+    "change_of_vector",
+    ["x'00112233445566'", "'text'", "x'0000803f'", "zeroblob(96)", "cast(zeroblob(92) || x'0000c07f' AS BLOB)"],
+)
+def test_a_damaged_vector_is_asked_for_again(load, api, tmp_path, change_of_vector):
+    load().encode(TEXTS[:3])
+    change(tmp_path / "cache", f"UPDATE vectors SET vector = {change_of_vector}")
+    np.testing.assert_array_equal(load().encode(TEXTS[:3]), expected(api, TEXTS[:3]))
+    assert len(paid(api)) == 6
+    np.testing.assert_array_equal(load().encode(TEXTS[:3]), expected(api, TEXTS[:3]))
+    assert len(paid(api)) == 6
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        ("DROP TABLE apis", "apis.*cache="),
+        ("ALTER TABLE apis DROP COLUMN dim", "dim.*cache="),
+        ("UPDATE apis SET canary = 'AAAA'", "damaged.*cache="),
+        ("UPDATE apis SET dim = x'00'", "damaged.*cache="),
+        ("PRAGMA user_version = 9", "newer.*9.*cache="),
+    ],
+)
+def test_a_cache_that_cannot_be_read_is_refused(load, api, tmp_path, damage, words):
+    load().encode(TEXTS[:3])
+    change(tmp_path / "cache", damage)
+    with pytest.raises((OutputError, FileFormatError), match=words) as caught:
+        load().encode(TEXTS[:3])
+    assert ".." not in str(caught.value)
+
+
+@pytest.mark.parametrize("table", ["apis", "vectors"])
+def test_a_cache_that_cannot_be_written_ends_no_job(load, api, tmp_path, table):
+    load().encode(TEXTS[:3])
+    change(
+        tmp_path / "cache",
+        "DELETE FROM apis",
+        f"CREATE TRIGGER full BEFORE INSERT ON {table} BEGIN SELECT RAISE(ROLLBACK, 'database or disk is full'); END",
+    )
+    with pytest.warns(CacheWarning, match="disk is full"):
+        np.testing.assert_array_equal(load().encode(TEXTS[:6]), expected(api, TEXTS[:6]))
+
+
+def test_processes_that_make_a_cache_at_once_agree(tmp_path, together):
+    for turn in range(3):
+        caches = together(lambda _, turn=turn: VectorCache(tmp_path / f"{turn}", max_bytes=10**6), n_threads=8)
+        for each in caches:
+            assert each.facts()["vectors"] == 0
+            each.close()
+
+
+def test_a_cache_is_opened_and_read_while_a_job_writes(load, api, tmp_path, monkeypatch):
+    load().encode(TEXTS[:3])
+    monkeypatch.setattr(cache, "_BUSY_S", 0.1)
+    with closing(sqlite3.connect(tmp_path / "cache" / "vectors.sqlite", isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        np.testing.assert_array_equal(load().encode(TEXTS[:3]), expected(api, TEXTS[:3]))
+    assert len(paid(api)) == 3
+
+
+def test_a_cache_that_may_only_be_read_is_read(load, api, tmp_path, monkeypatch):
+    load().encode(TEXTS[:3])
+    gc.collect()
+    before = contents(tmp_path / "cache")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    model = load()
+    np.testing.assert_array_equal(model.encode(TEXTS[:3]), expected(api, TEXTS[:3]))
+    with pytest.warns(CacheWarning, match="readonly"):
+        np.testing.assert_array_equal(model.encode(TEXTS[:5]), expected(api, TEXTS[:5]))
+    assert contents(tmp_path / "cache") == before
+    monkeypatch.undo()
+    load(cache=tmp_path / "cache").encode(["of another process"])
+    gc.collect()
+    with pytest.raises(OutputError, match="another process"):
+        model.encode(TEXTS[:3])
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("n_tokens", [2**63, 10**30, 1e300, -1])
+def test_a_number_of_tokens_that_is_none_counts_as_unknown(load, api, n_tokens):
+    def answer(body, n):
+        data = [{"index": number, "embedding": row.tolist()} for number, row in enumerate(api.rows(body))]
+        return Answer(200, {"data": data, "usage": {"total_tokens": n_tokens}})
+
+    api.misbehave = answer
+    model = load()
+    np.testing.assert_allclose(model.encode(TEXTS), expected(api, TEXTS))
+    assert model.encoder.usage == (100, 0, 0)
 
 
 def test_an_estimate_sends_nothing(load, api):

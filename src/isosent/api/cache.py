@@ -23,7 +23,9 @@ from isosent.errors import FileFormatError, OutputError
 CACHE_FILE: Final = "vectors.sqlite"  # in a folder
 MEGABYTE: Final = 1_000_000
 _APPLICATION_ID: Final = 0x1505E47
+_VERSION: Final = 1  # of the tables
 _SQLITE: Final = b"SQLite format 3\0"  # begins the file
+_ID_AT: Final = 68  # where the file has the application ID
 _BUSY_S: Final = 10
 _REMOVED_SHARE: Final = 0.1
 _AT_ONCE: Final = 500
@@ -35,7 +37,9 @@ def find_cache(path: Path) -> Path | None:
     if not file.is_file():
         return None
     with file.open("rb") as opened:
-        return file if opened.read(len(_SQLITE)) == _SQLITE else None
+        header = opened.read(_ID_AT + 4)
+    is_ours = header.startswith(_SQLITE) and int.from_bytes(header[_ID_AT:], "big") == _APPLICATION_ID
+    return file if is_ours else None
 
 
 class KnownApi(NamedTuple):
@@ -52,6 +56,16 @@ class KnownApi(NamedTuple):
     n_tokens: int = 0  # that the API charged for, as far as it says
 
 
+_TYPES_OF_API: Final = [str, str, str, str, int, int, int, int, int]
+_INSERTED_API: Final = f"INSERT INTO apis ({', '.join(KnownApi._fields)}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_TABLES: Final = (
+    "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL, used INTEGER NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS by_use ON vectors (used)",
+    "CREATE TABLE IF NOT EXISTS apis (identity TEXT, fingerprint TEXT, name TEXT, canary TEXT, dim INTEGER, "
+    "seen_at INTEGER, n_texts INTEGER, n_bytes INTEGER, n_tokens INTEGER, PRIMARY KEY (identity, fingerprint))",
+)
+
+
 class VectorCache:
     """Vectors in an SQLite file. The least recently used ones are removed.
 
@@ -63,21 +77,33 @@ class VectorCache:
         The file; it is made if it is not there.
     max_bytes : int
         Size above which a tenth of the vectors are removed.
+    is_read_only : bool, default False
+        Whether to leave the file as it is.
 
     Raises
     ------
     FileFormatError
         If the file is something else, or damaged.
     OutputError
-        If it cannot be written.
+        If it cannot be opened.
     """
 
-    def __init__(self, path: Path, *, max_bytes: int) -> None:
-        self._max_bytes, self._lock = max_bytes, threading.Lock()
+    def __init__(self, path: Path, *, max_bytes: int, is_read_only: bool = False) -> None:
+        self.path, self._max_bytes, self._lock = path, max_bytes, threading.Lock()
+        # A file that nobody writes is opened without making a log next to it: its folder may be closed.
+        is_alone = is_read_only and not path.with_name(f"{path.name}-wal").exists()
+        self._alone_since = _state(path) if is_alone else None
+        mode = "mode=ro&immutable=1" if is_alone else "mode=ro" if is_read_only else "mode=rwc"
         try:
-            self._database = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+            self._database = sqlite3.connect(
+                f"{path.absolute().as_uri()}?{mode}",
+                uri=True,
+                timeout=_BUSY_S,
+                isolation_level=None,
+                check_same_thread=False,
+            )
             try:
-                self._prepare(path)
+                self._prepare(path, is_read_only=is_read_only)
             except BaseException:
                 self._database.close()
                 raise
@@ -88,24 +114,27 @@ class VectorCache:
                 f"{path} is no cache of vectors, or it is damaged. Name another file, or remove it."
             ) from None
 
-    def _prepare(self, path: Path) -> None:
-        """Refuse a database of something else; make the table where there is none."""
-        [[application]] = self._database.execute("PRAGMA application_id")
+    def _prepare(self, path: Path, *, is_read_only: bool) -> None:
+        """Refuse a database of something else; make the tables where there are none."""
+        # In this order: another process that is making them has written the ID before the first table.
         [[n_tables]] = self._database.execute("SELECT count(*) FROM sqlite_master")
-        if application != _APPLICATION_ID and n_tables:
+        [[application]] = self._database.execute("PRAGMA application_id")
+        [[version]] = self._database.execute("PRAGMA user_version")
+        if application != _APPLICATION_ID and (n_tables or is_read_only):
             raise FileFormatError(f"{path} is a database of something else. Name another file.")
-        self._database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-        self._database.execute("PRAGMA journal_mode = WAL")
+        if version > _VERSION:
+            raise FileFormatError(f"{path} is a cache of a newer version of isosent ({version}). Name another file.")
+        if is_read_only:
+            return
+        if application != _APPLICATION_ID:
+            self._database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+        if version != _VERSION:  # last, so that a kill leaves no half of it
+            self._database.execute("PRAGMA journal_mode = WAL")
+            with self._writing():
+                for statement in _TABLES:
+                    self._database.execute(statement)
+                self._database.execute(f"PRAGMA user_version = {_VERSION}")
         self._database.execute("PRAGMA synchronous = NORMAL")  # after a power cut the last vectors may be missing
-        self._database.execute(
-            "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL, used INTEGER NOT NULL)"
-        )
-        self._database.execute("CREATE INDEX IF NOT EXISTS by_use ON vectors (used)")
-        self._database.execute(
-            "CREATE TABLE IF NOT EXISTS apis (identity TEXT, fingerprint TEXT, name TEXT, canary TEXT, dim INTEGER, "
-            "seen_at INTEGER, n_texts INTEGER, n_bytes INTEGER, n_tokens INTEGER, "
-            "PRIMARY KEY (identity, fingerprint))"
-        )
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
         """Return the stored vectors.
@@ -131,7 +160,13 @@ class VectorCache:
                 block = keys[start : start + _AT_ONCE]
                 marks = ",".join("?" * len(block))
                 rows = self._database.execute(f"SELECT key, vector FROM vectors WHERE key IN ({marks})", block)
-                vectors |= {key: np.frombuffer(vector, "<f4") for key, vector in rows}
+                vectors |= {
+                    key: np.frombuffer(vector, "<f4")
+                    for key, vector in rows
+                    if isinstance(vector, bytes) and vector and not len(vector) % 4  # else it is damaged
+                }
+            if self._alone_since is not None and _state(self.path) != self._alone_since:
+                raise sqlite3.OperationalError("another process writes to it; open it again")
             if vectors and self._n_bytes() > self._max_bytes / 2:  # else which are removed first is of no use
                 self._touch(list(vectors))
         return vectors
@@ -172,7 +207,8 @@ class VectorCache:
             yield
             self._database.execute("COMMIT")
         except BaseException:
-            self._database.execute("ROLLBACK")
+            if self._database.in_transaction:  # SQLite itself ends it if the disk is full
+                self._database.execute("ROLLBACK")
             raise
 
     def _n_bytes(self) -> int:
@@ -209,8 +245,13 @@ class VectorCache:
             If the file cannot be read.
         """
         with self._lock:
-            rows = self._database.execute("SELECT * FROM apis ORDER BY seen_at DESC").fetchall()
-        return [known for known in map(KnownApi._make, rows) if identity in (None, known.identity)]
+            rows = self._database.execute(
+                f"SELECT {', '.join(KnownApi._fields)} FROM apis WHERE ? IN (identity, '') ORDER BY seen_at DESC",
+                [identity or ""],
+            ).fetchall()
+        if any([type(value) for value in row] != _TYPES_OF_API for row in rows):
+            raise sqlite3.DatabaseError("what it knows of an API is damaged")
+        return [KnownApi._make(row) for row in rows]
 
     def remember(self, api: KnownApi) -> None:
         """Keep what is known of an API, or note that it is the model that answers now.
@@ -226,14 +267,10 @@ class VectorCache:
             If the file cannot be written.
         """
         with self._lock:
-            self._database.execute(
-                "INSERT INTO apis VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "
-                "ON CONFLICT DO UPDATE SET seen_at = excluded.seen_at",
-                api,
-            )
+            self._database.execute(f"{_INSERTED_API} ON CONFLICT DO UPDATE SET seen_at = excluded.seen_at", api)
 
     def count(self, api: KnownApi, *, n_texts: int, n_bytes: int, n_tokens: int) -> None:
-        """Add to what an API was asked.
+        """Add to what an API was asked; it is kept if it is new.
 
         Parameters
         ----------
@@ -249,9 +286,9 @@ class VectorCache:
         """
         with self._lock:
             self._database.execute(
-                "UPDATE apis SET n_texts = n_texts + ?, n_bytes = n_bytes + ?, n_tokens = n_tokens + ? "
-                "WHERE identity = ? AND fingerprint = ?",
-                [n_texts, n_bytes, n_tokens, api.identity, api.fingerprint],
+                f"{_INSERTED_API} ON CONFLICT DO UPDATE SET n_texts = n_texts + excluded.n_texts, "
+                "n_bytes = n_bytes + excluded.n_bytes, n_tokens = n_tokens + excluded.n_tokens",
+                api._replace(n_texts=n_texts, n_bytes=n_bytes, n_tokens=n_tokens),
             )
 
     def facts(self) -> dict[str, Any]:
@@ -273,3 +310,8 @@ class VectorCache:
         """Close the file."""
         with self._lock, closing(self._database):
             pass
+
+
+def _state(path: Path) -> tuple[int, int]:
+    state = path.stat()
+    return state.st_size, state.st_mtime_ns

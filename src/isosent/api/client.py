@@ -580,7 +580,8 @@ def _vectors(rows: list[Any]) -> NDArray[np.float32]:
     if rows and all(isinstance(row, str) for row in rows):
         vectors = unpacked_rows(rows)
     else:
-        vectors = np.array(rows, dtype=np.float32)
+        with np.errstate(over="ignore"):  # infinity is refused
+            vectors = np.array(rows, dtype=np.float32)
     if vectors.ndim != 2 or not vectors.shape[1]:
         raise ValueError("no vectors")
     return vectors

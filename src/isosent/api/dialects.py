@@ -20,6 +20,7 @@ Item = str | tuple[int, ...]  # a text, or its token ids
 NO_FIELDS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 _COUNTS: Final = ("prompt_tokens", "total_tokens", "input_tokens")  # of texts, which are all tokens of an embedding
+_MOST_TOKENS: Final = 1 << 40  # a larger number is an error, and the sum of many has a place in SQLite
 
 
 class Dialect(NamedTuple):
@@ -65,7 +66,7 @@ def whole_number(value: Any) -> int:
     """A number of tokens; 0 for what is none."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return value if type(value) is int and value >= 0 else 0
+    return value if type(value) is int and 0 <= value < _MOST_TOKENS else 0
 
 
 def _cohere_body(items: Sequence[Item], model: str, role: RoleName, dimensions: int | None) -> dict[str, Any]:

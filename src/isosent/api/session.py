@@ -21,20 +21,23 @@ import time
 import warnings
 import weakref
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Final, NamedTuple, TypeVar
 
 import httpx
 import numpy as np
 from numpy.typing import NDArray
 
+from isosent import _check
 from isosent._locks import Lock
 from isosent.api.cache import CACHE_FILE, MEGABYTE, KnownApi, VectorCache
 from isosent.api.client import Answer, Pace, Upstream, Wording
 from isosent.api.dialects import DIALECTS, Item, is_local
 from isosent.api.refusals import HttpError
-from isosent.errors import ApiError, CacheWarning, InputError, OutputError
+from isosent.errors import ApiError, CacheWarning, InputError, OutputError, quoted
 from isosent.io.atomic import locked
 from isosent.io.texts import text_blocks
 from isosent.numeric.canary import CHANGED, LEAST_COSINE, Canary
@@ -43,14 +46,15 @@ from isosent.pages.progress import Progress
 from isosent.role import RoleName
 
 T = TypeVar("T")
-Kept = Callable[[Mapping[bytes, NDArray[np.float32]]], object]  # is told of vectors as they come
+Came = Mapping[bytes, NDArray[np.float32]]  # vectors by their keys
+Kept = Callable[[Came], object]  # is told of vectors as they come
 
 _MOST_REQUESTS: Final = 16
 _MOST_TEXTS: Final = 256  # of a request: what is in flight is lost if the process is killed
 _MOST_CHARACTERS: Final = 400_000
 _TIMEOUT_S: Final = 120.0
 _PATIENCE_S: Final = 600.0
-_STEP: Final = 0.2  # of cosines in a fingerprint
+_N_SIGNS: Final = 16  # of a fingerprint: noise of 1e-4 in the cosine turns one in 7 of 100 cases
 _LOOKED_UP: Final = 8192  # texts at once
 _BYTES_PER_TOKEN: Final = 4.0  # until the API has said how many it charged for
 
@@ -116,10 +120,13 @@ class Session:
     """
 
     def __init__(self, endpoint: Endpoint, folder: Path | None, max_mb: float, saved: KnownApi | None = None) -> None:
+        for prompt in endpoint.prompts.values():
+            _check_prompt(prompt)
         self.endpoint, self.usage = endpoint, Usage()
         self._folder, self._max_mb, self._saved = folder, max_mb, saved
         self._known = saved
         self._measured: Canary | None = None  # in this process
+        self._is_checked = False  # whether the cache has vectors of the saved model, and not of another
         self._lock = Lock()
         self._connection: _Connection | None = None
 
@@ -146,8 +153,14 @@ class Session:
         return self._known
 
     def _stored(self) -> list[KnownApi]:
-        cache = self._here.cache
-        return [] if cache is None else cache.known(self.endpoint.identity)
+        if (cache := self._here.cache) is None:
+            return []
+        with self._reading():
+            stored = cache.known(self.endpoint.identity)
+            for each in stored:
+                if not _is_canary(each):
+                    raise sqlite3.DatabaseError("its vectors of fixed texts are damaged")
+        return stored
 
     def canary(self, *, of_first_query: bool = False) -> Canary:
         """Vectors of the fixed texts now; of a first query, those that were compared in this process."""
@@ -175,18 +188,17 @@ class Session:
         if cache is None or self._folder is None:
             return new
         with locked(self._folder):  # two processes that begin at once agree
-            stored = cache.known(self.endpoint.identity)
-            if (same := next((each for each in stored if _cosine(each, now) >= LEAST_COSINE), None)) is not None:
-                cache.remember(same._replace(seen_at=time.time_ns()))
-                return same
-            new = self._new(now, [each.fingerprint for each in stored])
-            cache.remember(new)
+            stored = self._stored()
+            same = next((each for each in stored if _cosine(each, now) >= LEAST_COSINE), None)
+            new = same or self._new(now, [each.fingerprint for each in stored])
+            with self._writing():
+                cache.remember(new._replace(seen_at=time.time_ns()))
         return new
 
     def _new(self, now: Canary, taken: Sequence[str]) -> KnownApi:
         dim, canary = now.queries.shape[1], now.to_text()
-        facts = self.endpoint.facts(dim) | {"cosines": _rounded_cosines(now)}
-        if (fingerprint := _digest(facts)) in taken:  # the steps are too coarse to tell the two apart
+        facts = self.endpoint.facts(dim) | {"signs": _signs(now)}
+        if (fingerprint := _digest(facts)) in taken:  # the signs are too few to tell the two apart
             fingerprint = _digest(facts | {"canary": canary})
         return KnownApi(self.endpoint.identity, fingerprint, self.endpoint.reference, canary, dim, time.time_ns())
 
@@ -219,19 +231,20 @@ class Session:
         """Vectors of texts that differ and are not blank, shape (n_texts, dim)."""
         known = self.known
         keys = self._keys(known, texts, role, prompt)
-        rows = self._from_cache(keys)
+        rows = self._from_cache(known, keys)
         missing = {key: prompt + text for key, text in zip(keys, texts, strict=True) if key not in rows}
         self.usage = self.usage._replace(n_cached=self.usage.n_cached + len(rows))
         if progress:
             progress(len(rows), len(texts))
         if missing:
+            came = SimpleQueue[Came | None]()  # read in this thread: what is told may raise, or encode
 
-            def keep(vectors: Mapping[bytes, NDArray[np.float32]]) -> None:
+            def keep(vectors: Came) -> None:
                 rows.update(vectors)
                 if progress:
                     progress(len(rows), len(texts))
 
-            self._run(self._fetch, missing, role, keep)
+            self._run(self._fetch, missing, role, came.put, came=came, told=keep)
         return np.stack([rows[key] for key in keys]) if keys else np.empty((0, known.dim), np.float32)
 
     def estimate(self, texts: Iterable[str], role: RoleName, prompt: str = "") -> Estimate:
@@ -239,11 +252,12 @@ class Session:
         stored = next(iter(self._stored()), None) if self._known is None else self._known
         seen, n_cached, n_bytes = set[bytes](), 0, 0
         for block in text_blocks(texts, _LOOKED_UP):
+            block = _check.text_list("estimate", block)
             digests = {hashlib.sha256(text.encode()).digest(): text for text in block if text.strip()}
             new = [text for digest, text in digests.items() if digest not in seen]
             seen.update(digests)
             keys = self._keys(stored, new, role, prompt) if stored is not None else [b""] * len(new)
-            cached = self._from_cache(keys) if stored is not None else {}
+            cached = self._from_cache(stored, keys) if stored is not None else {}
             n_cached += len(cached)
             n_bytes += sum(
                 len((prompt + text).encode()) for text, key in zip(new, keys, strict=True) if key not in cached
@@ -257,8 +271,10 @@ class Session:
 
     def _keys(self, known: KnownApi, texts: Sequence[str], role: RoleName, prompt: str) -> list[bytes]:
         """Hashes of texts and of the space of their vectors."""
-        side = role if DIALECTS[self.endpoint.dialect].has_roles else ""
-        begin = hashlib.sha256("\0".join([self.endpoint.identity, known.fingerprint, side, prompt]).encode())
+        _check_prompt(prompt)
+        # JSON has no zero byte, which ends it
+        parts = [self.endpoint.identity, known.fingerprint, self._side(role), prompt]
+        begin = hashlib.sha256(json.dumps(parts).encode())
         keys = []
         for text in texts:
             digest = begin.copy()
@@ -266,14 +282,54 @@ class Session:
             keys.append(digest.digest())
         return keys
 
-    def _from_cache(self, keys: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
+    def _side(self, role: RoleName) -> RoleName:
+        """The first role that is sent as this one is."""
+        body, model = DIALECTS[self.endpoint.dialect].body, self.endpoint.model
+        roles: tuple[RoleName, ...] = ("text", "query", "document")
+        return next(each for each in roles if body([""], model, each, None) == body([""], model, role, None))
+
+    def _from_cache(self, known: KnownApi, keys: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
+        """Vectors that are kept, if those of the fixed texts show that this model made them."""
         cache = self._here.cache
-        if cache is None or not keys:
+        if cache is None or not keys or not self._may_read(known):
             return {}
+        with self._reading():
+            found = {key: row for key, row in cache.get(keys).items() if len(row) == known.dim}
+        rows = np.stack(list(found.values())) if found else np.empty((0, known.dim), np.float32)
+        # else the file is damaged
+        is_right: NDArray[np.bool_] = np.logical_and(np.isfinite(rows).all(axis=1), rows.any(axis=1))
+        return {key: row for (key, row), each in zip(found.items(), is_right, strict=True) if each}
+
+    def _may_read(self, known: KnownApi) -> bool:
+        """Whether the cache has vectors of a model; refuses those of another with the same fingerprint."""
+        if self._is_checked or known is not self._saved:  # what is not saved comes out of the cache, or was put there
+            return True
+        kept = next((each for each in self._stored() if each.fingerprint == known.fingerprint), None)
+        if kept is None:
+            return False
+        now = Canary.from_text(known.name, known.canary)
+        if (cosine := _cosine(kept, now)) < LEAST_COSINE:
+            raise ApiError(
+                f"{self.endpoint.reference}: the cache {self._folder} has vectors of another model by this name: "
+                f"lowest cosine of fixed texts {cosine:.4f} (the same: {LEAST_COSINE} or more). {_OTHER_CACHE}"
+            )
+        self._is_checked = True
+        return True
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
         try:
-            return cache.get(keys)
+            yield
         except sqlite3.Error as error:
             raise OutputError(f"{self._folder}: the cache cannot be read: {error}. {_OTHER_CACHE}") from None
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """A full disk does not stop a job."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            warnings.warn(f"{self._folder}: vectors are not kept: {error}.", CacheWarning, stacklevel=3)
 
     async def _fetch(self, connection: _Connection, texts: Mapping[bytes, str], role: RoleName, kept: Kept) -> None:
         """Ask for texts; those that another thread asks for are waited for, and asked for here if that fails."""
@@ -309,17 +365,28 @@ class Session:
                 n_texts=self.usage.n_texts + len(items), n_tokens=self.usage.n_tokens + answer.n_tokens
             )
             await asyncio.to_thread(self._into_cache, connection.cache, vectors, n_bytes, answer.n_tokens)
-            for key, row in vectors.items():
-                connection.flights[key].set_result(row)
+            connection.land(vectors)
 
-        waiting, running = deque(upstream.blocks(list(key_of))), set[asyncio.Task[Answer]]()
+        async def ask(items: Sequence[Item]) -> None:
+            """Ask for texts that are still not in the cache: another process may have asked."""
+            found = await asyncio.to_thread(self._from_cache, self.known, [key_of[str(item)] for item in items])
+            if found:
+                kept(found)
+                self.usage = self.usage._replace(n_cached=self.usage.n_cached + len(found))
+                connection.land(found)
+            missing = [item for item in items if key_of[str(item)] not in found]
+            if missing and failure is None:
+                for part in upstream.blocks(missing):  # one, unless the API has refused so many meanwhile
+                    await upstream.embed(part, role, {}, keep=keep)
+
+        waiting, running = deque(upstream.blocks(list(key_of))), set[asyncio.Task[None]]()
         failure: BaseException | None = None
         try:
             while running or (waiting and failure is None):
                 while waiting and failure is None and len(running) < connection.pace.n_requests:
                     block, *rest = upstream.blocks(waiting.popleft())  # the API may take less than when they were made
                     waiting.extendleft(reversed(rest))
-                    running.add(asyncio.create_task(upstream.embed(block, role, {}, keep=keep)))
+                    running.add(asyncio.create_task(ask(block)))
                 finished, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 failure = failure or next(filter(None, (task.exception() for task in finished)), None)
         finally:
@@ -335,11 +402,10 @@ class Session:
     ) -> None:
         if cache is None:
             return
-        try:
-            cache.put(vectors)
+        with self._writing():
+            # first the model that made them: without it, they are of no use
             cache.count(self.known, n_texts=len(vectors), n_bytes=n_bytes, n_tokens=n_tokens)
-        except sqlite3.Error as error:  # a full disk does not stop a job
-            warnings.warn(f"{self._folder}: vectors are not kept: {error}.", CacheWarning, stacklevel=2)
+            cache.put(vectors)
 
     # -- the connection --------------------------------------------------------------------------------------------
 
@@ -354,17 +420,31 @@ class Session:
                 )
             return self._connection
 
-    def _run(self, work: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
-        """Run work in the event loop of this process, and wait for it."""
+    def _run(
+        self,
+        work: Callable[..., Coroutine[Any, Any, T]],
+        *arguments: Any,
+        came: SimpleQueue[Came | None] | None = None,
+        told: Kept | None = None,
+    ) -> T:
+        """Run work in the event loop of this process, and wait for it; `told` is called here with what comes."""
         connection = self._here
         connection.upstream.key = _key_of(self.endpoint)
         future = asyncio.run_coroutine_threadsafe(work(connection, *arguments), connection.loop)
         try:
+            if came is not None and told is not None:
+                future.add_done_callback(lambda _: came.put(None))
+                for vectors in iter(came.get, None):
+                    told(vectors)
             return future.result()
-        except HttpError as error:
-            raise self._error(error) from error
+        except (HttpError, BaseExceptionGroup) as error:
+            failure: BaseException = error
         finally:
             future.cancel()  # if this thread was interrupted
+        while isinstance(failure, BaseExceptionGroup):
+            failure = failure.exceptions[0]
+        # not within `except`: what led to it has the headers of the request, with the key
+        raise self._error(failure) if isinstance(failure, HttpError) else failure
 
     def _error(self, error: HttpError) -> ApiError:
         about = "" if error.item is None else f" The text is {str(error.item)!r:.80}: change it or leave it out."
@@ -389,7 +469,10 @@ class _Connection:
             ) from None
         self.pace = Pace(_MOST_REQUESTS, _PATIENCE_S)
         self.verifying = asyncio.Lock()
-        self.flights: dict[bytes, asyncio.Future[NDArray[np.float32]]] = {}  # texts that were asked for, by their keys
+        # Texts that were asked for, by their keys, which differ between APIs: all that share a cache share them.
+        self.flights: dict[bytes, asyncio.Future[NDArray[np.float32]]] = (
+            {} if cache is None else _FLIGHTS.setdefault((self.pid, cache.path), {})
+        )
         self.upstream = Upstream(
             endpoint.url,
             DIALECTS[endpoint.dialect],
@@ -406,6 +489,12 @@ class _Connection:
         )
         weakref.finalize(self, _close, self.pid, self.loop, client, cache)
 
+    def land(self, vectors: Came) -> None:
+        """Give vectors to whoever waits for them; nobody does if the caller was interrupted."""
+        for key, row in vectors.items():
+            if (flight := self.flights.get(key)) is not None and not flight.done():
+                flight.set_result(row)
+
 
 def _close(pid: int, loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient, cache: VectorCache | None) -> None:
     if pid == os.getpid():
@@ -415,6 +504,7 @@ def _close(pid: int, loop: asyncio.AbstractEventLoop, client: httpx.AsyncClient,
 
 
 _OF_PARENTS: list[_Connection] = []
+_FLIGHTS: dict[tuple[int, Path], dict[bytes, asyncio.Future[NDArray[np.float32]]]] = {}  # by process and cache
 _LOOPS: dict[int, asyncio.AbstractEventLoop] = {}  # by process
 _LOOPS_LOCK = Lock()
 
@@ -437,8 +527,12 @@ def _opened_cache(folder: Path | None, max_bytes: int) -> VectorCache | None:
         return None
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return VectorCache(folder / CACHE_FILE, max_bytes=max_bytes)
-    except (OSError, sqlite3.Error) as error:
+        file = folder / CACHE_FILE
+        is_read_only = file.exists() and not (os.access(file, os.W_OK) and os.access(folder, os.W_OK))
+        return VectorCache(file, max_bytes=max_bytes, is_read_only=is_read_only)
+    except (OutputError, InputError) as error:
+        raise type(error)(f"{quoted(error)} {_OTHER_CACHE}") from None
+    except OSError as error:
         raise OutputError(f"{folder} cannot be used as a cache: {error}. {_OTHER_CACHE}") from None
 
 
@@ -454,15 +548,28 @@ def _key_of(endpoint: Endpoint) -> str | None:
     return key
 
 
+def _check_prompt(prompt: str) -> None:
+    if not _check.is_unicode(prompt):
+        raise InputError(f"the prompt {prompt!r} is not valid Unicode: it holds a lone surrogate. Replace it.")
+
+
+def _is_canary(known: KnownApi) -> bool:
+    try:
+        return Canary.from_text(known.name, known.canary).queries.shape[1] == known.dim
+    except InputError:
+        return False
+
+
 def _cosine(known: KnownApi, now: Canary) -> float:
     return Canary.from_text(known.name, known.canary).lowest_cosine(now)
 
 
-def _rounded_cosines(canary: Canary) -> list[int]:
-    """Cosines between the fixed texts, in steps that noise of a server rarely crosses."""
-    units = unit_rows(canary.queries.astype(np.float64))
-    upper = np.triu_indices(len(units), 1)
-    return [int(step) for step in np.round((units @ units.T)[upper] / _STEP)]
+def _signs(canary: Canary) -> str:
+    """On which side of fixed random planes the fixed texts are, all together: noise of a server rarely moves them."""
+    units = unit_rows(canary.queries.astype(np.float64)).ravel()
+    random_bytes = hashlib.shake_256(b"isosent api").digest(_N_SIGNS * (-(-len(units) // 8)))
+    bits = np.unpackbits(np.frombuffer(random_bytes, np.uint8).reshape(_N_SIGNS, -1), axis=1)[:, : len(units)]
+    return "".join("+" if value > 0 else "-" for value in (2.0 * bits - 1) @ units)
 
 
 def _digest(facts: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ That is an index, a file of vectors, of statistics or of word vectors, or a mode
 which `_aligned` shows; those of a model are worded by `_model_facts`.
 """
 
+import sqlite3
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
@@ -72,8 +73,11 @@ def info(source: str, as_json: bool) -> None:
 
 def _cache_report(file: Path) -> Report:
     """What was kept of embedding APIs, and what they were asked."""
-    with closing(VectorCache(file, max_bytes=file.stat().st_size)) as cache:
-        facts = cache.facts()
+    try:
+        with closing(VectorCache(file, max_bytes=file.stat().st_size, is_read_only=True)) as cache:
+            facts = cache.facts()
+    except sqlite3.Error as error:
+        raise FileFormatError(f"info: {file}: the cache cannot be read: {error}.") from None
     table = ReportTable("API", "dimensions", "texts sent", "tokens", left=range(1))
     for api in facts["apis"]:
         table.add_row(api["name"], str(api["dim"]), f"{api['n_texts']:,}", f"{api['n_tokens']:,}")

@@ -58,7 +58,7 @@ class ApiEncoder(Encoder):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hash of the name of the model, its dimensions and prompts, and how similar fixed texts are to each other."""
+        """Hash of the name of the model, its dimensions and prompts, and where its vectors of fixed texts lie."""
         return self._asked.known.fingerprint
 
     @property
