@@ -467,7 +467,7 @@ def _option(text: str, scheme: Scheme, name: str, value: Any) -> Any:
     try:
         return OPTIONS[name].parse(value)
     except (ValueError, TypeError, AttributeError, OverflowError):
-        value = "..." if name == "key_env" else value  # a key, perhaps
+        value = "***" if name == "key_env" else value  # a key, perhaps
         raise _refused(f"{text!r}: {name}={value}: choose {OPTIONS[name].rule}.") from None
 
 
@@ -476,8 +476,8 @@ def without_keys(text: str) -> str:
     if not re.search("api:|://", text, re.IGNORECASE):
         return text
     location, mark, query = text.partition("?")
-    location = re.sub("%3F.*", "%3F...", re.sub("(//|:)[^/]*@", r"\1...@", location), flags=re.IGNORECASE)
-    return location + mark + "&".join(re.sub("(?<==).+|^[^=]+$", "...", part) for part in query.split("&"))
+    location = re.sub("%3F.*", "%3F***", re.sub("(//|:)[^/]*@", r"\1***@", location), flags=re.IGNORECASE)
+    return location + mark + "&".join(re.sub("(?<==).+|^[^=]+$", "***", part) for part in query.split("&"))
 
 
 def _refused(problem: str) -> ModelReferenceError:
