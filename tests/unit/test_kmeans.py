@@ -13,6 +13,12 @@ def noise(seed):
 
 
 def repeated(seed):
+    """Each row several times."""
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((40, 4)).astype(np.float32)[rng.integers(0, 40, 200)]
+
+
+def equally_far(seed):
     """Fewer different rows than draws, many of them equally far."""
     return np.random.default_rng(seed).integers(0, 3, (60, 4)).astype(np.float32)
 
@@ -35,9 +41,24 @@ def test_labels_are_those_of_scikit_learn(make, n_clusters, seed):
     assert nearest_center(others, found.centers).tolist() == expected.predict(others).tolist()
 
 
+@pytest.mark.parametrize("n_clusters", [1, 2])
+@pytest.mark.parametrize("seed", range(3))
+def test_labels_of_rows_at_equal_distances_are_those_of_scikit_learn(seed, n_clusters):
+    rows = equally_far(seed)
+    expected = KMeans(n_clusters, n_init=3, random_state=seed).fit(rows)
+    assert k_means(rows, n_clusters, n_starts=3, seed=seed).labels.tolist() == expected.labels_.tolist()
+
+
+@pytest.mark.parametrize("rows", [*map(equally_far, range(6)), np.eye(64, dtype=np.float32)])
+def test_of_equally_near_centers_the_first_counts_in_whatever_order_products_are_summed(rows):
+    found = k_means(rows, 5, n_starts=3, seed=0)
+    for order in (np.arange(rows.shape[1])[::-1], np.random.default_rng(0).permutation(rows.shape[1])):
+        assert k_means(rows[:, order], 5, n_starts=3, seed=0).labels.tolist() == found.labels.tolist()
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_as_many_clusters_as_different_rows_have_one_each(seed):
-    rows = repeated(seed)
+    rows = equally_far(seed)
     names, expected = np.unique(rows, axis=0, return_inverse=True)
     found = k_means(rows, len(names), n_starts=2, seed=seed)
     pairs = set(zip(found.labels.tolist(), expected.tolist(), strict=True))

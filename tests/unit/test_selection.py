@@ -205,8 +205,7 @@ DISTINCT = [f"text {number} of number{number % 7} and {number % 5}" for number i
             "Not enough texts to decide (30; at least 100 different ones are needed)",
         ),  # the others have no vector
         (np.eye(100), ["!" * number for number in range(1, 101)], "Too few pairs"),
-        # no two share a word: all axes of their words are equal, and the processor decides which pairs are alike
-        (np.eye(100), [f"word{number}" for number in range(100)], "could not be measured|Too few pairs"),
+        (np.eye(100), [f"word{number}" for number in range(100)], "could not be measured"),
         (np.eye(100), DISTINCT, "could not be measured"),  # every cosine is 0
     ],
 )
@@ -214,10 +213,10 @@ DISTINCT = [f"text {number} of number{number % 7} and {number % 5}" for number i
 def test_where_nothing_can_be_measured_nothing_is_whitened(vectors, texts, words, width):
     choice = chosen_for(vectors, texts, width)
     assert choice.chosen.name != "whitening"
-    assert choice.candidates == () or "could not be measured" in words
+    assert choice.candidates == () or words == "could not be measured"
     if width is None:
         assert choice.chosen == Candidate()
-        assert any(each in choice.reason for each in words.split("|"))
+        assert words in choice.reason
         assert "unchanged" in choice.reason
 
 

@@ -18,6 +18,7 @@ from isosent.numeric.threads import over_blocks
 _BLOCK_ROWS = 4096
 _MOST_ITERATIONS = 300
 _TOLERANCE = 1e-4  # of the mean variance: centers that move less have converged
+_ROUNDING = np.float32(4e-7)  # of both squared lengths: distances that differ less are equal on some processor
 
 Rows = NDArray[np.float32]
 Labels = NDArray[np.intp]
@@ -48,12 +49,14 @@ def k_means(rows: Rows, n_clusters: int, *, n_starts: int, seed: int) -> Cluster
 
 
 def nearest_center(rows: Rows, centers: Rows) -> Labels:
-    """Row of the nearest center of each row, (n_rows,)."""
+    """Row of the nearest center of each row, (n_rows,); the first of those that are equally near."""
     lengths, labels = np.einsum("ij,ij->i", centers, centers), np.empty(len(rows), np.intp)
 
     def label(start: int) -> None:
         block = slice(start, start + _BLOCK_ROWS)
-        labels[block] = np.argmin(lengths - 2 * (rows[block] @ centers.T), axis=1)
+        distances = lengths - 2 * (rows[block] @ centers.T)
+        rounding = _ROUNDING * (np.einsum("ij,ij->i", rows[block], rows[block])[:, np.newaxis] + lengths)
+        labels[block] = np.argmax(distances - rounding <= distances.min(axis=1, keepdims=True), axis=1)
 
     over_blocks(label, len(rows), _BLOCK_ROWS)
     return labels
