@@ -27,6 +27,7 @@ _VERSION: Final = 1  # of the tables
 _SQLITE: Final = b"SQLite format 3\0"  # begins the file
 _ID_AT: Final = 68  # where the file has the application ID
 _BUSY_S: Final = 10
+_ASKED_AGAIN_S: Final = 0.01
 _REMOVED_SHARE: Final = 0.1
 _AT_ONCE: Final = 500
 
@@ -129,12 +130,24 @@ class VectorCache:
         if application != _APPLICATION_ID:
             self._database.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
         if version != _VERSION:  # last, so that a kill leaves no half of it
-            self._database.execute("PRAGMA journal_mode = WAL")
+            self._use_log()
             with self._writing():
                 for statement in _TABLES:
                     self._database.execute(statement)
                 self._database.execute(f"PRAGMA user_version = {_VERSION}")
         self._database.execute("PRAGMA synchronous = NORMAL")  # after a power cut the last vectors may be missing
+
+    def _use_log(self) -> None:
+        """Write changes to a log first. For this alone SQLite does not wait until others are done."""
+        end = time.monotonic() + _BUSY_S
+        while True:
+            try:
+                self._database.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError:
+                if time.monotonic() >= end:
+                    raise
+            time.sleep(_ASKED_AGAIN_S)
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
         """Return the stored vectors.
