@@ -38,7 +38,7 @@ KINDS: Final[tuple[Kind, ...]] = ("flat", "ivf", "hnsw")
 K_MEASURED: Final = 10
 _TIE: Final = 1e-5  # scores that are closer count as equal
 _KEPT_NEIGHBORS: Final = 50  # of a query among the original vectors
-_LINKS: Final = 16  # of a node of HNSW on a layer; twice as many on the lowest
+LINKS: Final = 16  # of a node of HNSW on a layer; twice as many on the lowest
 _EF_CONSTRUCTION: Final = 80
 FACTORS_BYTES: Final = 8  # that RaBitQ keeps beside the bits of a vector
 _CODE_BITS: Final = 8  # of each part of a product code
@@ -103,7 +103,7 @@ def bytes_per_vector(dim: int, kind: Kind, store: Storage, n_parts: int = 0) -> 
         codes = n_parts or bytes_of_product(dim)
     else:
         codes = store.n_bytes(code_width(dim, store)) + FACTORS_BYTES * store.is_bits
-    return codes + {"flat": 0, "ivf": 8, "hnsw": 4 * 2 * _LINKS * 1.1 + 8}[kind]
+    return codes + {"flat": 0, "ivf": 8, "hnsw": 4 * 2 * LINKS * 1.1 + 8}[kind]
 
 
 def _width(dim: int) -> int:
@@ -203,9 +203,9 @@ def empty_codes(dim: int, settings: SearchSettings, quantization: Quantization) 
         case "ivf", _:
             index = faiss.IndexIVFScalarQuantizer(quantizer, dim, settings.n_lists, scalar, inner_product, False)
         case _, Storage.float32:
-            index = faiss.IndexHNSWFlat(dim, _LINKS, inner_product)
+            index = faiss.IndexHNSWFlat(dim, LINKS, inner_product)
         case _:
-            index = faiss.IndexHNSWSQ(dim, scalar, _LINKS, inner_product)
+            index = faiss.IndexHNSWSQ(dim, scalar, LINKS, inner_product)
     if settings.kind == "ivf":
         index.cp.spherical, index.cp.min_points_per_centroid = True, 1
         index.own_fields = True  # of the quantizer
@@ -427,6 +427,22 @@ class Segment:
         return refined, _extras.require("faiss").IndexRefineSearchParameters(
             k_factor=max(scale * settings.oversampling, min(settings.oversampling, 2)), base_index_params=parameters
         )
+
+    def standalone(self, settings: SearchSettings) -> Any:
+        """A FAISS index that searches in this way by itself, with the candidates that ten results have here."""
+        faiss, index = _extras.require("faiss"), without_front(self.codes)
+        if settings.kind == "ivf":
+            index.nprobe = settings.n_probe
+        elif settings.kind == "hnsw":
+            index.hnsw.efSearch = settings.ef_search
+        if settings.store.is_bits:
+            index.qb = _QUERY_BITS
+        if self.finer is None or not settings.oversampling:
+            return self.codes
+        refined = faiss.IndexRefine(self.codes, self.finer)
+        n_dropped = self.n_hidden if self.n_hidden <= _FEW_HIDDEN // 10 else 0  # as in `search_once`
+        refined.k_factor = (K_MEASURED + 1 + n_dropped) * settings.oversampling / K_MEASURED
+        return refined
 
     def _score_all(
         self, queries: NDArray[np.float32], k: int, positions: NDArray[np.intp]
