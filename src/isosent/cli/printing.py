@@ -280,7 +280,14 @@ def say_unused_vectors(path: str, column: str | None) -> None:
 
 
 def stale_notes(folder: Path, stats: "IndexStats") -> Iterator[Note]:
-    """That the recall was measured before many rows changed."""
+    """That the recall was measured before many rows changed, or that codebooks no longer fit the rows."""
+    if stats.has_drifted and stats.recall is not None and (fit := stats.recall.codebooks) is not None:
+        yield Note(
+            f"warning: the codebooks of the product codes no longer fit the rows: before reranking they keep "
+            f"{fit.recall:.2f} of the ten nearest, and codebooks fitted on these rows {fit.refitted:.2f}. Rebuild it "
+            f"from all its rows: isosent fit ROWS --bytes {stats.settings.n_parts} -o MODEL, then isosent index "
+            f"ROWS -m MODEL -o {folder}"
+        )
     if stats.is_stale and stats.recall is not None:
         yield Note(
             f"the recall of {stats.recall.recall:.4f} was measured before {stats.n_changed} of {stats.recall.n_rows} "

@@ -36,7 +36,7 @@ Kind = Literal["flat", "ivf", "hnsw"]
 KINDS: Final[tuple[Kind, ...]] = ("flat", "ivf", "hnsw")
 
 K_MEASURED: Final = 10
-_TIE: Final = 1e-5  # scores that are closer count as equal
+TIE: Final = 1e-5  # scores that are closer count as equal
 _KEPT_NEIGHBORS: Final = 50  # of a query among the original vectors
 LINKS: Final = 16  # of a node of HNSW on a layer; twice as many on the lowest
 _EF_CONSTRUCTION: Final = 80
@@ -521,7 +521,7 @@ class HeldOut:
         """Share of the ten nearest others of each query that a search returns; `exact` holds all unit vectors."""
         found = zip(self.queries, self.least_scores, self.neighbors(segment, settings), strict=True)
         # by score: float32 sums differ in the last digits
-        hits = [(exact[others] @ query >= least - _TIE).sum() for query, least, others in found]
+        hits = [(exact[others] @ query >= least - TIE).sum() for query, least, others in found]
         return np.array(hits) / K_MEASURED
 
 
@@ -584,7 +584,7 @@ class OriginalNeighbors:
             _KEPT_NEIGHBORS,
         )
         tenth = scores[:, K_MEASURED - 1]
-        usable = is_distinct[self.rows] & np.isfinite(tenth) & (tenth - _TIE > scores[:, -1])
+        usable = is_distinct[self.rows] & np.isfinite(tenth) & (tenth - TIE > scores[:, -1])
         chosen = copy.copy(self)
         chosen.rows, chosen._scores, chosen._positions = self.rows[usable], scores[usable], positions[usable]
         return chosen
@@ -599,7 +599,7 @@ class OriginalNeighbors:
         """Share of the ten nearest others before the map among the neighbors that a search returned."""
         n_hits = 0
         for scores, positions, found in zip(self._scores, self._positions, neighbors, strict=True):
-            n_hits += int(np.isin(found, positions[scores >= scores[K_MEASURED - 1] - _TIE]).sum())
+            n_hits += int(np.isin(found, positions[scores >= scores[K_MEASURED - 1] - TIE]).sum())
         return n_hits / (K_MEASURED * len(self.rows))
 
 

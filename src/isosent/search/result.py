@@ -61,6 +61,7 @@ class Hit:
 
 
 STALE_SHARE: Final = 0.1  # of the rows; if more have changed, the recall is measured again
+DRIFTED: Final = 0.05  # of the recall of product codes alone; of texts of the same kind it differs by 0.025 at most
 
 
 class SearchResult:
@@ -307,9 +308,15 @@ class IndexStats:
         Returns
         -------
         dict
-            A key per fact, and ``is_stale``.
+            A key per fact, ``is_stale`` and ``has_drifted``.
         """
-        return {**to_builtins(self), "is_stale": self.is_stale}
+        return {**to_builtins(self), "is_stale": self.is_stale, "has_drifted": self.has_drifted}
+
+    @property
+    def has_drifted(self) -> bool:
+        """Whether codebooks that are fitted on the rows as they are now would keep clearly more of their neighbors."""
+        fit = None if self.recall is None else self.recall.codebooks
+        return fit is not None and fit.refitted - fit.recall > DRIFTED
 
     @property
     def is_stale(self) -> bool:
