@@ -40,7 +40,6 @@ from isosent.io.tensors import plain_tensors, plain_tensors_bytes
 from isosent.numeric.canary import Canary
 from isosent.postprocessing import STEPS, Postprocessing
 from isosent.space import Space, refuse_codes, same_space, warn_of_unknown_space
-from isosent.storage import CODES
 from isosent.transforms.calibration import Calibration
 from isosent.transforms.quantization import Quantization
 
@@ -151,7 +150,7 @@ class ModelRecord:
             "encoder_dim": self.encoder_dim,
             **({"normalize": False, "separate_query_mean": False} | of_steps),
             "calibration": None if self.calibration is None else self.calibration.kind,
-            "quantization": None if self.quantization is None else ", ".join(CODES),
+            "quantization": None if self.quantization is None else self.quantization.label,
             **({} if self.storage is None else {"storage": structs.asdict(self.storage)}),
             "fits": [structs.asdict(fit) for fit in self.fits],
             "fingerprint": self.fingerprint,

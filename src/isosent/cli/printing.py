@@ -214,14 +214,18 @@ def _stats_parts(folder: Path, stats: "IndexStats") -> Iterator[Part]:
     listed = "".join(f", {name} {value}" for name, value in chosen.items() if value)
     bits = " (1 bit per dimension)" if settings.store.is_bits else ""
     bits = f" ({settings.n_parts} bytes per vector)" if settings.n_parts else bits
+    codebooks = f", and {megabytes(stats.codebook_bytes)} of codebooks" if settings.n_parts else ""
     yield (
-        f"{settings.kind}, {settings.store}{bits}{listed}: {megabytes(stats.bytes_searched)} in memory, "
+        f"{settings.kind}, {settings.store}{bits}{listed}: {megabytes(stats.bytes_searched)} in memory{codebooks}, "
         f"{megabytes(stats.bytes_on_disk)} on disk"
     )
+    if settings.n_parts:
+        yield "product: each byte names the nearest of 256 vectors of its part of the dimensions, which are the codebooks"
     if settings.oversampling:
+        reranked = f", {share:.0%} of the rows for ten results," if (share := stats.large_share) else ""
         yield (
             f"rescored x {settings.oversampling}: a search takes {settings.oversampling} candidates per result from "
-            "these, and ranks them again with a finer copy of the vectors on disk"
+            f"these{reranked} and ranks them again with a finer copy of the vectors on disk"
         )
     if stats.recall is None:
         yield "recall@10: not measured; there are too few rows"

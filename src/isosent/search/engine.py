@@ -48,6 +48,7 @@ _FACTORS: Final[dict[Storage, tuple[int, ...]]] = {  # candidates per result to 
     Storage.binary: (10, 20, 40, 100),
     Storage.product: (10, 20, 40, 80, 160, 320),
 }
+_LARGE_SHARE: Final = 0.1
 _SIMD: Final = 16  # FAISS is about ten times slower on float16 and int8 codes of other widths than multiples of this
 _FEW_HIDDEN: Final = 100
 _SMALL_SELECTION: Final = 50_000  # rows that are scored one by one rather than through the index
@@ -104,6 +105,12 @@ def bytes_per_vector(dim: int, kind: Kind, store: Storage, n_parts: int = 0) -> 
     else:
         codes = store.n_bytes(code_width(dim, store)) + FACTORS_BYTES * store.is_bits
     return codes + {"flat": 0, "ivf": 8, "hnsw": 4 * 2 * LINKS * 1.1 + 8}[kind]
+
+
+def large_share(oversampling: int, n_rows: int) -> float:
+    """Share of the rows that are scored again for ten results; 0 if it is below a tenth, and rows are enough."""
+    share = min(1.0, oversampling * K_MEASURED / max(n_rows, 1))
+    return share if share > _LARGE_SHARE else 0.0
 
 
 def _width(dim: int) -> int:

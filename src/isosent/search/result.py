@@ -23,7 +23,7 @@ from isosent import _extras
 from isosent.explanation import Explanation
 from isosent.model import SentenceEncoder
 from isosent.search.commits import QueryRecall, Recall
-from isosent.search.engine import SearchSettings, bytes_per_vector, stores_of
+from isosent.search.engine import SearchSettings, bytes_per_vector, large_share, stores_of
 from isosent.search.rows import ID, TEXT, names_beside_hits
 from isosent.search.snapshot import Snapshot
 from isosent.space import Space
@@ -235,6 +235,8 @@ class IndexStats:
         What a static model of queries finds; None without one.
     n_mapped : int
         Rows whose vectors were mapped from those of another model, and not replaced since.
+    codebook_bytes : int
+        Memory of the codebooks of product codes, however many rows there are; 0 for other codes.
     """
 
     n_rows: int
@@ -252,6 +254,7 @@ class IndexStats:
     generation: int
     queries: QueryRecall | None = None
     n_mapped: int = 0
+    codebook_bytes: int = 0
 
     @classmethod
     def of(cls, folder: Path, snapshot: Snapshot) -> IndexStats:
@@ -289,6 +292,7 @@ class IndexStats:
             state.generation,
             state.queries,
             snapshot.n_mapped,
+            snapshot.quantization.codebook_bytes if settings.n_parts else 0,
         )
 
     def bytes_by_store(self) -> dict[Storage, float]:
@@ -311,6 +315,11 @@ class IndexStats:
             A key per fact, ``is_stale`` and ``has_drifted``.
         """
         return {**to_builtins(self), "is_stale": self.is_stale, "has_drifted": self.has_drifted}
+
+    @property
+    def large_share(self) -> float:
+        """Share of the rows that are reranked for ten results, if it is large: of more rows, a search keeps less."""
+        return large_share(self.settings.oversampling, self.n_rows)
 
     @property
     def has_drifted(self) -> bool:

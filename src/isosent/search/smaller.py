@@ -38,6 +38,7 @@ from isosent.search.engine import (
     bytes_per_vector,
     empty_codes,
     finer_settings,
+    large_share,
     one_thread,
 )
 from isosent.storage import INDEXED, Storage
@@ -220,7 +221,9 @@ class Sizes(Struct, frozen=True):
         if size.original_recall is not None:
             here = lost.replace("the neighbors", "the neighbors of the transformed vectors")
             lost = f"{here}, and {1 - size.original_recall:.2%} of those of the original vectors"
-        said = f"{size}: {saved}, {lost}, among {self.n_texts:,} vectors."
+        share = large_share(size.oversampling, self.n_texts)
+        reranked = f", of which {share:.0%} are reranked for ten results" if share else ""
+        said = f"{size}: {saved}, {lost}, among {self.n_texts:,} vectors{reranked}."
         smaller = self.next_smaller(size)
         if smaller is None:
             return f"{said} Nothing smaller was measured."
