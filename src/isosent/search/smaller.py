@@ -343,8 +343,8 @@ def sizes(
     widths : sequence of int, optional
         Dimensions to try, instead of shares of all.
     codecs : bool, default False
-        Whether product quantization of FAISS, with and without a learned rotation (OPQ) and without a finer copy, is
-        tried, too, for comparison. Training it takes seconds.
+        Whether codecs of FAISS without a finer copy are tried, too, for comparison: 4 bits a dimension, RaBitQ, and
+        product quantization with and without a learned rotation (OPQ). Training them takes seconds.
     seed : int, default 0
         Seed of the sample, the queries and the quantization.
 
@@ -410,8 +410,9 @@ def sizes(
                 measured += experiment.measure(store, oversampling)
         if is_original and experiment.n_docs >= FEWEST_FOR_PRODUCT:
             measured += experiment.products()
-    experiment.map(dim, NO_TRANSFORM, False)
-    measured += experiment.codecs(product=codecs)
+    if codecs:
+        experiment.map(dim, NO_TRANSFORM, False)
+        measured += experiment.codecs()
     return Sizes(dim, experiment.n_docs, experiment.n_queries, tuple(sorted(measured, key=lambda each: each.n_bytes)))
 
 
@@ -524,16 +525,15 @@ class _Experiment:
             if any(each.recall >= _ENOUGH and each.oversampling == _PRODUCT_OVERSAMPLING[1] for each in found):
                 return
 
-    def codecs(self, *, product: bool) -> Iterator[Size]:
+    def codecs(self) -> Iterator[Size]:
         """Other codecs of FAISS, alone: what a vector takes is all there is."""
         faiss = _extras.require("faiss")
         dim, docs = self._map[0], self._mapped_docs
         keys = {"4 bits": "SQ4", "RaBitQ, 4 bits": f"RR{dim},RaBitQ4"}
-        if product:
-            for part in (16, 8, 4):
-                if dim % part == 0 and len(docs) >= _CODEC_ROWS:
-                    keys |= {f"product quantization, 1/{part}": f"PQ{dim // part}np"}
-                    keys |= {f"OPQ, 1/{part}": f"OPQ{dim // part},PQ{dim // part}np"}
+        for part in (16, 8, 4):
+            if dim % part == 0 and len(docs) >= _CODEC_ROWS:
+                keys |= {f"product quantization, 1/{part}": f"PQ{dim // part}np"}
+                keys |= {f"OPQ, 1/{part}": f"OPQ{dim // part},PQ{dim // part}np"}
         for name, key in keys.items():
             try:
                 index = faiss.index_factory(dim, key, faiss.METRIC_INNER_PRODUCT)
