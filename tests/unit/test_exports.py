@@ -785,9 +785,7 @@ def test_plain_faiss_finds_what_an_index_finds(many, tmp_path, kind, store, chai
         Moments.from_rows(many[:-1]), transform=isosent.Whitening(24)
     )
     ids = np.random.default_rng(1).permutation(len(many)) + 5
-    index = Index.create(
-        vectors=many, model=model, ids=ids.tolist(), folder=tmp_path / "index", kind=kind, store=store
-    )
+    index = Index.create(vectors=many, model=model, ids=ids.tolist(), folder=tmp_path / "index", kind=kind, store=store)
     written = export_index(tmp_path / "index", tmp_path / "a.faiss")
     queries = many[:40] + np.float32(0.01)  # vectors of the encoder: the file has the map
     plain = faiss.read_index(str(tmp_path / "a.faiss"), faiss.IO_FLAG_MMAP_IFC)
@@ -849,4 +847,3 @@ def test_a_file_that_finds_other_rows_is_not_written(many, tmp_path, monkeypatch
     with pytest.raises(OutputError, match="64 of 64"):
         export_index(tmp_path / "index", tmp_path / "a.faiss")
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
-

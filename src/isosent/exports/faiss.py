@@ -137,7 +137,9 @@ def export_faiss(
         made, sample = _fill(made, index, source, progress)
 
     def contents(saved: Any) -> str:
-        return "" if source is None or sample is None else _search(saved, source, sample, with_map=linear_map is not None)
+        return (
+            "" if source is None or sample is None else _search(saved, source, sample, with_map=linear_map is not None)
+        )
 
     return write_export(model, output, made, linear_map, {"index": index}, contents)
 
