@@ -29,9 +29,8 @@ from isosent.errors import (
     OutputError,
     UnknownWordsWarning,
 )
-from isosent.exports import export
+from isosent.exports import export, faiss_index
 from isosent.exports import faiss as faiss_export
-from isosent.exports import faiss_index
 from isosent.exports import numpy as numpy_export
 from isosent.exports import onnx as onnx_folder
 from isosent.exports import onnx as onnx_static

@@ -65,7 +65,7 @@ def export(
     target, options = _target(to)
     if target == faiss.TARGET and (found := find_index(model, "export")) is not None:
         if options.keys() - {"with_map"} or any(each is not None for each in (results, vectors, column, ids)):
-            raise InputError(f"export: {model} is an index, which is written as it is. Use no option but map=false.")
+            raise InputError(f"export: {model} is an index, which is written unchanged. Use no option but map=false.")
         deliver(Report(parts=_parts(export_index(found.folder, output, **options))))
         return
     scores = None if results is None else read_result(results)

@@ -1,4 +1,10 @@
-"""The map of a model inside a FAISS index: vectors of the encoder go in, cosines after the map come out."""
+"""The map of a model inside a FAISS index: vectors of the encoder go in, cosines after the map come out.
+
+`to_index` makes an empty one, `read_index` reads one of a model. `export_faiss` fills it with the vectors of a file if
+there is one (`_ModelVectors`, `_fill`), and `write_export` writes it with its note, after what was written has been
+read back and compared with the model (`_agreement`) and searched (`_search`). An index of isosent is written by the
+same function, in `faiss_index.py`.
+"""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ from isosent.search.chance import FEWEST_ROWS, Chance
 from isosent.search.codes_file import write_codes
 from isosent.search.commits import (
     MODEL_FOLDER,
-    FileEntry,
     CodebookFit,
+    FileEntry,
     Recall,
     SegmentEntry,
     State,
