@@ -220,7 +220,7 @@ def _stats_parts(folder: Path, stats: "IndexStats") -> Iterator[Part]:
         f"{megabytes(stats.bytes_on_disk)} on disk"
     )
     if settings.n_parts:
-        yield "product: each byte names the nearest of 256 vectors of its part of the dimensions, which are the codebooks"
+        yield "product: each byte names the nearest of 256 vectors of its part of the dimensions: a codebook"
     if settings.oversampling:
         reranked = f", {share:.0%} of the rows for ten results," if (share := stats.large_share) else ""
         yield (
