@@ -720,7 +720,9 @@ def test_a_server_and_a_proxy_answer_with_the_vectors_of_a_folder(folder, load, 
     permitted = isosent.load(f"{folder}?send_texts=true&cache={tmp_path / 'cache'}")
     maps = Maps({"small": folder})
     assert maps.upstream_model == "big"
-    upstream = client.Upstream(f"{api.url}/v1", DIALECTS["openai"], "big", httpx.AsyncClient(trust_env=False))
+    upstream = client.Upstream(
+        f"{api.url}/v1", DIALECTS["openai"], "big", httpx.AsyncClient(trust_env=False, verify=False)
+    )
     expected = unit_rows(permitted.encode(TEXTS[:3]))
 
     def ask(port, texts):
