@@ -29,7 +29,7 @@ LONG = " ".join(TEXTS)
 def saved(tiny_model, tmp_path_factory):
     """A folder that sentence-transformers wrote: Transformer, Pooling, Dense, LayerNorm, Normalize."""
     torch.manual_seed(0)
-    parts = [modules.Transformer(str(tiny_model("bert"))), modules.Pooling(DIM), modules.Dense(DIM, 12)]
+    parts = [modules.Transformer(str(tiny_model("bert", n_layers=1))), modules.Pooling(DIM), modules.Dense(DIM, 12)]
     model = SentenceTransformer(modules=[*parts, modules.LayerNorm(12), modules.Normalize()], device="cpu")
     folder = tmp_path_factory.mktemp("saved") / "folder"
     model.save_pretrained(str(folder), create_model_card=False)

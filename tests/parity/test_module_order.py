@@ -44,7 +44,7 @@ def following(order, dim):
 
 @pytest.fixture(scope="module")
 def transformer(tiny_model):
-    parts = [modules.Transformer(str(tiny_model("bert"))), modules.Pooling(DIM)]
+    parts = [modules.Transformer(str(tiny_model("bert", n_layers=1))), modules.Pooling(DIM)]
     return SentenceTransformer(modules=parts, device="cpu")
 
 
