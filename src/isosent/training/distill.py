@@ -1,8 +1,9 @@
 """Distil a transformer into a static model, in closed form: rows of tokens whose means are near the model's vectors.
 
-`distill` takes texts, `distill_files` files, which are encoded in shards that an interrupted run resumes. `_distilled`
-does the rest, in stages: the tokens of the texts, the regression and what it keeps of the model (`token_rows`), a
-linear transform, and the folder (`exports.model2vec`).
+`distill` takes texts, `distill_files` files, which are encoded in shards that an interrupted run resumes; the same pass
+reads their tokens in context (`jobs.token_sums`). `_distilled` goes through the stages: the tokens of the texts, their
+vectors, the regression and what it keeps of the model (`token_rows`), a linear transform, and the folder
+(`exports.model2vec`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from isosent.io.shards import Sharding, input_paths
 from isosent.io.texts import open_texts, text_blocks
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
-from isosent.jobs.shards import Engine, encode_folder, how_resumed
+from isosent.jobs.shards import Engine, encode_folder, how_resumed, token_sums_in
+from isosent.jobs.token_sums import TokenSums, reading_tokens, token_encoder
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows, pairwise_cosine, unit_rows
 from isosent.pages.progress import Progress, counted, part_of, progress_bar
@@ -53,7 +55,7 @@ from isosent.training.token_rows import (
 from isosent.transforms.base import Auto, Transform, needs_vectors, resolve_transform
 
 _MOST_FITTED_ON = 20_000  # texts, by a transform
-_MOST_READ = 20_000  # texts, for tokens in context
+_MOST_READ = 20_000  # texts, for tokens in context, where the first pass does not give these
 _SAME_COSINE = 0.99
 
 
@@ -156,18 +158,27 @@ def distill(
     """
     texts = _check.text_list("distill", texts)
     chosen = _checked(model, output, transform)
-    if vectors is None:
-        encode = partial(model.encode, role="query", show_progress_bar=False)
-        rows = [
-            encode(texts[start : start + WINDOW], progress=part_of(progress, start, len(texts)))
-            for start in range(0, len(texts), WINDOW)
-        ]
-    else:
-        rows = [_check.matrix("distill", "vectors", vectors)]
-        _check.same_count("distill", "texts", len(texts), len(rows[0]))
-        _check_same_vectors(model, texts, rows[0])
-    progress = progress or (lambda done, total: None)
-    return _distilled(model, lambda: iter(texts), lambda: iter(rows), output, chosen, progress=progress)
+    if vectors is not None:
+        given = _check.matrix("distill", "vectors", vectors)
+        _check.same_count("distill", "texts", len(texts), len(given))
+        _check_same_vectors(model, texts, given)
+
+    def encoded(is_read: NDArray[np.bool_] | None) -> tuple[Blocks, TokenSums | None]:
+        if vectors is not None:
+            return lambda: iter([given]), None
+        rows, sums = [], TokenSums(model.dim)
+        for start in range(0, len(texts), WINDOW):
+            part, window = slice(start, start + WINDOW), TokenSums(model.dim)
+            encode = partial(model.encode, role="query", show_progress_bar=False)
+            if is_read is not None:
+                encode = reading_tokens(model, is_read[part], window)
+            rows.append(encode(texts[part], progress=part_of(progress, start, len(texts))))
+            sums.add(**window.arrays())
+        return lambda: iter(rows), None if is_read is None else sums
+
+    return _distilled(
+        model, lambda: iter(texts), encoded, output, chosen, progress=progress or (lambda done, total: None)
+    )
 
 
 def distill_files(
@@ -194,9 +205,11 @@ def distill_files(
                 with open_texts(path, column=column, counted=(1, "")) as source:
                     yield from source.read()
 
-        if vectors is None:
+        def encoded(is_read: NDArray[np.bool_] | None) -> tuple[Blocks, TokenSums | None]:
+            if vectors is not None:
+                return given.blocks, None
             with progress_bar("encoding", "texts", say=say) as bar:
-                encode_folder(
+                index = encode_folder(
                     model,
                     names,
                     folder,
@@ -207,11 +220,17 @@ def distill_files(
                     reference=reference,
                     resumed=lambda index: say(how_resumed(folder, "encode", index)),
                     progress=bar,
+                    is_read=is_read,
                 )
-        source = open_vectors(folder if vectors is None else vectors)
+            sums = TokenSums(model.dim)
+            for arrays in token_sums_in(folder, index) if is_read is not None else ():
+                sums.add(**arrays)
+            return open_vectors(folder).blocks, None if is_read is None else sums
+
         if vectors is not None:
-            _check_given(model, source, texts)
-        result = _distilled(model, texts, source.blocks, output, chosen, say=say)
+            given = open_vectors(vectors)
+            _check_given(model, given, texts)
+        result = _distilled(model, texts, encoded, output, chosen, say=say)
     if vectors is None:
         remove(folder)
     return result
@@ -263,14 +282,17 @@ def _check_same_vectors(model: SentenceEncoder, texts: Sequence[str], vectors: N
 def _distilled(
     model: SentenceEncoder,
     texts: Callable[[], Iterator[str]],
-    blocks: Blocks,
+    encoded: Callable[[NDArray[np.bool_] | None], tuple[Blocks, TokenSums | None]],
     output: str | os.PathLike[str],
     transform: Transform | Auto | None,
     *,
     progress: Progress | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Distillation:
-    """Distil, and show bars or say the stages where there is no progress to report to."""
+    """Distil, and show bars or say the stages where there is no progress to report to.
+
+    `encoded` gives the vectors of the texts, and the sums of the tokens of some of them if one pass gives both.
+    """
 
     def stage(label: str, unit: str) -> AbstractContextManager[Progress]:
         return nullcontext(progress) if progress else progress_bar(label, unit, say=say)
@@ -280,15 +302,15 @@ def _distilled(
         with stage("reading tokens", "texts") as show:
             windows = counted(text_blocks(texts(), WINDOW), show, sum(1 for _ in texts()))
             corpus = TokenizedTexts(windows, tokenizer)
-        corpus.split(np.concatenate([nonzero_rows(block) for block in blocks()]))
-        sample = corpus.fitted[:: -(-len(corpus.fitted) // _MOST_READ)]
-        n_alone, n_in_context = tokenizer.largest_id + 1, int(np.diff(corpus.shares.offsets)[sample].sum())
+        encoder = token_encoder(model)
+        blocks, sums = encoded(corpus.is_fitted_on if encoder is not None and encoder.shows_tokens else None)
+        corpus.keep(np.concatenate([nonzero_rows(block) for block in blocks()]))
+        if encoder is not None and sums is None:
+            with stage("reading tokens in context", "texts") as show:
+                sums = _sums_of(model, _at(texts(), corpus.fitted[:: -(-len(corpus.fitted) // _MOST_READ)]), show)
         with stage("encoding", "tokens") as show:
-            n_tokens = n_alone + n_in_context
-            alone = prior_rows(model, tokenizer, part_of(show, 0, n_tokens))
-            part = part_of(show, n_alone, n_tokens)
-            priors = [alone, contextual_rows(model, _at(texts(), sample), alone, part)]
-            show(n_tokens, n_tokens)
+            alone = prior_rows(model, tokenizer, show)
+        priors = [alone] if sums is None else [alone, contextual_rows(alone, sums)]
         with stage("solving", "systems") as show:
             fit = Fit(corpus, blocks, priors)
             rows, report = fit.best(show)
@@ -316,6 +338,15 @@ def _distilled(
         shared = None if shares is None else shares.to_json()
         write_static(static, output, {"shares": shared, "distilled": report, "tei": False}, texts())
     return Distillation(Path(output), report, shares, [*sentences, *_advice(report, shares)])
+
+
+def _sums_of(model: SentenceEncoder, texts: list[str], progress: Progress) -> TokenSums:
+    """Read texts whose vectors are known, or come from a backend that gives no hidden states."""
+    sums = TokenSums(model.dim)
+    encode = reading_tokens(model, np.ones(len(texts), bool), sums)
+    for start in range(0, len(texts), WINDOW):
+        encode(texts[start : start + WINDOW], progress=part_of(progress, start, len(texts)))
+    return sums
 
 
 def _at(texts: Iterator[str], numbers: NDArray[np.intp]) -> list[str]:
