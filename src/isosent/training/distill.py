@@ -21,7 +21,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.encoders.base import WINDOW
+from isosent.encoders.base import WINDOW, collecting_stats
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError
@@ -36,6 +36,7 @@ from isosent.io.shards import Sharding, input_paths
 from isosent.io.texts import open_texts, text_blocks
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
+from isosent.jobs.encode import BlockEncoder
 from isosent.jobs.shards import Engine, encode_folder, how_resumed, token_sums_in
 from isosent.jobs.token_sums import TokenSums, reading_tokens, token_encoder
 from isosent.model import SentenceEncoder
@@ -134,7 +135,7 @@ def distill(
         A linear transform to fold into the static model, such as ``"auto"``. Without one, its vectors lie in the space
         of the model and can be compared with those of the model.
     progress : callable, optional
-        Called as ``progress(done, total)`` for each stage: counted in texts to encode, in texts to read, in tokens to
+        Called as ``progress(done, total)`` for each stage: counted in texts to read, in texts to encode, in tokens to
         encode, and in systems to solve.
 
     Returns
@@ -169,7 +170,7 @@ def distill(
         rows, sums = [], TokenSums(model.dim)
         for start in range(0, len(texts), WINDOW):
             part, window = slice(start, start + WINDOW), TokenSums(model.dim)
-            encode = partial(model.encode, role="query", show_progress_bar=False)
+            encode: BlockEncoder = partial(model.encode, role="query", show_progress_bar=False)
             if is_read is not None:
                 encode = reading_tokens(model, is_read[part], window)
             rows.append(encode(texts[part], progress=part_of(progress, start, len(texts))))
@@ -344,8 +345,9 @@ def _sums_of(model: SentenceEncoder, texts: list[str], progress: Progress) -> To
     """Read texts whose vectors are known, or come from a backend that gives no hidden states."""
     sums = TokenSums(model.dim)
     encode = reading_tokens(model, np.ones(len(texts), bool), sums)
-    for start in range(0, len(texts), WINDOW):
-        encode(texts[start : start + WINDOW], progress=part_of(progress, start, len(texts)))
+    with collecting_stats():  # which texts are cut was said when they were encoded
+        for start in range(0, len(texts), WINDOW):
+            encode(texts[start : start + WINDOW], progress=part_of(progress, start, len(texts)))
     return sums
 
 
