@@ -30,7 +30,7 @@ from isosent.encoders.base import EncodingStats
 from isosent.errors import InputError, IsosentError, OutputError, WorkerError, quoted
 from isosent.io import remote
 from isosent.io.formats import format_by_name
-from isosent.io.notes import NOTE_ENDING
+from isosent.io.notes import NOTE_ENDING, SUMS_ENDING
 from isosent.io.shards import (
     SHARD_SIZE,
     InputFile,
@@ -48,7 +48,6 @@ from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
 from isosent.jobs.encode import TextRows, encoding, warn_once
 from isosent.jobs.moments import FileMoments, read_moments
-from isosent.jobs.token_sums import SUMS_ENDING, read_token_sums
 from isosent.jobs.worker import Job, LocalEngine, Outcome, RunTasks, Task
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import Progress
@@ -116,7 +115,7 @@ def encode_folder(
     progress : callable, optional
         Called as ``progress(done, total)``, counted in texts.
     is_read : ndarray of shape (n_texts,), bool, optional
-        Texts whose tokens are added up beside the vectors, for `token_sums_in`; the role must be ``"query"``.
+        Texts whose tokens are added up beside the vectors, for `token_sums`; the role must be ``"query"``.
 
     Returns
     -------
@@ -154,14 +153,6 @@ def encode_folder(
     )
     warn_once(model, EncodingStats(**index.counts))
     return index
-
-
-def token_sums_in(folder: str, index: ShardIndex) -> Iterator[dict[str, NDArray[Any]]]:
-    """Yield the token sums of each shard of a complete folder, which was made with `is_read`."""
-    with closing(remote.Staged()) as staged:
-        for number in range(index.n_shards):
-            name = index.shard_name(number) + SUMS_ENDING
-            yield read_token_sums(staged.path_of(remote.path_in(folder, name)))
 
 
 @contextmanager

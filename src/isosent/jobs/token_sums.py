@@ -6,7 +6,7 @@ worker writes the sums of a shard into a file beside its vectors. Memory is that
 
 from __future__ import annotations
 
-import os
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -14,16 +14,18 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from isosent.encoders.base import WINDOW, collecting_stats
 from isosent.encoders.load import encoder_for
 from isosent.encoders.transformer import TransformerEncoder
+from isosent.io import remote
 from isosent.io.atomic import replacing
+from isosent.io.notes import SUMS_ENDING
+from isosent.io.shards import ShardIndex
 from isosent.io.tensors import read_tensors, tensors_bytes
 from isosent.jobs.encode import BlockEncoder
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import unit_rows
-from isosent.pages.progress import Progress
-
-SUMS_ENDING = ".tokens.safetensors"
+from isosent.pages.progress import Progress, part_of
 
 
 class TokenSums:
@@ -66,9 +68,14 @@ class TokenSums:
             temporary.write_bytes(tensors_bytes(self.arrays(), {}))
 
 
-def read_token_sums(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
-    """The arrays of `TokenSums.write`."""
-    return read_tensors(Path(path), ())[0]
+def token_sums_in(folder: str, index: ShardIndex, dim: int) -> TokenSums:
+    """The sums over all shards of a complete folder, in their order."""
+    total = TokenSums(dim)
+    with closing(remote.Staged()) as staged:
+        for number in range(index.n_shards):
+            path = staged.path_of(remote.path_in(folder, index.shard_name(number) + SUMS_ENDING))
+            total.add(**read_tensors(Path(path), ())[0])
+    return total
 
 
 def token_encoder(model: SentenceEncoder) -> TransformerEncoder | None:
@@ -92,6 +99,16 @@ def reading_tokens(model: SentenceEncoder, is_read: NDArray[np.bool_], sums: Tok
         return model.transform(encoded, queries=True, group=group)
 
     return encode
+
+
+def read_again(model: SentenceEncoder, texts: list[str], progress: Progress) -> TokenSums:
+    """Read texts whose vectors are known, or come from a backend that gives no hidden states."""
+    sums = TokenSums(model.dim)
+    encode = reading_tokens(model, np.ones(len(texts), bool), sums)
+    with collecting_stats():  # which texts are cut was said when they were encoded
+        for start in range(0, len(texts), WINDOW):
+            encode(texts[start : start + WINDOW], progress=part_of(progress, start, len(texts)))
+    return sums
 
 
 def _with_room(array: NDArray[Any], n_rows: int) -> NDArray[Any]:

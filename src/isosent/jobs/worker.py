@@ -23,13 +23,14 @@ from isosent.encoders.base import EncodingStats, collecting_stats
 from isosent.errors import InputError, InputFileError, IsosentError
 from isosent.io import remote
 from isosent.io.checksum import file_checksum
+from isosent.io.notes import SUMS_ENDING
 from isosent.io.shards import InputFile, Shard, Sharding, ShardRecord
 from isosent.io.texts import open_texts
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
 from isosent.jobs.encode import BlockEncoder, TextRows, encoded_source, encoding, with_groups, write_encoded
 from isosent.jobs.moments import FileMoments, labeled_moments_of, moments_of, write_moments
-from isosent.jobs.token_sums import SUMS_ENDING, TokenSums, reading_tokens
+from isosent.jobs.token_sums import TokenSums, reading_tokens
 from isosent.jobs.vectors import check_source, groups_of_rows, transform_file
 from isosent.loading import load, read_record
 from isosent.model import SentenceEncoder

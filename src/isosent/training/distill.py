@@ -12,7 +12,6 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.encoders.base import WINDOW, collecting_stats
+from isosent.encoders.base import WINDOW
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError
@@ -34,11 +33,9 @@ from isosent.io.atomic import check_folder
 from isosent.io.remote import local_copies, remove
 from isosent.io.shards import Sharding, input_paths
 from isosent.io.texts import open_texts, text_blocks
-from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
-from isosent.jobs.encode import BlockEncoder
-from isosent.jobs.shards import Engine, encode_folder, how_resumed, token_sums_in
-from isosent.jobs.token_sums import TokenSums, reading_tokens, token_encoder
+from isosent.jobs.shards import Engine, encode_folder, how_resumed
+from isosent.jobs.token_sums import TokenSums, read_again, reading_tokens, token_encoder, token_sums_in
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows, pairwise_cosine, unit_rows
 from isosent.pages.progress import Progress, counted, part_of, progress_bar
@@ -170,10 +167,11 @@ def distill(
         rows, sums = [], TokenSums(model.dim)
         for start in range(0, len(texts), WINDOW):
             part, window = slice(start, start + WINDOW), TokenSums(model.dim)
-            encode: BlockEncoder = partial(model.encode, role="query", show_progress_bar=False)
-            if is_read is not None:
-                encode = reading_tokens(model, is_read[part], window)
-            rows.append(encode(texts[part], progress=part_of(progress, start, len(texts))))
+            show = part_of(progress, start, len(texts))
+            if is_read is None:
+                rows.append(model.encode(texts[part], role="query", show_progress_bar=False, progress=show))
+                continue
+            rows.append(reading_tokens(model, is_read[part], window)(texts[part], progress=show))
             sums.add(**window.arrays())
         return lambda: iter(rows), None if is_read is None else sums
 
@@ -208,7 +206,7 @@ def distill_files(
 
         def encoded(is_read: NDArray[np.bool_] | None) -> tuple[Blocks, TokenSums | None]:
             if vectors is not None:
-                return given.blocks, None
+                return given, None
             with progress_bar("encoding", "texts", say=say) as bar:
                 index = encode_folder(
                     model,
@@ -223,14 +221,11 @@ def distill_files(
                     progress=bar,
                     is_read=is_read,
                 )
-            sums = TokenSums(model.dim)
-            for arrays in token_sums_in(folder, index) if is_read is not None else ():
-                sums.add(**arrays)
-            return open_vectors(folder).blocks, None if is_read is None else sums
+            sums = None if is_read is None else token_sums_in(folder, index, model.dim)
+            return open_vectors(folder).blocks, sums
 
         if vectors is not None:
-            given = open_vectors(vectors)
-            _check_given(model, given, texts)
+            given = _given_blocks(model, vectors, texts)
         result = _distilled(model, texts, encoded, output, chosen, say=say)
     if vectors is None:
         remove(folder)
@@ -255,7 +250,9 @@ def _checked(
     return chosen
 
 
-def _check_given(model: SentenceEncoder, source: VectorSource, texts: Callable[[], Iterator[str]]) -> None:
+def _given_blocks(model: SentenceEncoder, vectors: str, texts: Callable[[], Iterator[str]]) -> Blocks:
+    """The vectors of a file, which must be those of the model for these texts."""
+    source = open_vectors(vectors)
     same_space("the model", model.space, str(source.path), source.space)
     n_texts = sum(1 for _ in texts())
     if n_texts != source.n_rows:
@@ -266,6 +263,7 @@ def _check_given(model: SentenceEncoder, source: VectorSource, texts: Callable[[
     if source.space is None:
         first = next(source.blocks())[:TIMED_TEXTS]
         _check_same_vectors(model, [text for text, _ in zip(texts(), first, strict=False)], first)
+    return source.blocks
 
 
 def _check_same_vectors(model: SentenceEncoder, texts: Sequence[str], vectors: NDArray[Any]) -> None:
@@ -308,7 +306,7 @@ def _distilled(
         corpus.keep(np.concatenate([nonzero_rows(block) for block in blocks()]))
         if encoder is not None and sums is None:
             with stage("reading tokens in context", "texts") as show:
-                sums = _sums_of(model, _at(texts(), corpus.fitted[:: -(-len(corpus.fitted) // _MOST_READ)]), show)
+                sums = read_again(model, _at(texts(), corpus.fitted[:: -(-len(corpus.fitted) // _MOST_READ)]), show)
         with stage("encoding", "tokens") as show:
             alone = prior_rows(model, tokenizer, show)
         priors = [alone] if sums is None else [alone, contextual_rows(alone, sums)]
@@ -339,16 +337,6 @@ def _distilled(
         shared = None if shares is None else shares.to_json()
         write_static(static, output, {"shares": shared, "distilled": report, "tei": False}, texts())
     return Distillation(Path(output), report, shares, [*sentences, *_advice(report, shares)])
-
-
-def _sums_of(model: SentenceEncoder, texts: list[str], progress: Progress) -> TokenSums:
-    """Read texts whose vectors are known, or come from a backend that gives no hidden states."""
-    sums = TokenSums(model.dim)
-    encode = reading_tokens(model, np.ones(len(texts), bool), sums)
-    with collecting_stats():  # which texts are cut was said when they were encoded
-        for start in range(0, len(texts), WINDOW):
-            encode(texts[start : start + WINDOW], progress=part_of(progress, start, len(texts)))
-    return sums
 
 
 def _at(texts: Iterator[str], numbers: NDArray[np.intp]) -> list[str]:
