@@ -150,7 +150,7 @@ def test_other_libraries_give_its_vectors(distilled, texts, tmp_path):
 
 @pytest.mark.parametrize(
     "options",
-    ["", "?layers=1,-1&query_prompt=find the ", "?pooling=cls", "?backend=onnx"],
+    ["", "?layers=1,-1&query_prompt=find the ", "?pooling=cls", pytest.param("?backend=onnx", marks=pytest.mark.slow)],
 )
 def test_a_token_in_context_has_the_mean_of_its_states(reference, texts, options):
     model = isosent.load(f"{reference}{options}")
