@@ -23,6 +23,7 @@ from isosent.encoders.reference import (
     DEFAULT_REFERENCE,
     FILE_OPTIONS,
     FUNCTION,
+    KEPT_IN,
     MODEL_FILE,
     RUNTIME_OPTIONS,
     Reference,
@@ -252,7 +253,8 @@ def load_saved(
         runtime = {name: value for name, value in parsed.options.items() if name in RUNTIME_OPTIONS}
         reference = _encoder_reference(moved_to, record, runtime, folder / MODEL_FILE)
         encoder = load_encoder(reference, split=split, corpus=corpus, progress=progress)
-        encoder = encoder.as_saved(record.encoder_fingerprint, record.encoder_dim, record.canary)
+        facts = record.encoder_fingerprint, record.encoder_dim, record.canary
+        encoder = encoder.as_saved(*facts, record.options.get(KEPT_IN))
     except InputError as error:
         reason = str(error).partition("\n")[0]  # the rest says what may be typed
         raise ModelFolderError(

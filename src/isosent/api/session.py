@@ -33,10 +33,12 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent._locks import Lock
+from isosent.api import usage
 from isosent.api.cache import CACHE_FILE, MEGABYTE, KnownApi, VectorCache
 from isosent.api.client import Answer, Pace, Upstream, Wording
 from isosent.api.dialects import DIALECTS, Item, is_local
 from isosent.api.refusals import HttpError
+from isosent.api.usage import Usage
 from isosent.errors import ApiError, CacheWarning, InputError, OutputError, quoted
 from isosent.io.atomic import locked
 from isosent.io.texts import text_blocks
@@ -88,14 +90,6 @@ class Endpoint(NamedTuple):
         return {"model": self.model, "dim": dim, "prompts": prompts}
 
 
-class Usage(NamedTuple):
-    """What an API was asked."""
-
-    n_texts: int = 0
-    n_tokens: int = 0  # that it charged for, as far as it says
-    n_cached: int = 0  # texts whose vectors were in the cache
-
-
 class Estimate(NamedTuple):
     """What texts would cost."""
 
@@ -122,7 +116,7 @@ class Session:
     def __init__(self, endpoint: Endpoint, folder: Path | None, max_mb: float, saved: KnownApi | None = None) -> None:
         for prompt in endpoint.prompts.values():
             _check_prompt(prompt)
-        self.endpoint, self.usage = endpoint, Usage()
+        self.endpoint, self.usage = endpoint, Usage(folder=folder)
         self._folder, self._max_mb, self._saved = folder, max_mb, saved
         self._known = saved
         self._measured: Canary | None = None  # in this process
@@ -233,10 +227,11 @@ class Session:
         keys = self._keys(known, texts, role, prompt)
         rows = self._from_cache(known, keys)
         missing = {key: prompt + text for key, text in zip(keys, texts, strict=True) if key not in rows}
-        self.usage = self.usage._replace(n_cached=self.usage.n_cached + len(rows))
+        self._count(n_cached=len(rows))
         if progress:
             progress(len(rows), len(texts))
         if missing:
+            usage.before_sending()
             came = SimpleQueue[Came | None]()  # read in this thread: what is told may raise, or encode
 
             def keep(vectors: Came) -> None:
@@ -246,6 +241,10 @@ class Session:
 
             self._run(self._fetch, missing, role, came.put, came=came, told=keep)
         return np.stack([rows[key] for key in keys]) if keys else np.empty((0, known.dim), np.float32)
+
+    def _count(self, n_texts: int = 0, n_tokens: int = 0, n_cached: int = 0) -> None:
+        self.usage = self.usage.plus(n_texts, n_tokens, n_cached)
+        usage.count(self.endpoint.reference, self._folder, n_texts, n_tokens, n_cached)
 
     def estimate(self, texts: Iterable[str], role: RoleName, prompt: str = "") -> Estimate:
         """What texts would cost; nothing is sent."""
@@ -361,9 +360,7 @@ class Session:
             vectors = {key_of[str(item)]: row for item, row in zip(items, answer.vectors, strict=True)}
             kept(vectors)
             n_bytes = sum(len(str(item).encode()) for item in items)
-            self.usage = self.usage._replace(
-                n_texts=self.usage.n_texts + len(items), n_tokens=self.usage.n_tokens + answer.n_tokens
-            )
+            self._count(len(items), answer.n_tokens)
             await asyncio.to_thread(self._into_cache, connection.cache, vectors, n_bytes, answer.n_tokens)
             connection.land(vectors)
 
@@ -372,7 +369,7 @@ class Session:
             found = await asyncio.to_thread(self._from_cache, self.known, [key_of[str(item)] for item in items])
             if found:
                 kept(found)
-                self.usage = self.usage._replace(n_cached=self.usage.n_cached + len(found))
+                self._count(n_cached=len(found))
                 connection.land(found)
             missing = [item for item in items if key_of[str(item)] not in found]
             if missing and failure is None:

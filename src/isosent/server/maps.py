@@ -25,6 +25,7 @@ from isosent.api.dialects import NO_FIELDS
 from isosent.api.refusals import HttpError
 from isosent.encoders.api import ApiEncoder
 from isosent.encoders.precomputed import PrecomputedVectors
+from isosent.encoders.reference import KEPT_IN
 from isosent.errors import InputError
 from isosent.jobs.moments import FileMoments, moments_bytes, read_moments, write_moments
 from isosent.loading import load
@@ -136,7 +137,7 @@ class Maps(Mapping[str, SentenceEncoder]):
 def _load_map(folder: Path) -> SentenceEncoder:
     model = load(folder)
     if isinstance(model.encoder, ApiEncoder):  # the proxy asks the API in its place, for all dimensions
-        if others := sorted(set(model.encoder.options) - {"dialect"}):
+        if others := sorted(set(model.encoder.options) - {"dialect", KEPT_IN}):
             raise InputError(
                 f"-m {folder}: the model asks its API with {', '.join(others)}, and a proxy without. Serve it: isosent "
                 "serve FOLDER?send_texts=true."
