@@ -113,7 +113,17 @@ def test_an_interrupted_job_says_what_is_kept(api, model, tmp_path, sent):
             over.wait(30)
 
     api.misbehave = misbehave
-    command = [sys.executable, "-c", "from isosent.cli.main import main; main()", "encode", "texts.txt", "-m", model, "-o", "vectors.npy"]
+    command = [
+        sys.executable,
+        "-c",
+        "from isosent.cli.main import main; main()",
+        "encode",
+        "texts.txt",
+        "-m",
+        model,
+        "-o",
+        "vectors.npy",
+    ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         assert answered.wait(60)
         deadline = time.monotonic() + 30

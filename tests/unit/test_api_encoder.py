@@ -917,7 +917,7 @@ def test_a_number_of_tokens_that_is_none_counts_as_unknown(load, api, n_tokens):
     api.misbehave = answer
     model = load()
     np.testing.assert_allclose(model.encode(TEXTS), expected(api, TEXTS))
-    assert model.encoder.usage == (100, 0, 0)
+    assert model.encoder.usage[:3] == (100, 0, 0)
 
 
 def test_an_estimate_sends_nothing(load, api):

@@ -23,8 +23,14 @@ class Usage(NamedTuple):
 
 
 used: dict[str, Usage] = {}  # by the references of the APIs
-before_sending: Callable[[], object] = lambda: None  # called in the thread that has texts to be sent
 _lock = Lock()
+
+
+def _nothing() -> None:
+    """What is done before texts are sent, unless somebody wants to know."""
+
+
+before_sending: Callable[[], object] = _nothing  # called in the thread that has texts to be sent
 
 
 def count(reference: str, folder: Path | None, n_texts: int, n_tokens: int, n_cached: int) -> None:

@@ -232,9 +232,7 @@ def load_api(location: str, options: Mapping[str, Any]) -> ApiEncoder:
         resolved[KEPT_IN] = escape(str(folder))
     session = api.Session(endpoint, folder, options.get("cache_mb", _CACHE_MB))
     may_send = options.get("send_texts", True)
-    return ApiEncoder(
-        reference, write_options(resolved), session, may_send=may_send, has_named_cache=cache is not None
-    )
+    return ApiEncoder(reference, write_options(resolved), session, may_send=may_send, has_named_cache=cache is not None)
 
 
 def _endpoint(reference: str, location: str, options: Mapping[str, Any]) -> Endpoint:
