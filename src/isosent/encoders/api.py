@@ -25,7 +25,6 @@ from isosent.api.dialects import DIALECTS, PROVIDERS, dialect_of, is_local, prov
 from isosent.encoders.base import WINDOW, Encoder, EncodingStats, report
 from isosent.encoders.reference import (
     CALLING_OPTIONS,
-    KEPT_IN,
     PROMPTS,
     escape,
     path_of,
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from isosent.api.usage import Usage
 
 _CACHE_MB: Final = 10_000.0
+KEPT_IN: Final = "kept_in"  # in a model folder: the cache that was named, for messages
 _NO_CACHE: Final = "none"
 _OF_KEYS: Final = re.compile("key|sig|token|secret|password|auth|credential|code", re.IGNORECASE)
 _PROMPT_OF: Final[dict[RoleName, str]] = dict(zip(("text", "query", "document"), PROMPTS, strict=True))

@@ -41,7 +41,6 @@ DEFAULT_REFERENCE: Final = "wordllama"
 MODEL_FILE: Final = "model.json"
 LANGUAGES: Final = {"wordllama": "English"}  # of bundled models
 ENCODER_FOLDER: Final = "encoder"  # within a model folder that holds its encoder
-KEPT_IN: Final = "kept_in"  # in a model folder: where the answers of its API were kept, which people are told of
 FUNCTION: Final = "function"  # a tokenizer that is a Python function, which a reference cannot name
 
 
@@ -544,7 +543,6 @@ def stored_reference(
     text: str, options: Mapping[str, str], *, file: object, runtime: Mapping[str, Any] | None = None
 ) -> Reference:
     """Parse the reference of an encoder that a model folder holds."""
-    options = {name: value for name, value in options.items() if name != KEPT_IN}
     # Every reference that comes out of a file passes through here or through `without_permissions`.
     text, options = without_permissions(text, options, file=file, ignored=RUNTIME_OPTIONS)
     parsed = parse_reference(text, {**options, **(runtime or {})}, in_use=True)

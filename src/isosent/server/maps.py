@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 from isosent.api.client import Upstream, upstream_facts
 from isosent.api.dialects import NO_FIELDS
 from isosent.api.refusals import HttpError
-from isosent.encoders.api import ApiEncoder
+from isosent.encoders.api import KEPT_IN, ApiEncoder
 from isosent.encoders.precomputed import PrecomputedVectors
-from isosent.encoders.reference import KEPT_IN
 from isosent.errors import InputError
 from isosent.jobs.moments import FileMoments, moments_bytes, read_moments, write_moments
 from isosent.loading import load
