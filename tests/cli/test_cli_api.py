@@ -151,6 +151,14 @@ def test_info_writes_into_no_database(isosent_, refuses, tmp_path, monkeypatch):
         assert (tmp_path / name).read_bytes() == content
 
 
+def test_info_of_a_cache_that_is_not_there_says_so(isosent_, refuses, tmp_path, monkeypatch):
+    monkeypatch.setenv("ISOSENT_CACHE", str(tmp_path))
+    (tmp_path / "empty").mkdir()
+    for place in ("empty", "paid/vectors.sqlite", "isosent/api"):
+        refuses(isosent_("info", tmp_path / place), place, "A cache is made")
+        assert not (tmp_path / "isosent").exists()
+
+
 def test_info_of_a_damaged_cache_says_so(isosent_, refuses, tmp_path):
     with closing(VectorCache(tmp_path / "vectors.sqlite", max_bytes=10**6)) as cache:
         assert cache.facts()["vectors"] == 0

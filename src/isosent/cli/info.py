@@ -15,11 +15,12 @@ from typing import Any
 import click
 
 from isosent._check import brief
-from isosent.api.cache import MEGABYTE, VectorCache, find_cache
+from isosent.api.cache import CACHE_FILE, MEGABYTE, VectorCache, find_cache
 from isosent.cli.options import json_option
 from isosent.cli.printing import deliver, likelihood_change, stats_report
 from isosent.encoders.precomputed import PRECOMPUTED
-from isosent.errors import FileFormatError, InputError, IsosentWarning
+from isosent.errors import FileFormatError, InputError, InputFileError, IsosentWarning
+from isosent.io.atomic import user_cache
 from isosent.io.json import format_of as document_format
 from isosent.io.notes import NOTE_FILE, read_export_note
 from isosent.io.source import open_source
@@ -60,6 +61,7 @@ def info(source: str, as_json: bool) -> None:
     if (cache := find_cache(Path(source))) is not None:
         deliver(_cache_report(cache), as_json=as_json)
         return
+    _refuse_missing(Path(source))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* are not encoded", IsosentWarning)  # nothing is, here
         facts = _facts_of_input(source)
@@ -69,6 +71,15 @@ def info(source: str, as_json: bool) -> None:
             else Report(facts, _aligned(facts.items()))
         )
     deliver(report, as_json=as_json)
+
+
+def _refuse_missing(path: Path) -> None:
+    """Refuse a folder or file where a cache is not yet, rather than look for a model of this name."""
+    is_empty = path.is_dir() and not any(path.iterdir())
+    is_missing = not path.exists() and (path.name == CACHE_FILE or path.absolute() == user_cache("api"))
+    if is_empty or is_missing:
+        problem = "is empty" if is_empty else "is not there"
+        raise InputFileError(f"info: {path} {problem}. A cache is made when an API has answered the first text.")
 
 
 def _cache_report(file: Path) -> Report:
