@@ -21,7 +21,7 @@ from isosent.persistence import read_canary
 
 _EXIT_DIFFERENT = 1
 _MOST_FITS = 4
-_NEARER = 0.5  # of the difference of the model as it is
+_NEARER = 0.5  # of the difference of the unchanged model
 
 
 @click.command()
@@ -88,7 +88,7 @@ def _figures(each: RoleCheck) -> ReportTable:
 
 
 def _nearer(each: RoleCheck) -> Iterator[ReportTable]:
-    """Ways to serve the model that are clearly nearer than the model as it is; most differ from it by little."""
+    """Ways to serve the model that are clearly nearer than the unchanged model; most differ from it by little."""
     usual = next((fit for fit in each.fits if fit.variant == THE_MODEL.detail), None)
     if usual is None:
         return

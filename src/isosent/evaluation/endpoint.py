@@ -22,7 +22,7 @@ from isosent.demo import demo_texts
 from isosent.encoders.api import ApiEncoder
 from isosent.encoders.load import encoder_for
 from isosent.errors import ApiError, InputError
-from isosent.evaluation.served import THE_MODEL, ServedCanary, Variant, roles_of, served_as
+from isosent.evaluation.served import THE_MODEL, ServedCanary, ServedModel, Variant, roles_of, served_as
 from isosent.model import SentenceEncoder
 from isosent.numeric.canary import LEAST_COSINE
 from isosent.numeric.similarity import nonzero_rows, unit_rows
@@ -180,8 +180,10 @@ class _Check:
             remaining = float(_differences(vectors, self._local(self.served.texts, variant)).max())
             if vectors is not answered or variant is not THE_MODEL:
                 undone = 1 - remaining
-            if precision:
-                self._compare_long(variant, remaining)
+            if precision and isinstance(self.served, ServedCanary):
+                self._compare_kept_long(self.served)
+            elif precision:
+                self._compare_long(self.served, variant, remaining)
         compared = [*zip(differences.tolist(), self.served.texts, strict=True), *self.long]
         difference, text = max(compared, key=lambda each: each[0])
         ratios = _lengths(vectors, local) if self.served.has_lengths else np.full(1, np.nan)
@@ -272,7 +274,7 @@ class _Check:
         differences = _differences(vectors, local)
         highest, median = float(differences.max()), float(np.median(differences))
         if highest > _SOME * max(median, _SAME) and highest > 10 * _HALF and median <= _HALF:
-            texts = [repr(self.served.texts[row][:30]) for row in np.flatnonzero(differences > highest / 10)]
+            texts = [repr(self.served.texts[row][:30]) for row in np.flatnonzero(differences > highest / 10).tolist()]
             self.causes.append(Cause("other tokens", f"only some texts differ: {', '.join(texts)}"))
         elif not highest <= _ANOTHER:
             self.causes.append(_OTHER_THAN_KEPT if isinstance(self.served, ServedCanary) else _ANOTHER_MODEL)
@@ -299,13 +301,10 @@ class _Check:
 
     # -- long texts ------------------------------------------------------------------------------------------------
 
-    def _compare_long(self, variant: Variant, noise: float) -> None:
+    def _compare_long(self, served: ServedModel, variant: Variant, noise: float) -> None:
         """Compare texts of more and more words; where one differs, find out how much of it the API reads."""
-        if isinstance(self.served, ServedCanary):
-            self._compare_kept_long(self.served)
-            return
         words = " ".join(demo_texts()).split()
-        longest, limit = _LONG_WORDS[-1], self.served.max_length
+        longest, limit = _LONG_WORDS[-1], served.max_length
         if limit is not None:  # a bit beyond it
             longest = min(longest, max(limit, _LONG_WORDS[0]) + 50)
         tolerance = max(5 * noise, _SAME)
@@ -317,11 +316,11 @@ class _Check:
             if variant is THE_MODEL:
                 self.long.append((difference, text))
             if difference > tolerance:
-                longer = words[: _LONG_WORDS[-1]] if self.served.longest else words[:n_words]
+                longer = words[: _LONG_WORDS[-1]] if served.longest else words[:n_words]
                 if (of_longer := self._asked_long(" ".join(longer))) is not None:
-                    self._find_length(longer, of_longer, variant, tolerance)
+                    self._find_length(served, longer, of_longer, variant, tolerance)
                 else:
-                    self._find_length(words[:n_words], vectors, variant, tolerance)
+                    self._find_length(served, words[:n_words], vectors, variant, tolerance)
                 return
 
     def _compare_kept_long(self, served: ServedCanary) -> None:
@@ -340,9 +339,11 @@ class _Check:
             self.notes.append(f"a text of {len(text.split()):,} words is refused: {error}")
             return None
 
-    def _find_length(self, words: list[str], vectors: Vectors, variant: Variant, tolerance: float) -> None:
+    def _find_length(
+        self, served: ServedModel, words: list[str], vectors: Vectors, variant: Variant, tolerance: float
+    ) -> None:
         """Name the length at which the API cuts: the longest prefix that it reads as a whole."""
-        served, options = self.served, self.served.longest
+        options = served.longest
         usual = "" if (limit := served.max_length) is None else f"; the model cuts at {limit:,}"
         prefixes = [text.lstrip() for text in accumulate(words, "{} {}".format, initial="")]
 

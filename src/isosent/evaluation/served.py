@@ -78,7 +78,7 @@ class Variant:
     is_bare: bool = False  # without what isosent fitted
 
 
-THE_MODEL: Final = Variant("", "the model as it is")
+THE_MODEL: Final = Variant("", "the model, unchanged")
 
 
 class ServedModel:
@@ -168,8 +168,6 @@ class ServedCanary:
 
     texts: Sequence[str] = FIXED_TEXTS[:N_SHORT]
     has_lengths = False  # they are scaled to length 1
-    max_length = None
-    longest: Mapping[str, Any] = {}
 
     def __init__(self, canary: Canary, role: RoleName) -> None:
         rows = canary.queries if role == "query" or canary.documents is None else canary.documents

@@ -35,7 +35,7 @@ from isosent.numeric.similarity import nonzero_rows
 from isosent.search.models import check_query_model
 from isosent.server.fields import space_fields
 from isosent.server.registry import CANARY_EVERY_S
-from isosent.server.service import Metrics, RequestError, reason_of
+from isosent.server.service import Metrics, RequestError, failure_facts
 from isosent.space import Space
 
 _log = logging.getLogger("isosent.server")
@@ -109,8 +109,7 @@ class Maps(Mapping[str, SentenceEncoder]):
                 if model.encoder.dim != self.dim:
                     raise InputError("another width")
             except Exception as error:  # whatever it is, the other models are loaded
-                facts = {"model": name, "error": type(error).__name__, "reason": reason_of(error)}
-                _log.error("reload failed", extra={"facts": facts})
+                _log.error("reload failed", extra={"facts": failure_facts(name, error)})
             else:
                 self._models[name] = model
                 if query_model is not None:

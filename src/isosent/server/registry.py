@@ -36,7 +36,7 @@ from isosent.numeric.similarity import nonzero_rows
 from isosent.role import RoleName
 from isosent.search.index import Index
 from isosent.search.models import check_query_model
-from isosent.server.service import Limits, Metrics, RequestError, Service, freeze_memory, reason_of
+from isosent.server.service import Limits, Metrics, RequestError, Service, failure_facts, freeze_memory
 from isosent.words.tokens import TokenIds
 
 _CHARACTERS_A_TOKEN = 4  # for a queue whose texts are not yet tokenized; corrected by what was measured
@@ -474,8 +474,7 @@ class ModelService(Service):
                     except (RetiredError, RequestError):  # replaced, or too busy; it is checked in the next round
                         continue
                     except Exception as error:
-                        facts = {"model": served.name, "error": type(error).__name__, "reason": reason_of(error)}
-                        _log.warning("canary not checked", extra={"facts": facts})
+                        _log.warning("canary not checked", extra={"facts": failure_facts(served.name, error)})
                     self._checked[served.name] = served, time.monotonic()
             await asyncio.sleep(_LOOK_EVERY_S)
 
@@ -583,8 +582,7 @@ class Registry:
                     new = self._load(name)
                 except Exception as error:  # whatever it is, the others are loaded
                     outcomes[name] = type(error).__name__
-                    facts = {"model": name, "error": type(error).__name__, "reason": reason_of(error)}
-                    _log.error("reload failed", extra={"facts": facts})
+                    _log.error("reload failed", extra={"facts": failure_facts(name, error)})
                     continue
                 old, self._served[name] = self._served[name], new
                 for worker in old.workers:
