@@ -20,7 +20,6 @@ from isosent.cli.options import json_option
 from isosent.cli.printing import deliver, likelihood_change, stats_report
 from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.errors import FileFormatError, InputError, InputFileError, IsosentWarning
-from isosent.io.atomic import user_cache
 from isosent.io.json import format_of as document_format
 from isosent.io.notes import NOTE_FILE, read_export_note
 from isosent.io.source import open_source
@@ -39,6 +38,7 @@ from isosent.words.word_vectors import is_saved_table, read_word_vectors
 _FIRST_WORDS = 8
 _BEGINNING = 1 << 10  # bytes that show a page
 _SHOWN = ("isosent result", "isosent study")  # formats that isosent report reads
+_DEFAULT_CACHE = ("isosent", "api")  # how the folder of a user ends
 _LONGEST_VALUE = 60  # of a setting, in characters
 
 
@@ -76,7 +76,7 @@ def info(source: str, as_json: bool) -> None:
 def _refuse_missing(path: Path) -> None:
     """Refuse a folder or file where a cache is not yet, rather than look for a model of this name."""
     is_empty = path.is_dir() and not any(path.iterdir())
-    is_missing = not path.exists() and (path.name == CACHE_FILE or path.absolute() == user_cache("api"))
+    is_missing = not path.exists() and (path.name == CACHE_FILE or path.parts[-2:] == _DEFAULT_CACHE)
     if is_empty or is_missing:
         problem = "is empty" if is_empty else "is not there"
         raise InputFileError(f"info: {path} {problem}. A cache is made when an API has answered the first text.")

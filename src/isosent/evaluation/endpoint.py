@@ -180,10 +180,11 @@ class _Check:
             remaining = float(_differences(vectors, self._local(self.served.texts, variant)).max())
             if vectors is not answered or variant is not THE_MODEL:
                 undone = 1 - remaining
-            if precision and isinstance(self.served, ServedCanary):
-                self._compare_kept_long(self.served)
-            elif precision:
-                self._compare_long(self.served, variant, remaining)
+            served = self.served
+            if precision and isinstance(served, ServedModel):
+                self._compare_long(served, variant, remaining)
+            elif precision and isinstance(served, ServedCanary):
+                self._compare_kept_long(served)
         compared = [*zip(differences.tolist(), self.served.texts, strict=True), *self.long]
         difference, text = max(compared, key=lambda each: each[0])
         ratios = _lengths(vectors, local) if self.served.has_lengths else np.full(1, np.nan)
