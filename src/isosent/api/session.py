@@ -58,7 +58,7 @@ _MOST_CHARACTERS: Final = 400_000
 _TIMEOUT_S: Final = 120.0
 _PATIENCE_S: Final = 600.0
 _N_SIGNS: Final = 16  # of the hash of a fingerprint: noise of 1e-4 in the cosine turns one in 7 of 100 cases
-_N_PROJECTIONS: Final = 64  # of its sketch
+_N_PROJECTIONS: Final = 64  # of its sketch; the first also give the signs
 _LOOKED_UP: Final = 8192  # texts at once
 _BYTES_PER_TOKEN: Final = 4.0  # until the API has said how many it charged for
 
@@ -195,7 +195,7 @@ class Session:
     def _new(self, now: Canary, noise: float, taken: Sequence[str]) -> KnownApi:
         dim, canary = now.queries.shape[1], now.to_text()
         facts = self.endpoint.facts(dim)
-        values = _projected(now, max(_N_SIGNS, _N_PROJECTIONS))
+        values = _projected(now, _N_PROJECTIONS)
         signs = "".join("+" if value > 0 else "-" for value in values[:_N_SIGNS])
         if (digest := _digest(facts | {"signs": signs})) in taken:  # the signs are too few to tell the two apart
             digest = _digest(facts | {"signs": signs, "canary": canary})
