@@ -222,7 +222,7 @@ def _stats_parts(folder: Path, stats: "IndexStats") -> Iterator[Part]:
     if settings.n_parts:
         yield "product: each byte names the nearest of 256 vectors of its part of the dimensions: a codebook"
     if settings.oversampling:
-        reranked = f", {share:.0%} of the rows for ten results," if (share := stats.large_share) else ""
+        reranked = f", {part:.0%} of the rows for ten results," if (part := stats.large_share) else ""
         yield (
             f"rescored x {settings.oversampling}: a search takes {settings.oversampling} candidates per result from "
             f"these{reranked} and ranks them again with a finer copy of the vectors on disk"
