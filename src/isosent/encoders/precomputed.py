@@ -19,6 +19,7 @@ from isosent.space import Space
 
 PRECOMPUTED = "vectors"
 _STATISTICS = "statistics."  # begins the names of these tensors
+_IN_SHELL = "isosent index VECTORS --texts TEXTS -m FOLDER -o INDEX, or isosent transform VECTORS -m FOLDER -o OUT"
 
 
 class PrecomputedVectors(Encoder):
@@ -90,8 +91,8 @@ class PrecomputedVectors(Encoder):
         """Refuse: what made the vectors is not here."""
         raise InputError(
             f"encode: this model was fitted on vectors ({self.space.reference}) and cannot encode texts. Encode them "
-            "where the vectors came from, then apply the model: "
-            f"{next_step('isosent transform VECTORS -m FOLDER -o OUT', 'model.transform(vectors)')}."
+            "where the vectors came from, and name the file of these in place of the texts: "
+            f"{next_step(_IN_SHELL, 'model.transform(vectors)')}."
         )
 
     def tokenize(self, texts: Any) -> NoReturn:

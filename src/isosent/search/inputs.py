@@ -224,7 +224,10 @@ def _order_by_ids(texts: str, ids: list[str] | None, vectors: str, ids_of_vector
         if missing:
             one = min(missing)
             path, other = (vectors, texts) if one in places else (texts, vectors)
-            raise InputError(f"{path} has no row of the id {brief(one)}, and {other} has. Make both of the same rows.")
+            raise InputError(
+                f"{path} has no row of the id {brief(one)}, and {other} has; {len(missing):,} ids are in one of them "
+                "alone. Make both of the same rows, and write their ids alike."
+            )
         return [places[one] for one in ids_of_vectors]
     numbers = [tuple(map(int, _DIGITS.findall(one))) for one in ids_of_vectors]
     is_counted = len({_DIGITS.sub("0", one) for one in ids_of_vectors}) == 1 and all(numbers)
@@ -232,9 +235,11 @@ def _order_by_ids(texts: str, ids: list[str] | None, vectors: str, ids_of_vector
         return None
     what = f"{vectors} has ids such as {brief(ids_of_vectors[0])}, and {texts} has none of them"
     if is_counted and sorted(numbers) in [[(n + start,) for n in range(len(numbers))] for start in (0, 1)]:
-        raise InputError(
-            f"{what}: the numbers in them show that its rows are in another order. Give the texts these ids."
-        )
+        advice = f"Name a table with these ids and the texts: {option('texts', 'FILE.csv')}, columns {ID} and {TEXT}."
+        if ids is not None:
+            one, other = brief(ids_of_vectors[0]), brief(ids[0])
+            advice = f"Write the ids alike in both; in one there is {one}, in the other {other}."
+        raise InputError(f"{what}: the numbers in them show that its rows are in another order. {advice}")
     warnings.warn(
         f"{what}: texts and vectors are paired in the order of their rows, which a batch of an API does not keep.",
         IsosentWarning,
