@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from isosent import _check, _extras
 from isosent._check import brief
@@ -33,6 +33,11 @@ from isosent.io.tables import DECIMAL_COMMA, is_number, open_table, table_in
 from isosent.io.texts import TextSource, numbers_error, read_texts, refuse_vectors
 from isosent.io.vector_source import VectorSource
 from isosent.search.rows import ID, TEXT, VECTOR, is_text
+from isosent.search.units import units_of_lists
+from isosent.storage import Storage
+
+if TYPE_CHECKING:
+    from isosent.search.index import Index
 
 _CUSTOM_ID: Final = "custom_id"  # of a request in a batch
 _DIGITS: Final = re.compile(r"\d+", re.ASCII)
@@ -55,6 +60,22 @@ class Rows:
     @property
     def n_rows(self) -> int:
         return len(self.texts or ()) if self.vectors is None else self.vectors.n_rows
+
+    @classmethod
+    def of_index(cls, index: Index) -> Rows:
+        """Those of an index, in its order: texts if it has any, vectors of its space, and ids."""
+        names = [ID, TEXT] if TEXT in index.schema.names else [ID]
+        columns: dict[str, list[Any]] = {name: [] for name in names}
+        for batch in index.batches():
+            for name, values in columns.items():
+                values += batch.column(name).to_pylist()
+        texts = [text or "" for text in columns[TEXT]] if TEXT in columns else None
+
+        def read(first_row: int, n_rows: int) -> Iterator[Any]:
+            yield from (units_of_lists(batch.column(VECTOR), index.dim) for batch in index.batches(n_rows))
+
+        source = VectorSource(index.folder, len(index), index.dim, Storage.float32, index.space, read)
+        return cls(texts, source, columns[ID])
 
 
 @dataclass(frozen=True, slots=True)
