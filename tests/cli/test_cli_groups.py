@@ -223,8 +223,11 @@ def test_each_new_text_is_named_with_the_old_one_that_it_is_near(isosent_, sets,
     if old in commands:
         assert isosent_(*commands[old]).code == 0
     model = ("-m", "wordllama") if old == "old.npy" else ()
-    finished = isosent_("duplicates", "new.txt", "--against", old, *model, "-o", "k.csv", "-o", "k.json")
+    finished = isosent_(
+        "duplicates", "new.txt", "--against", old, *model, "-o", "k.csv", "-o", "k.json", "-o", "k.html"
+    )
     assert finished.code == 0, finished.err
+    assert "<mark>Hello," in (sets / "k.html").read_text("utf-8")
     rows = read_csv(sets / "k.csv")
     assert len(rows) == 103
     prefix = "t" if old == "index" else ""
@@ -254,7 +257,6 @@ def test_against_what_cannot_be_compared(isosent_, refuses, sets):
     assert isosent_("encode", "old.txt", "-o", "old.npy").code == 0
     refuses(isosent_("duplicates", "new.txt", "--against", "old.npy"), "old.npy holds vectors", "-m MODEL")
     refuses(isosent_("duplicates", "new.txt", "--against", "nowhere.txt"), "nowhere.txt")
-    refuses(isosent_("duplicates", "new.txt", "--against", "old.txt", "-o", "k.html"), ".csv")
     assert isosent_("fit", "old.npy", "--transform", "whitening", "-o", "model").code == 0
     assert isosent_("transform", "old.npy", "-m", "model", "-o", "white.npy").code == 0
     refuses(isosent_("duplicates", "old.npy", "--against", "white.npy"), "white.npy", "cannot be compared")

@@ -1,4 +1,9 @@
-"""The commands ``duplicates`` and ``cluster``."""
+"""The commands ``duplicates`` and ``cluster``.
+
+Both compare texts, which a model encodes, or vectors with or without their texts (`_Compared`). What they find becomes
+a `Report`: a table of the largest groups, a file with all of them, and a page. With ``--against``, nothing is grouped:
+each text is compared with those of another file or of an index (`_known_report`).
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -24,7 +29,7 @@ from isosent.model import SentenceEncoder
 from isosent.pages.progress import progress_bar
 from isosent.pages.report import Note, Part, Report, ReportTable
 from isosent.pages.tables import csv_table
-from isosent.report.groups_page import clusters_page, duplicates_page
+from isosent.report.groups_page import clusters_page, duplicates_page, known_page
 from isosent.search.closeness import FEWEST_TEXTS, LEAST_RATE, MOST_EXACT, MOST_RATE
 from isosent.search.clusters import AUTO, NO_VECTOR, Clusters
 from isosent.search.clusters import cluster as cluster_texts
@@ -89,8 +94,6 @@ def duplicates(
     """  # noqa: D301
     check_outputs(outputs, reads=(rows, texts, against))
     if against is not None:
-        if any(path.suffix.lower() == ".html" for path in outputs):
-            raise InputError("duplicates: --against writes no .html. Name a .csv or .json file.")
         report = _known_report(rows, against, model, column, texts, false_positives)
         deliver(replace(report, parts=[*report.parts, *_written(outputs)]), outputs, as_json=as_json)
         return
@@ -241,12 +244,13 @@ def _report_of_known(
     for row, text, match, old, old_text, score, _ in known[:_MOST_SHOWN]:
         texts_of_row = shortened(text, _SHORT_TEXT), f"{old}", shortened(old_text, _SHORT_TEXT)
         table.add_row(f"{row}", match, f"{score:.3f}", *texts_of_row)
-    parts: list[Part] = [f"model: {document['model']}"] if model is not None else []
-    parts += [table] if known else []
-    parts.append(
+    line = "vectors" if model is None else f"model: {document['model']}"
+    parts: list[Part] = [line, table] if known else [line]
+    counts = (
         f"{len(listed):,} {unit} of {rows}: {found.n_equal:,} equal to one of {against}, "
         f"{len(known) - found.n_equal:,} near-duplicates of one, {n_new:,} new"
     )
+    parts.append(counts)
     if found.false_positives is None:
         parts.append(Note(f"fewer than {FEWEST_TEXTS} distinct {unit}: only small changes count as near-duplicates"))
     if (found.texts is None) != (found.old_texts is None):
@@ -256,7 +260,11 @@ def _report_of_known(
         for row, text, match, old, old_text, score, share in listed:
             yield f"{row}", text, match, "" if match == "new" else f"{old}", old_text, _share(score), _share(share)
 
-    return Report(document, parts, {".csv": lambda: csv_table(names, list(table_rows()))})
+    files = {
+        ".csv": lambda: csv_table(names, list(table_rows())),
+        ".html": lambda: known_page(known, source=f"{rows} against {against}", vectors=line, counts=counts),
+    }
+    return Report(document, parts, files)
 
 
 def _match(old: int, is_equal: bool) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent.encoders.base import Encoder
-from isosent.errors import InputError, next_step
+from isosent.errors import InputError, next_step, option
 from isosent.numeric.canary import Canary
 from isosent.numeric.moments import Moments
 from isosent.pages.progress import Progress
@@ -19,7 +19,10 @@ from isosent.space import Space
 
 PRECOMPUTED = "vectors"
 _STATISTICS = "statistics."  # begins the names of these tensors
-_IN_SHELL = "isosent index VECTORS --texts TEXTS -m FOLDER -o INDEX, or isosent transform VECTORS -m FOLDER -o OUT"
+_IN_SHELL = (
+    f"isosent index VECTORS {option('texts', 'TEXTS')} -m FOLDER -o INDEX, "
+    "or isosent transform VECTORS -m FOLDER -o OUT"
+)
 
 
 class PrecomputedVectors(Encoder):

@@ -388,14 +388,6 @@ def parse_reference(text: str, options: Mapping[str, Any] | None = None, *, in_u
     return Reference(scheme, location, parsed)
 
 
-def is_model(text: str) -> bool:
-    """Whether a name is surely that of a model here; OWNER/NAME may be one of anything."""
-    try:
-        return parse_reference(text).scheme != "hub"
-    except InputError:
-        return False
-
-
 def _scheme_of(text: str, body: str) -> tuple[str, str]:
     prefix = re.match(r"([A-Za-z][A-Za-z0-9_]+):", body)
     if prefix and not _is_folder(body):

@@ -206,41 +206,13 @@ def find_known(
         old, new = ("the texts" if source is None else source.name for _, source in sides)
         raise InputError(f"vectors of {new} have {dims[1]} dimensions, those of {old} {dims[0]}.", where=where)
     both = None if texts is None or old_texts is None else (*old_texts, *texts)
-    return _known(texts, old_texts, np.concatenate(units), both, n_old, false_positives, seed)
-
-
-def _known(
-    texts: tuple[str, ...] | None,
-    old_texts: tuple[str, ...] | None,
-    units: NDArray[np.float32],
-    both: tuple[str, ...] | None,
-    n_old: int,
-    false_positives: float,
-    seed: int,
-) -> Known:
-    first_rows, place_of_row = distinct(both, units)
-    units, n_old_places = units[first_rows], int(place_of_row[:n_old].max()) + 1
-    has_vector = nonzero_rows(units)
-    places = np.flatnonzero(has_vector)  # among the distinct texts
-    compared, n_old_compared = units[places], int(np.count_nonzero(has_vector[:n_old_places]))
-    old_places = np.where(np.arange(len(units)) < n_old_places, np.arange(len(units)), -1)  # of each distinct text
-    least = math.inf
-    if 0 < n_old_compared < len(compared):
-        wordings = None if both is None else Wordings([both[first_rows[place]] for place in places])
-        new = np.arange(n_old_compared, len(compared))
-        with one_thread_products():
-            rule = Closeness.fit(compared, wordings, false_positives, seed).rule
-            cosines, near = nearest_among(compared[new], compared[:n_old_compared], N_NEIGHBORS)
-            is_duplicate = rule.are_duplicates(new, near, rule.closeness(new, cosines, near))
-        least, is_known = rule.least, is_duplicate.any(axis=1)
-        if wordings is not None:  # equal but for case and marks, which may have other vectors
-            first, second = (np.array(each, dtype=np.intp) for each in wordings.equal_texts())
-            is_across = (first < n_old_compared) & (second >= n_old_compared)
-            old_places[places[second[is_across]]] = places[first[is_across]]
-        nearest = near[np.arange(len(new)), is_duplicate.argmax(axis=1)]
-        old_places[places[new[is_known]]] = places[nearest[is_known]]
-    scores, shares = chance_of_pairs(units, old_places)
-    place = place_of_row[n_old:]
+    first_rows, place_of_row = distinct(both, np.concatenate(units))
+    distinct_units = np.concatenate(units)[first_rows]
+    distinct_texts = None if both is None else [both[row] for row in first_rows]
+    n_old_places = int(place_of_row[:n_old].max()) + 1
+    old_places, least = _old_places(distinct_units, distinct_texts, n_old_places, false_positives, seed)
+    scores, shares = chance_of_pairs(distinct_units, old_places)
+    place, has_vector = place_of_row[n_old:], nonzero_rows(distinct_units)
     return Known(
         texts,
         old_texts,
@@ -248,7 +220,32 @@ def _known(
         place < n_old_places,
         scores[place],
         shares[place],
-        None if len(places) < FEWEST_TEXTS else false_positives,
+        None if np.count_nonzero(has_vector) < FEWEST_TEXTS else false_positives,
         int(np.count_nonzero(~has_vector[place])),
         math.exp(least) if math.isfinite(least) else None,
     )
+
+
+def _old_places(
+    units: NDArray[np.float32], texts: Sequence[str] | None, n_old: int, false_positives: float, seed: int
+) -> tuple[NDArray[np.intp], float]:
+    """For each distinct text the old one, of the first ones, that it is a duplicate of, or -1; the least closeness."""
+    old_places = np.where(np.arange(len(units)) < n_old, np.arange(len(units)), -1)
+    has_vector = nonzero_rows(units)
+    places = np.flatnonzero(has_vector)
+    compared, n_old = units[places], int(np.count_nonzero(has_vector[:n_old]))
+    if not 0 < n_old < len(compared):
+        return old_places, math.inf
+    wordings = None if texts is None else Wordings([texts[place] for place in places])
+    new = np.arange(n_old, len(compared))
+    with one_thread_products():
+        rule = Closeness.fit(compared, wordings, false_positives, seed).rule
+        cosines, near = nearest_among(compared[new], compared[:n_old], N_NEIGHBORS)
+        is_duplicate = rule.are_duplicates(new, near, rule.closeness(new, cosines, near))
+    if wordings is not None:  # equal but for case and marks, which may have other vectors
+        first, second = (np.array(each, dtype=np.intp) for each in wordings.equal_texts())
+        is_across = (first < n_old) & (second >= n_old)
+        old_places[places[second[is_across]]] = places[first[is_across]]
+    is_known, nearest = is_duplicate.any(axis=1), near[np.arange(len(new)), is_duplicate.argmax(axis=1)]
+    old_places[places[new[is_known]]] = places[nearest[is_known]]
+    return old_places, rule.least
