@@ -186,7 +186,9 @@ def _known_report(
     rows: str, against: str, model: str | None, column: str | None, texts: str | None, false_positives: float
 ) -> Report:
     """Which rows are in an old file or index already."""
-    new, ids = opened_rows(rows, column=column, texts=texts), None
+    new = opened_rows(rows, column=column, texts=texts)
+    loaded: SentenceEncoder | None
+    ids = old_vectors = None
     if (index := find_index(against, "duplicates: --against")) is not None:
         if model is not None:
             raise InputError(f"duplicates: {against} is an index and has its own model. Leave out -m.")
@@ -199,15 +201,14 @@ def _known_report(
             held = " and ".join(f"{name} holds {kind}" for name, kind in kinds.items())
             raise InputError(f"duplicates: {held}. Name the model that made the vectors: -m MODEL.")
         are_texts = model is not None or not new.are_vectors
-        old_texts, old_vectors = old.read_texts(), old.source if old.are_vectors else None
+        old_texts, old_vectors = old.read_texts(), old.vectors
         loaded = open_model(model, purpose="pairs") if are_texts else None
-    new_vectors = new.source if new.are_vectors else None
-    with progress_bar("encoding" if new_vectors is None else "reading") as bar:
+    with progress_bar("reading" if new.are_vectors else "encoding") as bar:
         found = find_known(
             new.read_texts(),
             old_texts,
             loaded,
-            vectors=new_vectors,
+            vectors=new.vectors,
             old_vectors=old_vectors,
             false_positives=false_positives,
             progress=bar,

@@ -91,6 +91,11 @@ class RowFiles:
         """Whether the rows have vectors, with or without texts."""
         return self.source.kind == "vectors"
 
+    @property
+    def vectors(self) -> VectorSource | None:
+        """The source of the vectors, if the rows have any."""
+        return self.source if self.source.kind == "vectors" else None
+
     def read_texts(self) -> list[str] | None:
         """The texts, without anything next to them; None for vectors without any."""
         source = self.source

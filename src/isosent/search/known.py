@@ -193,9 +193,9 @@ def find_known(
     old_texts = None if old_texts is None else tuple(_check.some_texts(where, old_texts))
     check_rate(where, false_positives, seed)
     sides = [(old_texts, opened_vectors(where, old_vectors)), (texts, opened_vectors(where, vectors))]
-    if model is None and all(source is not None for _, source in sides):
-        (old_source, source) = (side[1] for side in sides)
-        same_space(f"the old file {old_source.name}", old_source.space, source.name, source.space)
+    old_source, new_source = (source for _, source in sides)
+    if model is None and old_source is not None and new_source is not None:
+        same_space(old_source.name, old_source.space, new_source.name, new_source.space)
     units: list[NDArray[np.float32]] = []
     for side_texts, source in sides:
         n_before = sum(map(len, units))
@@ -236,7 +236,7 @@ def _old_places(
     compared, n_old = units[places], int(np.count_nonzero(has_vector[:n_old]))
     if not 0 < n_old < len(compared):
         return old_places, math.inf
-    wordings = None if texts is None else Wordings([texts[place] for place in places])
+    wordings = None if texts is None else Wordings([texts[place] for place in places.tolist()])
     new = np.arange(n_old, len(compared))
     with one_thread_products():
         rule = Closeness.fit(compared, wordings, false_positives, seed).rule
