@@ -453,6 +453,15 @@ def _canary(folder: Path, name: str | None, dim: int) -> Canary | None:
     )
 
 
+def read_canary(path: Path) -> Canary:
+    """Read the file of a canary in a model folder, which may have been copied and renamed."""
+    try:
+        tensors = plain_tensors(read_bytes(path))
+        return Canary.from_tensors(tensors, next(iter(tensors.values())).shape[-1])
+    except (SafetensorError, KeyError, StopIteration, IndexError, InputError) as error:
+        raise ModelFolderError(f"{path} does not hold vectors of fixed texts: {error}") from None
+
+
 def _component(folder: Path, name: str | None, parse: Callable[[bytes], Field], expected: str) -> Field | None:
     """Parse a file that ``model.json`` names; None if it names none."""
     if name is None:
