@@ -20,7 +20,10 @@ _OPTION = re.compile("\ue000([^=\ue001]+)=?([^\ue001]*)\ue001")
 _PLAIN = re.compile(r"-?\d+(\.\d+)?(e[-+]?\d+)?|N")  # numbers
 _NEXT_STEP = re.compile("\ue002([^\ue003]*)\ue003([^\ue004]*)\ue004")
 # of user:password@host after a scheme, which a path may have shortened to one slash; and of an option of a URL
-_PASSWORD = re.compile(r"(?<=[a-zA-Z0-9]:/)(/?[^\s/:@'\"]*:)\S*(?=@)|(?<=[?&])(\w*(?:password|api_?key)=)[^\s&'\"]+")
+_PASSWORD = re.compile(
+    r"(?<=[a-zA-Z0-9]:/)(/?[^\s/:@'\"]*:)\S*(?=@)"
+    r"|(?<=[?&])(\w*(?:password|secret|(?:api|account|secret)_?key)=)[^\s&'\"]+"
+)
 
 
 def option(name: str, value: object = "") -> str:

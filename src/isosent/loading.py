@@ -37,7 +37,7 @@ from isosent.encoders.reference import (
 from isosent.encoders.static_models import SplitFunction
 from isosent.encoders.word_average import Corpus, Weighting
 from isosent.encoders.wrapped import wrap_encoder
-from isosent.errors import FileFormatError, InputError, InputTypeError, ModelFolderError, wrong_value
+from isosent.errors import FileFormatError, InputError, InputTypeError, ModelFolderError, option, wrong_value
 from isosent.io.checksum import verify_folder
 from isosent.io.json import read_json
 from isosent.io.schemas import FileList
@@ -264,6 +264,13 @@ def load_saved(
         ) from error
     if encoder.fingerprint != record.encoder_fingerprint:
         if moved_to is None or not encoder.has_vectors_of(record.canary):
+            named = PrecomputedVectors(record.encoder_dim, {"space": record.options.get("space", "")})
+            if record.encoder_fingerprint == named.fingerprint:  # by a person
+                raise ModelFolderError(
+                    f"{folder} was made of vectors of which only the name is known, {named.space.reference}, and not "
+                    f"whether {encoder.reference} made them. If it did, make it again: "
+                    f"{option('model', encoder.reference)} in place of {option('space')}."
+                )
             raise ModelFolderError(
                 f"{folder} was fitted on {record.reference} with the fingerprint "
                 f"{record.encoder_fingerprint[:16]}; {encoder.reference} now has {encoder.fingerprint[:16]}. "

@@ -30,7 +30,14 @@ from safetensors import SafetensorError
 
 from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
 from isosent.encoders.reference import LANGUAGES, MODEL_FILE, absolute_reference, relative_reference
-from isosent.errors import InputError, ModelFolderError, ModelReferenceError, OutputError, without_passwords
+from isosent.errors import (
+    InputError,
+    ModelFolderError,
+    ModelReferenceError,
+    OutputError,
+    option,
+    without_passwords,
+)
 from isosent.io.atomic import check_parent, is_temporary, locked, recover, replacing, sweep
 from isosent.io.checksum import file_state
 from isosent.io.json import document_bytes, format_of, read_document
@@ -289,12 +296,12 @@ def holds_its_encoder(folder: str | os.PathLike[str]) -> bool:
         return False
 
 
-def check_model_folder(folder: str | os.PathLike[str]) -> None:
-    """Refuse a place where no model can be written, before any work is done."""
+def check_model_folder(folder: str | os.PathLike[str]) -> bool:
+    """Refuse a place where no model can be written, before any work is done; say whether one will be replaced."""
     folder = Path(folder)
     if not folder.exists():
         check_parent(folder)
-        return
+        return False
     if folder.is_dir():
         is_model = format_of(folder / MODEL_FILE) == FORMAT  # damaged or not
         if all(
@@ -303,7 +310,7 @@ def check_model_folder(folder: str | os.PathLike[str]) -> None:
         ):
             if not os.access(folder, os.W_OK):
                 raise OutputError(f"{folder} cannot be written to. Name another folder.")
-            return
+            return is_model
     if (folder / "manifest.json").exists():
         raise OutputError(f"{folder} is an index, not a model. Name another folder.")
     raise OutputError(f"{folder} exists, and is neither empty nor an isosent model. Name another folder.")
@@ -412,7 +419,8 @@ def check_encoder_space(record: ModelRecord, name: str, space: Space | None) -> 
     here = record.encoder_space
     same_space("the model", here, name, space)
     if space and here is None:
-        warn_of_unknown_space(name, space, "the model")
+        advice = f"Name it when you fit: {option('space', 'NAME')}."
+        warn_of_unknown_space(name, space, "the model", advice)
 
 
 def _postprocessing(folder: Path, document: Mapping[str, Any]) -> Postprocessing:

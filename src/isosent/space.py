@@ -111,18 +111,22 @@ class Space(Struct, frozen=True, forbid_unknown_fields=True):
 def same_space(here: str, space: Space | None, there: str, other: Space | None) -> Space | None:
     """Refuse to compare, merge or search across two vector spaces."""
     if space and other and not are_same(space.fingerprint, other.fingerprint):
-        raise InputError(
-            f"{there} holds vectors of the space {other}; {here} belongs to {space}. "
-            "They cannot be compared. Encode both with the same model."
-        )
+        advice = "They cannot be compared. Encode both with the same model."
+        if space.reference == other.reference:
+            advice = (
+                "They cannot be compared, although their names are equal. Encode both with the same version and "
+                f"options of the model. A name that was chosen with {option('space')} is no model: name it with "
+                f"{option('model', other.reference)} instead."
+            )
+        raise InputError(f"{there} holds vectors of the space {other}; {here} belongs to {space}. {advice}")
     return space or other
 
 
-def warn_of_unknown_space(known: str, space: Space, unknown: str) -> None:
+def warn_of_unknown_space(known: str, space: Space, unknown: str, advice: str = "") -> None:
     """Warn that vectors of a known space are used together with those of an unknown one."""
     warnings.warn(
         f"{known} holds vectors of the space {space}, and what made those of {unknown} is not known. If it is "
-        f"something else, the result means nothing. Name it when you fit: {option('space', 'NAME')}.",
+        f"something else, the result means nothing.{advice and ' '}{advice}",
         IsosentWarning,
         stacklevel=3,
     )

@@ -103,7 +103,7 @@ def test_vectors_alone_have_duplicates_but_no_words(isosent_, refuses, here):
 
 def test_recall_is_printed_for_many_texts(isosent_, monkeypatch):
     assert "recall" not in isosent_("duplicates", "texts.txt").err
-    monkeypatch.setattr("isosent.search.duplicates.MOST_EXACT", 100)
+    monkeypatch.setattr("isosent.search.closeness.MOST_EXACT", 100)
     finished = isosent_("duplicates", "texts.txt", "--json")
     recall = json.loads(finished.out)["recall"]
     assert f"recall: {recall:.1%}" in finished.err
@@ -201,3 +201,65 @@ def test_vectors_with_a_model_of_another_purpose_are_told_too(isosent_, here):
 def test_a_model_that_was_left_unchanged_serves_every_purpose(isosent_, here):
     _fitted_for("pairs", here / "m", transform="none")
     assert "chosen for" not in isosent_("cluster", "texts.txt", "-m", "m").err
+
+
+@pytest.fixture
+def sets(here):
+    """Old texts, and new ones: two that are equal to old ones, one with a greeting, and others."""
+    texts = isosent.demo_texts()
+    old, new = texts[:300], [*texts[300:400], texts[7], texts[8], f"Hello, {texts[9].lower()}"]
+    (here / "old.txt").write_text("".join(f"{text}\n" for text in old), "utf-8")
+    (here / "new.txt").write_text("".join(f"{text}\n" for text in new), "utf-8")
+    with (here / "old.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([["id", "text"], *((f"t{row}", text) for row, text in enumerate(old))])
+    return here
+
+
+@pytest.mark.parametrize("old", ["old.txt", "old.npy", "index"])
+def test_each_new_text_is_named_with_the_old_one_that_it_is_near(isosent_, sets, old):
+    commands = {"old.npy": ("encode", "old.txt", "-o", "old.npy"), "index": ("index", "old.csv", "-o", "index")}
+    if old == "index":
+        pytest.importorskip("faiss")
+    if old in commands:
+        assert isosent_(*commands[old]).code == 0
+    model = ("-m", "wordllama") if old == "old.npy" else ()
+    finished = isosent_(
+        "duplicates", "new.txt", "--against", old, *model, "-o", "k.csv", "-o", "k.json", "-o", "k.html"
+    )
+    assert finished.code == 0, finished.err
+    assert "<mark>Hello," in (sets / "k.html").read_text("utf-8")
+    rows = read_csv(sets / "k.csv")
+    assert len(rows) == 103
+    prefix = "t" if old == "index" else ""
+    assert [row["old"] for row in rows[100:]] == [f"{prefix}{row}" for row in (7, 8, 9)]
+    matches = [row["match"] for row in rows]
+    equal = 0 if old == "old.npy" else 2  # vectors in another batch may differ in their last digits
+    assert matches[100] in ("equal", "near")
+    assert matches[102] == "near"
+    document = json.loads((sets / "k.json").read_text("utf-8"))
+    assert document["n_equal"] == matches.count("equal") >= equal
+    assert document["n_near"] == matches.count("near")
+    assert document["n_new"] == matches.count("new")
+    assert [each["row"] for each in document["known"]][-3:] == [100, 101, 102]
+    assert f"{matches.count('new')} new" in finished.out
+
+
+def test_against_an_index_of_which_rows_were_deleted(isosent_, sets):
+    pytest.importorskip("faiss")
+    assert isosent_("index", "old.csv", "-o", "index").code == 0
+    assert isosent_("index", "remove", "index", "t7").code == 0
+    found = json.loads(isosent_("duplicates", "new.txt", "--against", "index", "--json").out)
+    assert {each["old"] for each in found["known"]} >= {"t8", "t9"}
+    assert "t7" not in {each["old"] for each in found["known"]}
+
+
+def test_against_what_cannot_be_compared(isosent_, refuses, sets):
+    assert isosent_("encode", "old.txt", "-o", "old.npy").code == 0
+    refuses(isosent_("duplicates", "new.txt", "--against", "old.npy"), "old.npy holds vectors", "-m MODEL")
+    refuses(isosent_("duplicates", "new.txt", "--against", "nowhere.txt"), "nowhere.txt")
+    assert isosent_("fit", "old.npy", "--transform", "whitening", "-o", "model").code == 0
+    assert isosent_("transform", "old.npy", "-m", "model", "-o", "white.npy").code == 0
+    refuses(isosent_("duplicates", "old.npy", "--against", "white.npy"), "white.npy", "cannot be compared")
+    np.save("short.npy", np.load("old.npy")[:, :9])
+    refuses(isosent_("duplicates", "old.npy", "--against", "short.npy"), "256 dimensions", "short.npy 9")
+    refuses(isosent_("duplicates", "new.txt", "--against", "lance:x"), "database")

@@ -258,4 +258,4 @@ def test_columns_of_texts_may_be_named_where_vectors_were_expected(isosent_, her
     (here / "table.csv").write_text(f"id,body\n{rows}")
     named = ("--column", "body", "-m", "wordllama")
     assert isosent_("moments", "table.csv", *named, "-o", "t.safetensors").code == 0
-    assert isosent_("drift", "table.csv", "table.csv", *named).out.startswith("No refit")
+    assert isosent_("drift", "table.csv", "table.csv", *named).out.startswith("The vectors have not changed")

@@ -17,6 +17,7 @@ pytest.importorskip("faiss")
 
 import isosent
 from isosent.cli.main import main
+from isosent.search import Index
 
 
 @pytest.fixture(scope="module")
@@ -291,7 +292,9 @@ def test_files_are_added_with_the_types_of_the_index(isosent_, tmp_path, monkeyp
     assert hits(isosent_("search", "index", "a goat", "--where", 'code = "1.10"', "--json")) == [["17"]]
     conditions = ("--where", 'code > "1"', "--where", 'code < "2"')
     assert hits(isosent_("search", "index", "a goat", *conditions, "--json")) == [["17"]]
-    assert "replaced the index" in isosent_("index", "b.csv", "-o", "index").err
+    assert "index holds an index, which is replaced" in isosent_("index", "b.csv", "-o", "index").err
+    assert "which is replaced" in isosent_("index", "nowhere.csv", "-o", "index").err  # before any work
+    assert len(Index.open("index")) == 2
 
 
 def test_an_unknown_id_is_named_without_a_python_method(isosent_, made):
@@ -388,6 +391,50 @@ def test_an_index_that_does_not_know_its_space_warns_of_vectors_of_a_named_model
     for command in (("search", "index", "of_other.npy"), ("index", "add", "index", "of_other.npy")):
         assert "of_other.npy holds vectors of the space vectors -> whitening" in isosent_(*command).err
     assert "holds vectors of" not in isosent_("search", "index", "vectors.npy").err
+
+
+def test_what_is_no_index_is_named_with_what_to_do(isosent_, refuses, table, texts, wordllama):
+    np.save("v.npy", wordllama.encode(texts))
+    assert isosent_("fit", "v.npy", "-o", "model").code == 0
+    refuses(isosent_("search", "model", "x"), "model is not an index: it is a model", "isosent index TEXTS -m model -o")
+    assert isosent_("encode", table, "-o", "shards").code == 0
+    refuses(isosent_("search", "shards", "x"), "a folder of vectors", "isosent index shards -o")
+    refuses(isosent_("search", "v.npy", "x"), "it is a file", "isosent index v.npy -o")
+    refuses(isosent_("search", "nowhere", "x"), "there is no such folder", "isosent index TEXTS -o")
+    of_texts = isosent_("index", table, "-m", "model", "-o", "index")
+    refuses(of_texts, "cannot encode texts", "isosent index VECTORS --texts TEXTS -m")
+
+
+def test_vectors_whose_model_is_only_named_find_no_vectors_of_the_model(isosent_, refuses, table, texts, wordllama):
+    np.save("v.npy", wordllama.encode(texts))
+    assert "-m wordllama in place of --space" in isosent_("index", "v.npy", "--space", "wordllama", "-o", "named").err
+    Path("q.txt").write_text("a horse\n")
+    assert isosent_("encode", "q.txt", "-o", "q.npy").code == 0
+    refuses(isosent_("search", "named", "q.npy"), "although their names are equal", "--model wordllama")
+    refuses(isosent_("search", "named", "a horse", "-m", "wordllama"), "only the name", "--model wordllama")
+
+
+def _batch(name, ids, rows):
+    lines = (json.dumps({"custom_id": one, "embedding": row.tolist()}) for one, row in zip(ids, rows, strict=True))
+    Path(name).write_text("\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("ids", "advice"),
+    [
+        (None, "columns id and text"),
+        ([str(row) for row in range(60)], "Write the ids alike"),
+        ([f"{'request-' * (row % 2)}{row}" for row in range(60)], "60 ids are in one of them alone"),
+    ],
+)
+def test_ids_of_two_forms_are_refused_with_what_to_write(isosent_, refuses, tmp_path, monkeypatch, ids, advice, texts):
+    monkeypatch.chdir(tmp_path)
+    order = np.random.default_rng(0).permutation(60)
+    _batch("batch.jsonl", [f"request-{row}" for row in order], np.eye(60)[order])
+    lines = texts[:60] if ids is None else ["id,text", *(f"{one},text {one}" for one in ids)]
+    Path("texts.txt" if ids is None else "texts.csv").write_text("\n".join(lines))
+    name = "texts.txt" if ids is None else "texts.csv"
+    refuses(isosent_("index", "batch.jsonl", "--texts", name, "-o", "index"), advice)
 
 
 def test_the_index_is_named_before_the_query(isosent_, refuses, made):

@@ -152,6 +152,17 @@ def test_a_named_space_has_the_same_fingerprint_everywhere(isosent_, here):
     assert isosent.load(here / "c").encoder.fingerprint != isosent.load(here / "a").encoder.fingerprint
 
 
+def test_the_name_of_a_model_as_a_space_is_only_a_name(isosent_, refuses):
+    np.save("three.npy", ROWS[:, :3])
+    finished = isosent_("fit", "three.npy", "--space", "words:glove.txt", "--transform", "whitening", "-o", "model")
+    assert finished.code == 0
+    assert "-m words:glove.txt in place of --space" in finished.err
+    asked = isosent_("encode", "texts.txt", "-m", "model?encoder=words:glove.txt", "-o", "o.npy")
+    refuses(asked, "only the name", "--model words:", "--space")
+    assert "in place" not in isosent_("fit", "v.npy", "--space", "text-embedding-3-small", "-o", "api").err
+    assert "in place" not in isosent_("fit", "v.npy", "--space", "sentence-transformers/LaBSE", "-o", "api").err
+
+
 def test_queries_get_their_own_mean(isosent_, here, refuses):
     np.save("q.npy", ROWS + 2)
     assert isosent_("fit", "v.npy", "--queries", "q.npy", "--transform", "whitening", "-o", "model")[0] == 0
@@ -373,7 +384,11 @@ def test_a_fit_on_a_known_and_an_unknown_space_is_warned_of_once(isosent_):
 def test_a_fit_says_that_it_replaces_another_model_and_not_its_own(isosent_):
     fit = ("fit", "v.npy", "--transform", "mean_centering", "-o", "model")
     assert isosent_(*fit).err == ""
-    assert isosent_(*fit).err == "replaced the model that was in model\n"
+    assert "model holds a model, which is replaced" in isosent_(*fit).err
+    failing = ("fit", "nowhere.npy", "-o", "model")
+    assert "which is replaced" in isosent_(*failing).err  # before any work
+    assert isosent.load("model").dim == 4
+    assert "which is replaced" in isosent_("calibrate", "v.npy", "-m", "words:glove.txt", "-o", "model").err
     assert isosent_("fit", "v.npy", "--transform", "whitening", "-m", "model", "-o", "model").err == ""
 
 

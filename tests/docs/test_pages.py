@@ -155,8 +155,8 @@ def readers_folder(tmp_path_factory, wordllama):
     vectors = wordllama.encode(texts)
     for names, part in {
         "vectors original old corpus million": slice(None),
-        "questions queries february june may": slice(240),
-        "documents january": slice(240, None),
+        "questions queries february june may new test": slice(240),
+        "documents january train": slice(240, None),
     }.items():
         for name in names.split():
             write_lines(folder / f"{name}.txt", texts[part])
@@ -327,6 +327,8 @@ def test_the_page_runs_as_written(name, readers_folder, transformer, tmp_path, c
     names = {
         "texts": texts,
         "queries": texts[:240],
+        "new_texts": texts[:240],
+        "old_texts": texts[240:],
         "documents": texts[240:],
         "languages": [row.lang for row in pool],
         "vectors": vectors,

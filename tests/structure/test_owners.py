@@ -103,8 +103,8 @@ RULES = [
 ]
 # options whose name means something else on another command, each with the number of its definitions
 MEANINGS = (
-    "--column 5, --columns 3, --data 3, --dims 2, --dtype 2, --false-positives 2, --fit-on 3, --model 7, --output 2, "
-    "--queries 4, --seed 2, --sickr 2, --texts 3, --to 2, --transform 4, --vectors 2, --workers 2"
+    "--against 2, --column 5, --columns 3, --data 3, --dims 2, --dtype 2, --false-positives 2, --fit-on 3, --model 7, "
+    "--output 2, --queries 4, --seed 2, --sickr 2, --texts 3, --to 2, --transform 4, --vectors 2, --workers 2"
 )
 
 

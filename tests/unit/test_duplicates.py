@@ -225,7 +225,7 @@ def many():
 
 @pytest.fixture
 def in_lists(monkeypatch):
-    monkeypatch.setattr("isosent.search.duplicates.MOST_EXACT", 2000)
+    monkeypatch.setattr("isosent.search.closeness.MOST_EXACT", 2000)
 
 
 def test_small_sets_are_compared_exactly(many):

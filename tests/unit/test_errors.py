@@ -74,6 +74,7 @@ def test_what_to_do_next_is_a_command_in_the_shell_and_a_call_in_python(tmp_path
         ("postgresql://me:se/cr@et@host/db", "postgresql://me:***@host/db"),
         ("postgresql:/me:secret@host/db", "postgresql:/me:***@host/db"),  # of a path
         ("x://:secret@host?a=1&sslpassword=secret&b=2", "x://:***@host?a=1&sslpassword=***&b=2"),
+        ("abfs://c@a/f?client_secret=hush&secret_key=hush&x=1", "abfs://c@a/f?client_secret=***&secret_key=***&x=1"),
         ("http://127.0.0.1:9/a:b", "http://127.0.0.1:9/a:b"),
         ("hf:me/model?layers=1 of a:b@c.de", "hf:me/model?layers=1 of a:b@c.de"),
     ],

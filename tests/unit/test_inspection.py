@@ -123,7 +123,7 @@ def test_the_sample_is_bounded_and_drawn_by_the_seed(rows):
     assert first.counts.n_used == 21_000
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float64, np.int8])
+@pytest.mark.parametrize("dtype", [np.float16, np.float64, np.int8, np.int64, np.uint16])
 def test_every_number_type_is_looked_at(dtype):
     rows = np.random.default_rng(0).integers(-9, 9, size=(90, 4)).astype(dtype)
     seen = seen_in(rows)

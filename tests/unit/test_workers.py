@@ -514,6 +514,15 @@ def test_inputs_and_shards_may_lie_elsewhere(memory, inputs, whole, wordllama):
     seen = []
     encode(urls, "memory://out", LocalEngine(), wordllama, resumed=lambda index: seen.append(index.missing))
     assert seen == [[4]]
+    memory.mv("/in", "/user:hush-hush@in", recursive=True)  # as where the password is in the address
+    urls = isosent.io.shards.input_paths(["memory://user:hush-hush@in"], "texts")
+    for count in (2, 1):
+        encode(urls, "memory://secret", LocalEngine(), wordllama, resumed=lambda index: seen.append(index.missing))
+        index = memory.cat("/secret/shards.json").decode()
+        assert "hush" not in index
+        assert index.count("memory://user:***@in") == len(urls)
+        memory.rm(f"/secret/part-0000{count}.npy")
+    assert seen == [[4], [2]]
     with pytest.raises(InputFileError, match=r"memory://in/none\.txt: no such file"):
         encode(["memory://in/none.txt"], "memory://other", LocalEngine(), wordllama)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent.cli.options import column_option, model_option, open_model, output_option, split_names
-from isosent.cli.printing import deliver, show
+from isosent.cli.printing import deliver, say_replaced, show
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.evaluation.sts import read_scored_pairs
@@ -102,7 +102,7 @@ def _folder_to_write(command: str, model: str | None, output: Path | None) -> Pa
     if output is None and not folder.is_dir():
         problem = "no model is named (-m FOLDER), and " if model is None else ""
         raise InputError(f"{command}: {problem}{folder} is not a model folder. Name one to write: -o FOLDER.")
-    check_model_folder(folder)
+    say_replaced("a model", folder, check_model_folder(folder) and Path(model or "") != folder)
     return folder
 
 

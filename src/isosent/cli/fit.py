@@ -37,6 +37,7 @@ from isosent.cli.printing import (
     likelihood_change,
     pairs_table,
     say,
+    say_replaced,
     say_unused_vectors,
     show,
     tokens_line,
@@ -53,7 +54,7 @@ from isosent.demo import (
     write_texts,
 )
 from isosent.encoders.precomputed import PRECOMPUTED
-from isosent.encoders.reference import DEFAULT_REFERENCE, MODEL_FILE
+from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.jobs.fit import FitResult, run_fit
 from isosent.jobs.fit_request import FitRequest
 from isosent.jobs.inspect import groups_warning
@@ -204,8 +205,7 @@ def fit(inputs: tuple[str, ...], output: Path, column: str | None, queries: str 
     isosent fit pool.csv --column text --erase lang -o model
     isosent fit --pairs pairs.csv -o model
     """  # noqa: D301
-    check_model_folder(output)
-    is_replaced = (output / MODEL_FILE).exists() and Path(values["model"] or "") != output
+    say_replaced("a model", output, check_model_folder(output) and Path(values["model"] or "") != output)
     if values["pairs"] is None and not inputs:
         raise click.UsageError("Missing argument 'INPUTS...'.")
     file = queries or None
@@ -215,8 +215,6 @@ def fit(inputs: tuple[str, ...], output: Path, column: str | None, queries: str 
     result = run_fit(request, say=say)
     for path in inputs if column is not None and result.unit.endswith("texts") else ():
         say_unused_vectors(path, column)
-    if is_replaced:
-        say(f"replaced the model that was in {output}")
     deliver(Report(parts=[*fit_report(result, request)]))
 
 

@@ -1,6 +1,12 @@
-"""The commands ``duplicates`` and ``cluster``."""
+"""The commands ``duplicates`` and ``cluster``.
 
-from collections.abc import Sequence
+Both compare texts, which a model encodes, or vectors with or without their texts (`_Compared`). What they find becomes
+a `Report`: a table of the largest groups, a file with all of them, and a page. With ``--against``, nothing is grouped:
+each text is compared with those of another file or of an index (`_known_report`).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,21 +23,27 @@ from isosent.cli.options import (
 from isosent.cli.printing import check_outputs, deliver, say, say_unused_vectors, shortened
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
+from isosent.io.texts import TextSource
 from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import progress_bar
 from isosent.pages.report import Note, Part, Report, ReportTable
 from isosent.pages.tables import csv_table
-from isosent.report.groups_page import clusters_page, duplicates_page
+from isosent.report.groups_page import clusters_page, duplicates_page, known_page
+from isosent.search.closeness import FEWEST_TEXTS, LEAST_RATE, MOST_EXACT, MOST_RATE
 from isosent.search.clusters import AUTO, NO_VECTOR, Clusters
 from isosent.search.clusters import cluster as cluster_texts
-from isosent.search.duplicates import FEWEST_TEXTS, LEAST_RATE, MOST_EXACT, MOST_RATE, Duplicates, find_duplicates
-from isosent.search.inputs import opened_rows
+from isosent.search.duplicates import Duplicates, find_duplicates
+from isosent.search.inputs import Rows, opened_rows
+from isosent.search.known import Known, find_known
+from isosent.search.stores import find_index
 from isosent.transforms.agreement import distinct_rows
 
 _MOST_SHOWN = 10
 _MOST_TEXTS = 3
 _LONGEST_TEXT = 72
+_SHORT_TEXT = 40  # of two in a row
+_MORE = f"the first {_MOST_SHOWN}; -o FILE.csv writes all"
 
 
 @click.command()
@@ -46,6 +58,9 @@ _LONGEST_TEXT = 72
     metavar="R",
     help="Share of the texts without a duplicate that may get into a group.",
 )
+@click.option(
+    "--against", metavar="OLD", help="Instead of groups: which of ROWS are in OLD already, or nearly? Also an index."
+)
 @outputs_option(".csv", ".json", ".html")
 @json_option
 def duplicates(
@@ -54,6 +69,7 @@ def duplicates(
     column: str | None,
     texts: str | None,
     false_positives: float,
+    against: str | None,
     outputs: tuple[Path, ...],
     as_json: bool,
 ) -> None:
@@ -67,11 +83,20 @@ def duplicates(
     The CSV holds group, row (from 0), text, score (the cosine with the nearest text of the group) and share (of random
     pairs with a lower score). Equal texts are always in one group.
 
+    With --against, each of ROWS is compared with the texts, vectors or index OLD: is a test set in the training texts?
+    The CSV then holds row, text, match (equal, near or new), old (the row of OLD, or the id in an index), old_text,
+    score and share.
+
     \b
     isosent duplicates texts.txt -o groups.csv
     isosent duplicates vectors.npy --texts texts.txt -o groups.csv
+    isosent duplicates test.txt --against train.txt -o leaks.csv
     """  # noqa: D301
-    check_outputs(outputs, reads=(rows, texts))
+    check_outputs(outputs, reads=(rows, texts, against))
+    if against is not None:
+        report = _known_report(rows, against, model, column, texts, false_positives)
+        deliver(replace(report, parts=[*report.parts, *_written(outputs)]), outputs, as_json=as_json)
+        return
     compared = _Compared.open("pairs", rows, model, column, texts)
     with progress_bar("encoding" if compared.vectors is None else "reading") as bar:
         found = find_duplicates(
@@ -155,6 +180,96 @@ def cluster(
     }
     parts: list[Part] = [compared.line, _cluster_table(found), *_written(outputs)]
     deliver(Report(lambda: compared.document(found.to_json()), parts, files), outputs, as_json=as_json)
+
+
+def _known_report(
+    rows: str, against: str, model: str | None, column: str | None, texts: str | None, false_positives: float
+) -> Report:
+    """Which rows are in an old file or index already."""
+    new = opened_rows(rows, column=column, texts=texts)
+    loaded: SentenceEncoder | None
+    ids = old_vectors = None
+    if (index := find_index(against, "duplicates: --against")) is not None:
+        if model is not None:
+            raise InputError(f"duplicates: {against} is an index and has its own model. Leave out -m.")
+        old_rows = Rows.of_index(index)
+        old_texts, old_vectors, ids, loaded = old_rows.texts, old_rows.vectors, old_rows.ids, index.model
+    else:
+        old = opened_rows(against, column=column if TextSource(against).is_table else None)
+        kinds = {file.source.name: "vectors" if file.are_vectors else "texts" for file in (new, old)}
+        if model is None and len(set(kinds.values())) > 1:
+            held = " and ".join(f"{name} holds {kind}" for name, kind in kinds.items())
+            raise InputError(f"duplicates: {held}. Name the model that made the vectors: -m MODEL.")
+        are_texts = model is not None or not new.are_vectors
+        old_texts, old_vectors = old.read_texts(), old.vectors
+        loaded = open_model(model, purpose="pairs") if are_texts else None
+    with progress_bar("reading" if new.are_vectors else "encoding") as bar:
+        found = find_known(
+            new.read_texts(),
+            old_texts,
+            loaded,
+            vectors=new.vectors,
+            old_vectors=old_vectors,
+            false_positives=false_positives,
+            progress=bar,
+        )
+    return _report_of_known(found, loaded, ids, rows, against)
+
+
+def _report_of_known(
+    found: Known, model: SentenceEncoder | None, ids: Sequence[Any] | None, rows: str, against: str
+) -> Report:
+    """Counts, and which old row, or id of an index, each new one is."""
+    names = ("row", "text", "match", "old", "old_text", "score", "share")
+    listed = [
+        (row, text, _match(old, is_equal), old if ids is None else ids[old], old_text, score, share)
+        for row, text, old, old_text, is_equal, score, share in found.rows()
+    ]
+    known = [each for each in listed if each[2] != "new"]
+    unit, n_new = "vectors" if found.texts is None else "texts", len(found.new)
+    document = {
+        "model": None if model is None else model.record.name,
+        "against": against,
+        "n_texts": len(listed),
+        "n_equal": found.n_equal,
+        "n_near": len(known) - found.n_equal,
+        "n_new": n_new,
+        "n_without_vector": found.n_without_vector,
+        "false_positives": found.false_positives,
+        "threshold": found.threshold,
+        "known": [dict(zip(names, each, strict=True)) for each in known],
+    }
+    table = ReportTable(
+        "row", "match", "score", "text", "old", "old text", left=(1, 3, 5), caption=_MORE * (len(known) > _MOST_SHOWN)
+    )
+    for row, text, match, old, old_text, score, _ in known[:_MOST_SHOWN]:
+        texts_of_row = shortened(text, _SHORT_TEXT), f"{old}", shortened(old_text, _SHORT_TEXT)
+        table.add_row(f"{row}", match, f"{score:.3f}", *texts_of_row)
+    line = "vectors" if model is None else f"model: {document['model']}"
+    parts: list[Part] = [line, table] if known else [line]
+    counts = (
+        f"{len(listed):,} {unit} of {rows}: {found.n_equal:,} equal to one of {against}, "
+        f"{len(known) - found.n_equal:,} near-duplicates of one, {n_new:,} new"
+    )
+    parts.append(counts)
+    if found.false_positives is None:
+        parts.append(Note(f"fewer than {FEWEST_TEXTS} distinct {unit}: only small changes count as near-duplicates"))
+    if (found.texts is None) != (found.old_texts is None):
+        parts.append(Note("one of the two has no texts: vectors are compared by their distance alone"))
+
+    def table_rows() -> Iterator[tuple[str, ...]]:
+        for row, text, match, old, old_text, score, share in listed:
+            yield f"{row}", text, match, "" if match == "new" else f"{old}", old_text, _share(score), _share(share)
+
+    files = {
+        ".csv": lambda: csv_table(names, list(table_rows())),
+        ".html": lambda: known_page(known, source=f"{rows} against {against}", vectors=line, counts=counts),
+    }
+    return Report(document, parts, files)
+
+
+def _match(old: int, is_equal: bool) -> str:
+    return "new" if old < 0 else "equal" if is_equal else "near"
 
 
 def _written(outputs: Sequence[Path]) -> list[Note]:

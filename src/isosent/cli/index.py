@@ -29,6 +29,7 @@ from isosent.cli.printing import (
     budget_lines,
     deliver,
     say,
+    say_replaced,
     say_unused_vectors,
     show,
     stale_notes,
@@ -129,7 +130,7 @@ def create(
     \b
     isosent index texts.csv --column text -m model -o index
     """  # noqa: D301
-    is_replaced = check_index_folder(output)
+    say_replaced("an index", output, check_index_folder(output))
     with ExitStack() as stack:
         names, files = stack.enter_context(opened_inputs(rows, column=column, texts=texts))
         for file in files:
@@ -176,8 +177,6 @@ def create(
                 query_model=None if query_model is None else open_model(query_model),
                 progress=bar,
             )
-    if is_replaced:
-        say(f"replaced the index that was in {output}")
     deliver(stats_report(output, made.stats()))
     if budget_mb is not None:
         deliver(Report(parts=budget_lines(made.stats(), budget_mb)))
@@ -328,7 +327,7 @@ def pull(url: str, output: Path, model: str | None) -> None:
     \b
     isosent index pull lance:DIR -m MODEL -o INDEX
     """  # noqa: D301
-    check_index_folder(output)
+    say_replaced("an index", output, check_index_folder(output))
     loaded = None if model is None else open_model(model)
     with progress_bar("pulling", "rows") as bar:
         made = pull_index(url, output, model=loaded, progress=bar)

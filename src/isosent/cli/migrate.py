@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from isosent.cli.options import column_option, json_option, open_model, output_option
-from isosent.cli.printing import deliver
+from isosent.cli.printing import deliver, say_replaced
 from isosent.errors import InputError
 from isosent.evaluation.migration import MigrationFindings, Side
 from isosent.evaluation.migration import migrate as migrate_models
@@ -48,7 +48,7 @@ def migrate(
     isosent migrate INDEX sentence-transformers/all-MiniLM-L6-v2 -o map
     """  # noqa: D301
     if output is not None:
-        check_model_folder(output)
+        say_replaced("a model", output, check_model_folder(output))
     answers = None if queries is None else read_answers(queries)
     if (index := find_index(old, "migrate")) is not None:
         if unused := texts or column:

@@ -11,7 +11,7 @@ import click
 from isosent._check import split_options
 from isosent.cli.printing import say
 from isosent.distributed import engine_for
-from isosent.encoders.reference import DEFAULT_REFERENCE, GRAMMAR
+from isosent.encoders.reference import DEFAULT_REFERENCE, GRAMMAR, parse_reference
 from isosent.errors import InputError
 from isosent.io.shards import SHARD_SIZE
 from isosent.loading import load_model
@@ -45,7 +45,28 @@ data_option = click.option(
     "--data", "data", metavar="DIR", type=PATH, required=True, help="Folder with the data files, at any depth."
 )
 model_folder_option = output_option("FOLDER", "Model folder to write.")
-space_option = click.option("--space", metavar="NAME", help="Vectors: what made them, such as text-embedding-3-small.")
+
+
+def _space_name(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
+    """A name that a person chooses; a note says that it stands for no model, if there is one of that name."""
+    try:
+        is_model = name is not None and parse_reference(name).scheme != "hub"  # OWNER/NAME may be one of anything
+    except InputError:
+        is_model = False
+    if is_model:
+        say(
+            f"note: --space {name} only gives the vectors a name: texts cannot be searched or compared with them. If "
+            f"the model {name} made them, write -m {name} in place of --space"
+        )
+    return name
+
+
+space_option = click.option(
+    "--space",
+    metavar="NAME",
+    callback=_space_name,
+    help="Vectors: what made them, such as text-embedding-3-small.",
+)
 tasks_option = click.option("--tasks", metavar="NAMES", help="Tasks, separated by commas.  [default: all in --data]")
 purpose_option = click.option(
     "--for",

@@ -88,6 +88,12 @@ def _laid_out(table: ReportTable) -> "Table":
     return laid_out
 
 
+def say_replaced(kind: str, folder: Path, is_replaced: bool) -> None:
+    """Say, before any work, that a folder will be replaced."""
+    if is_replaced:
+        say(f"{folder} holds {kind}, which is replaced when the new one is complete")
+
+
 def check_outputs(outputs: Sequence[Path], *, reads: Sequence[str | Path | None] = ()) -> None:
     """Refuse, before any work, files that cannot be written, or that are also read."""
     for path in outputs:

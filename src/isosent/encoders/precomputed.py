@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent.encoders.base import Encoder
-from isosent.errors import InputError, next_step
+from isosent.errors import InputError, next_step, option
 from isosent.numeric.canary import Canary
 from isosent.numeric.moments import Moments
 from isosent.pages.progress import Progress
@@ -19,6 +19,10 @@ from isosent.space import Space
 
 PRECOMPUTED = "vectors"
 _STATISTICS = "statistics."  # begins the names of these tensors
+_IN_SHELL = (
+    f"isosent index VECTORS {option('texts', 'TEXTS')} -m FOLDER -o INDEX, "
+    "or isosent transform VECTORS -m FOLDER -o OUT"
+)
 
 
 class PrecomputedVectors(Encoder):
@@ -90,8 +94,8 @@ class PrecomputedVectors(Encoder):
         """Refuse: what made the vectors is not here."""
         raise InputError(
             f"encode: this model was fitted on vectors ({self.space.reference}) and cannot encode texts. Encode them "
-            "where the vectors came from, then apply the model: "
-            f"{next_step('isosent transform VECTORS -m FOLDER -o OUT', 'model.transform(vectors)')}."
+            "where the vectors came from, and name the file of these in place of the texts: "
+            f"{next_step(_IN_SHELL, 'model.transform(vectors)')}."
         )
 
     def tokenize(self, texts: Any) -> NoReturn:

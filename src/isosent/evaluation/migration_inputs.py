@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
@@ -15,9 +14,8 @@ from isosent.io.texts import TextSource
 from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
 from isosent.search.index import Index
-from isosent.search.rows import ID, TEXT, VECTOR
-from isosent.search.units import units_of_lists
-from isosent.storage import Storage
+from isosent.search.inputs import Rows
+from isosent.search.rows import ID, TEXT
 
 
 class MigrationInputs(NamedTuple):
@@ -39,15 +37,11 @@ class MigrationInputs(NamedTuple):
         if n_mapped := index.stats().n_mapped:
             raise InputError(f"migrate: {folder} still has {n_mapped} mapped rows. Replace them: isosent index add.")
         _require_same_ids(index, new)
-        texts = [text or "" for batch in index.batches() for text in batch.column(TEXT).to_pylist()]
-
-        def read(first_row: int, n_rows: int) -> Iterator[Any]:
-            yield from (units_of_lists(batch.column(VECTOR), index.dim) for batch in index.batches(n_rows))
-
-        stored = VectorSource(folder, len(texts), index.dim, Storage.float32, index.space, read)
+        rows = Rows.of_index(index)
+        assert rows.vectors is not None
         if isinstance(index.model.encoder, PrecomputedVectors):
-            return cls(stored, new, texts)
-        return cls(index.model, new, texts, stored)
+            return cls(rows.vectors, new, rows.texts or [])
+        return cls(index.model, new, rows.texts or [], rows.vectors)
 
     @classmethod
     def of_texts(cls, old: Side, new: Side, texts: TextSource) -> MigrationInputs:

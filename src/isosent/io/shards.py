@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from isosent import _check
-from isosent.errors import FileFormatError, InputError, IsosentError, OutputError
+from isosent.errors import FileFormatError, InputError, IsosentError, OutputError, without_passwords
 from isosent.io.atomic import check_parent, is_temporary, locked, sweep
 from isosent.io.formats import FORMATS, NOTES, Holds
 from isosent.io.json import check_format, check_schema, format_of, read_json, write_document
@@ -194,6 +194,8 @@ def write_index(folder: str | os.PathLike[str], index: ShardIndex) -> None:
     head = {"format": SHARDS_FORMAT, "format_version": SHARDS_VERSION, "isosent_version": version("isosent")}
     facts = msgspec.to_builtins(index)
     shards = facts.pop("shards")  # a long list, last
+    for file in facts["inputs"]:
+        file["name"] = without_passwords(file["name"])
     with destination(os.fspath(folder), INDEX_FILE) as path:
         write_document(path, head | facts | {"is_complete": index.is_complete, "shards": shards})
 

@@ -62,11 +62,13 @@ class VectorSource:
     text_columns: tuple[str, ...] = ()  # of that table
     texts: str | None = None  # the file of texts that these are the vectors of, if they are in a temporary file
     where: str | None = None  # of an array: the function that it was passed to
+    dtype_name: str = ""  # of an array, before its numbers became floats
 
     @classmethod
     def of_array(cls, rows: Array, where: str, name: str) -> VectorSource:
         """The rows of a 2-D array; numbers that no file holds become floats."""
-        if rows.dtype.name not in NUMPY:
+        dtype_name = rows.dtype.name
+        if dtype_name not in NUMPY:
             rows = rows.astype(np.float64 if rows.dtype.kind == "f" else np.result_type(rows, np.float32), copy=False)
 
         def read(start_row: int, block_rows: int) -> Iterator[Array]:
@@ -74,7 +76,7 @@ class VectorSource:
                 yield storage.decoded(rows[start : start + block_rows])
 
         storage, (n_rows, dim) = Storage(rows.dtype.name), rows.shape
-        return cls(Path(name), n_rows, dim, storage, None, read, where=where)
+        return cls(Path(name), n_rows, dim, storage, None, read, where=where, dtype_name=dtype_name)
 
     @property
     def name(self) -> str:

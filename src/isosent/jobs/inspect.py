@@ -393,7 +393,7 @@ class Survey:
             n_rows=start,
             n_used=n_used,
             dim=dim,
-            dtype=vectors.storage,
+            dtype=vectors.dtype_name or vectors.storage,
             n_zero=n_zero,
             n_non_finite=n_non_finite,
             n_duplicates=n_used - len(np.unique(all_hashes)),

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from isosent import _extras
 from isosent._check import brief
 from isosent.encoders.base import EncodingStats
-from isosent.errors import InputError, IsosentError, OutputError, WorkerError, quoted
+from isosent.errors import InputError, IsosentError, OutputError, WorkerError, quoted, without_passwords
 from isosent.io import remote
 from isosent.io.formats import format_by_name
 from isosent.io.notes import NOTE_ENDING, SUMS_ENDING
@@ -408,7 +408,7 @@ class _IndexWriter:
 
 def _describe_inputs(inputs: Sequence[str], older: ShardIndex | None, run: RunTasks) -> tuple[InputFile, ...]:
     earlier_files = {file.name: file for file in older.inputs} if older else {}
-    tasks = [Task("describe", (name, earlier_files.get(name))) for name in inputs]
+    tasks = [Task("describe", (name, earlier_files.get(without_passwords(name)))) for name in inputs]
     described_files = {}
     for task, outcome in run(tasks):
         if isinstance(outcome, WorkerError):

@@ -107,10 +107,10 @@ class Worker:
         self._open = None
 
     def describe(self, name: str, earlier_file: InputFile | None) -> InputFile:
-        """Count the rows of a file and hash it, unless it is known."""
+        """Count the rows of a file and hash it, unless it is known; that of an index has no passwords in its name."""
         state = remote.state_of(name)
-        if earlier_file and state and (earlier_file.name, earlier_file.state) == (name, state):
-            return earlier_file
+        if earlier_file and state and earlier_file.state == state:
+            return msgspec.structs.replace(earlier_file, name=name)
         source = self._source(name)
         if source.kind == "vectors":
             if self._job.makes == "transform":

@@ -270,7 +270,7 @@ def _effect(old: Moments, new: Moments) -> tuple[float, float, float]:
 
 def _recommend(new: Moments, is_changed: bool, spread: float, expected: float) -> tuple[Refit, str]:
     if not is_changed:
-        return "no", "No refit: mean and covariance have not changed beyond chance."
+        return "no", "The vectors have not changed beyond chance, neither their mean nor their covariance. No refit."
     cosines = f"two random new vectors have a cosine of ±{spread:.3f} after the whitening of the old ones"
     if math.isnan(spread):
         cosines = "the old vectors are too few for a whitening"

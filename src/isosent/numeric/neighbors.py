@@ -12,7 +12,7 @@ the last digits of a float32 product.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -186,11 +186,22 @@ def nearest_others(
     units: NDArray[np.float32], k: int, *, rows: NDArray[np.intp] | None = None
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Cosines and places of the k nearest other rows of each row, or of `rows`, nearest first, (n, k); k < n_rows."""
-    starts = range(0, len(units), _BLOCK_ROWS)
+    asking = np.arange(len(units)) if rows is None else rows
+    return nearest_of_blocks(units if rows is None else units[rows], _blocks(units), k, self_rows=asking)
+
+
+def nearest_among(
+    queries: NDArray[np.float32], units: NDArray[np.float32], k: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Cosines and places of the k nearest rows of each query, nearest first, (n_queries, min(k, n_rows))."""
+    return nearest_of_blocks(queries, _blocks(units), min(k, len(units)))
+
+
+def _blocks(units: NDArray[np.float32]) -> Iterator[tuple[NDArray[np.float32], NDArray[np.intp]]]:
+    """Rows in blocks, with their places."""
     places = np.arange(len(units))
-    blocks = ((units[start : start + _BLOCK_ROWS], places[start : start + _BLOCK_ROWS]) for start in starts)
-    asking = places if rows is None else rows
-    return nearest_of_blocks(units if rows is None else units[rows], blocks, k, self_rows=asking)
+    for start in range(0, len(units), _BLOCK_ROWS):
+        yield units[start : start + _BLOCK_ROWS], places[start : start + _BLOCK_ROWS]
 
 
 def nearest_cosines(units: NDArray[np.floating], rows: NDArray[np.intp]) -> NDArray[np.floating]:

@@ -7,6 +7,7 @@ from difflib import SequenceMatcher
 from html import escape
 from importlib.metadata import version
 from importlib.resources import files
+from typing import Any
 
 from isosent.pages.html import html_document, lead, scroll_box, section, table
 from isosent.search.clusters import NO_VECTOR, Clusters
@@ -40,6 +41,19 @@ def duplicates_page(duplicates: Duplicates, *, source: str, vectors: str) -> str
     title = f"{n_groups:,} group{'s' * (n_groups != 1)} of duplicates"
     head = lead(f"{duplicates.n_duplicates:,} of {duplicates.n_texts:,} {unit} are in a group.", meaning, shown)
     return _page(title, source, vectors, head, sections)
+
+
+def known_page(known: Sequence[tuple[Any, ...]], *, source: str, vectors: str, counts: str) -> str:
+    """The page of new texts that an old set holds: each with the old one, whose missing words are marked."""
+    rows = (
+        (f"{row} ({old})", f"{_marked_text(old_text.split(), text.split())}<br>{escape(old_text)}", f"{score:.3f}")
+        for row, text, _, old, old_text, score, _ in known[: _MOST_GROUPS * _MOST_TEXTS]
+    )
+    title = f"{len(known):,} known text{'s' * (len(known) != 1)}"
+    found = section(
+        "known", "Each text, then the old one", _text_table("Row (and that of the old text, or its id)", rows)
+    )
+    return _page(title, source, vectors, lead(counts), [found] if known else [])
 
 
 def clusters_page(clusters: Clusters, *, source: str, vectors: str) -> str:

@@ -85,7 +85,7 @@ def sizes_table(sizes: Sizes, *, selected: Size | None = None, details: bool = F
     """What smaller vectors keep: the front, the size that was chosen, and dropped dimensions; with details, all."""
     listed = _listed_sizes(sizes, selected, details=details)
     n_columns = 7 if any(each.agreement is not None for each in listed) else 6
-    table = ReportTable(*_SIZE_COLUMNS[:n_columns], "", title="smaller", caption=_sizes_caption(sizes))
+    table = ReportTable(*_SIZE_COLUMNS[:n_columns], "mark", title="smaller", caption=_sizes_caption(sizes))
     for each in listed:
         mark = CHOSEN if each == selected else "front" if each in sizes.front else ""
         table.add_row(*_size_cells(each)[:n_columns], mark)

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from isosent.search.clusters import Cluster, Clusters, cluster
     from isosent.search.duplicates import Duplicates, find_duplicates
     from isosent.search.index import Index
+    from isosent.search.known import Known, find_known
     from isosent.search.result import IndexStats, SearchResult
     from isosent.search.smaller import Size, Sizes, sizes
 
@@ -16,11 +17,13 @@ _MODULE_OF = {
     "Duplicates": "duplicates",
     "Index": "index",
     "IndexStats": "result",
+    "Known": "known",
     "SearchResult": "result",
     "Size": "smaller",
     "Sizes": "smaller",
     "cluster": "clusters",
     "find_duplicates": "duplicates",
+    "find_known": "known",
     "sizes": "smaller",
 }
 
@@ -30,11 +33,13 @@ __all__ = [
     "Duplicates",
     "Index",
     "IndexStats",
+    "Known",
     "SearchResult",
     "Size",
     "Sizes",
     "cluster",
     "find_duplicates",
+    "find_known",
     "sizes",
 ]
 

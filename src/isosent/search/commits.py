@@ -27,10 +27,12 @@ from numpy.typing import NDArray
 
 from isosent import _extras
 from isosent._check import brief
+from isosent.encoders.reference import folder_kind
 from isosent.errors import FileFormatError, InputError, InputFileError, OutputError, next_step
 from isosent.io.atomic import Replaceable, check_folder, is_temporary, locked, replacing, replacing_folder, sweep
 from isosent.io.checksum import FileState, checksum_of, file_state, verify_file
 from isosent.io.json import check_schema, format_of, read_document, write_document
+from isosent.io.notes import INDEX_FILE
 from isosent.io.schemas import Checksum, Count, Document, FileName, Positive
 from isosent.io.system import disk_error, system_error
 from isosent.search.engine import Kind, SearchSettings
@@ -146,15 +148,28 @@ def read_state(folder: Path) -> State:
     try:
         document = read_document(folder / MANIFEST, FORMAT, FORMAT_VERSION, _Manifest)
     except FileNotFoundError:
-        what = "it has no manifest.json" if folder.is_dir() else "there is no such folder"
-        what = "it is a file" if folder.is_file() else what
-        step = next_step("isosent index TEXTS -o INDEX", "Index.create(texts, model, folder=...)")
-        raise InputFileError(f"{folder} is not an index: {what}. Make one: {step}") from None
+        raise _no_index(folder) from None
     state: State = check_schema(document["index"], str(folder / MANIFEST), State)
     names = [entry.name for entry in state.files]
     if len(set(names)) < len(names):  # each would be opened, and take memory, again
         raise FileFormatError(f"{folder / MANIFEST}: names a file twice. Copy the index again.")
     return state
+
+
+def _no_index(folder: Path) -> InputFileError:
+    """The error for what is no index: what it is instead, and how to make an index of it."""
+    what, command = "there is no such folder", "isosent index TEXTS -o INDEX"
+    call = "Index.create(texts, model, folder=...)"
+    if folder.is_file():
+        what, command = "it is a file", f"isosent index {folder} -o INDEX"
+    elif folder.is_dir() and folder_kind(folder) is not None:
+        what, command = "it is a model", f"isosent index TEXTS -m {folder} -o INDEX"
+    elif (folder / INDEX_FILE).exists():
+        what, command = "it is a folder of vectors", f"isosent index {folder} -o INDEX"
+        call = "Index.create(vectors=..., folder=...)"
+    elif folder.is_dir():
+        what = f"it has no {MANIFEST}"
+    return InputFileError(f"{folder} is not an index: {what}. Make one: {next_step(command, call)}")
 
 
 def write_state(folder: Path, state: State) -> None:

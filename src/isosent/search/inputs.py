@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from isosent import _check, _extras
 from isosent._check import brief
@@ -33,6 +33,11 @@ from isosent.io.tables import DECIMAL_COMMA, is_number, open_table, table_in
 from isosent.io.texts import TextSource, numbers_error, read_texts, refuse_vectors
 from isosent.io.vector_source import VectorSource
 from isosent.search.rows import ID, TEXT, VECTOR, is_text
+from isosent.search.units import units_of_lists
+from isosent.storage import Storage
+
+if TYPE_CHECKING:
+    from isosent.search.index import Index
 
 _CUSTOM_ID: Final = "custom_id"  # of a request in a batch
 _DIGITS: Final = re.compile(r"\d+", re.ASCII)
@@ -56,6 +61,22 @@ class Rows:
     def n_rows(self) -> int:
         return len(self.texts or ()) if self.vectors is None else self.vectors.n_rows
 
+    @classmethod
+    def of_index(cls, index: Index) -> Rows:
+        """Those of an index, in its order: texts if it has any, vectors of its space, and ids."""
+        names = [ID, TEXT] if TEXT in index.schema.names else [ID]
+        columns: dict[str, list[Any]] = {name: [] for name in names}
+        for batch in index.batches():
+            for name, values in columns.items():
+                values += batch.column(name).to_pylist()
+        texts = [text or "" for text in columns[TEXT]] if TEXT in columns else None
+
+        def read(first_row: int, n_rows: int) -> Iterator[Any]:
+            yield from (units_of_lists(batch.column(VECTOR), index.dim) for batch in index.batches(n_rows))
+
+        source = VectorSource(index.folder, len(index), index.dim, Storage.float32, index.space, read)
+        return cls(texts, source, columns[ID])
+
 
 @dataclass(frozen=True, slots=True)
 class RowFiles:
@@ -69,6 +90,11 @@ class RowFiles:
     def are_vectors(self) -> bool:
         """Whether the rows have vectors, with or without texts."""
         return self.source.kind == "vectors"
+
+    @property
+    def vectors(self) -> VectorSource | None:
+        """The source of the vectors, if the rows have any."""
+        return self.source if self.source.kind == "vectors" else None
 
     def read_texts(self) -> list[str] | None:
         """The texts, without anything next to them; None for vectors without any."""
@@ -224,7 +250,10 @@ def _order_by_ids(texts: str, ids: list[str] | None, vectors: str, ids_of_vector
         if missing:
             one = min(missing)
             path, other = (vectors, texts) if one in places else (texts, vectors)
-            raise InputError(f"{path} has no row of the id {brief(one)}, and {other} has. Make both of the same rows.")
+            raise InputError(
+                f"{path} has no row of the id {brief(one)}, and {other} has; {len(missing):,} ids are in one of them "
+                "alone. Make both of the same rows, and write their ids alike."
+            )
         return [places[one] for one in ids_of_vectors]
     numbers = [tuple(map(int, _DIGITS.findall(one))) for one in ids_of_vectors]
     is_counted = len({_DIGITS.sub("0", one) for one in ids_of_vectors}) == 1 and all(numbers)
@@ -232,9 +261,11 @@ def _order_by_ids(texts: str, ids: list[str] | None, vectors: str, ids_of_vector
         return None
     what = f"{vectors} has ids such as {brief(ids_of_vectors[0])}, and {texts} has none of them"
     if is_counted and sorted(numbers) in [[(n + start,) for n in range(len(numbers))] for start in (0, 1)]:
-        raise InputError(
-            f"{what}: the numbers in them show that its rows are in another order. Give the texts these ids."
-        )
+        advice = f"Name a table with these ids and the texts: {option('texts', 'FILE.csv')}, columns {ID} and {TEXT}."
+        if ids is not None:
+            one, other = brief(ids_of_vectors[0]), brief(ids[0])
+            advice = f"Write the ids alike in both; in one there is {one}, in the other {other}."
+        raise InputError(f"{what}: the numbers in them show that its rows are in another order. {advice}")
     warnings.warn(
         f"{what}: texts and vectors are paired in the order of their rows, which a batch of an API does not keep.",
         IsosentWarning,
