@@ -147,7 +147,7 @@ def training(reference, device):
         data.write_text("sentence1\tsentence2\tscore\n" + "\n".join(rows) + "\n", "utf-8")
         before = vectors_by(reference, sentences, "cpu")
         started = time.perf_counter()
-        result = train(reference, data, out, "regression", batch_size=8, score_range="0,31")
+        result = train(reference, data, out, "regression", batch_size=8, score_range=(0, 31))
         seconds = time.perf_counter() - started
         after = isosent.load(str(out)).encode(sentences)
         moved = float(np.abs(unit_rows(after) - unit_rows(before)).max())
