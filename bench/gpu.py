@@ -22,7 +22,7 @@ import torch
 
 import isosent
 from isosent.numeric.similarity import pairwise_cosine, unit_rows
-from isosent.training import train
+from isosent.training import read_examples, train
 
 # Largest difference of an entry of unit vectors, and lowest cosine, to float32 on the CPU. float32: rounding in another
 # order, and TF32 is off by default in torch; bfloat16 has 8 bits of mantissa, float16 has 11
@@ -147,7 +147,7 @@ def training(reference, device):
         data.write_text("sentence1\tsentence2\tscore\n" + "\n".join(rows) + "\n", "utf-8")
         before = vectors_by(reference, sentences, "cpu")
         started = time.perf_counter()
-        result = train(reference, data, out, "regression", batch_size=8, score_range=(0, 31))
+        result = train(reference, read_examples("regression", [data], score_range=(0, 31)), out, batch_size=8)
         seconds = time.perf_counter() - started
         after = isosent.load(str(out)).encode(sentences)
         moved = float(np.abs(unit_rows(after) - unit_rows(before)).max())

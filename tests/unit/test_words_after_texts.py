@@ -36,5 +36,5 @@ def test_the_last_token_after_words_is_that_of_transformers(frame, layer, folder
 
 @pytest.mark.parametrize("option", ["prompt", "query_prompt", "document_prompt"])
 def test_a_prompt_with_a_place_for_the_text_is_refused(option, folder):
-    with pytest.raises(ModelReferenceError, match=r"(?s)say \{text\} briefly.*before each text.*into the texts"):
+    with pytest.raises(ModelReferenceError, match=r"(?s)say \{text\} briefly.*before each text.*in the texts"):
         isosent.load(f"hf:{folder}", **{option: "say {text} briefly"})

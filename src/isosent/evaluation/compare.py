@@ -243,10 +243,7 @@ def compare_results(
         for (task, each), p_value in zip(differences.items(), corrected, strict=True)
     }
     averages = _averages({task: first.tasks[task].kind for task in shared}, differences, draws, level)
-    if any(each.test == NO_TEST for each in differences.values()):
-        scores = [means_of_tasks({task: result.tasks[task] for task in shared}) for result in results]
-        if len(scores[0]) >= LEAST_TASKS:
-            averages[ALL_TASKS] = compare_over_tasks(*scores, level=level, seed=seed, n_resamples=n_resamples)
+    averages |= _over_tasks(results, differences, level=level, seed=seed, n_resamples=n_resamples)
     return Comparison(
         first=_side(names[0], first, second),
         second=_side(names[1], second, first),
@@ -393,6 +390,13 @@ def means_of_tasks(tasks: Mapping[str, TaskResult]) -> list[float]:
     for name, task in tasks.items():
         subsets.setdefault(task.protocol.get("task", name), []).append(task.score)
     return [float(np.mean(scores)) for scores in subsets.values()]
+
+
+def _over_tasks(results: ResultPair, differences: Mapping[str, Difference], **settings: Any) -> dict[str, Difference]:
+    """The mean over all tasks, where items are missing and there are enough tasks to draw them again."""
+    scores = [means_of_tasks({task: result.tasks[task] for task in differences}) for result in results]
+    is_bare = any(each.test == NO_TEST for each in differences.values())
+    return {ALL_TASKS: compare_over_tasks(*scores, **settings)} if is_bare and len(scores[0]) >= LEAST_TASKS else {}
 
 
 def compare_over_tasks(
