@@ -230,6 +230,7 @@ def commands(results):
 def figure(results):
     """Mean over the STS sets by texts in a second; an area by the bytes of a vector."""
     means = {(e["model"], e["method"]): e["value"] for e in results["entries"] if e["data"] == MEAN}
+    means = {(model.removesuffix(", MTEB"), method): value for (model, method), value in means.items()} | means
     shown = {name: facts for name, facts in results["models"].items() if "texts_per_s" in facts}
     points = [(name, facts, means[name, "none"]) for name, facts in shown.items() if (name, "none") in means]
     values = [value for *_, value in points]
@@ -250,6 +251,7 @@ def render(results):
     models = [
         [name, f"`{facts['reference']}`", facts["from"], str(facts.get("dim", "")), f"{facts.get('texts_per_s', '')}"]
         for name, facts in results["models"].items()
+        if "texts_per_s" in facts or any(each["model"] == name for each in results["entries"])
     ]
     sources = [f"- **{source['name']}**: {source['citation']}" for source in results["sources"]]
     studies = [
@@ -309,13 +311,8 @@ def main():
         return
     arguments.run(results, arguments)
     if arguments.write:
-        results["entries"].sort(
-            key=lambda each: (
-                list(results["models"]).index(each["model"]) if each["model"] in results["models"] else 99,
-                each["data"],
-                list(METHODS.values()).index(each["method"]),
-            )
-        )
+        models, methods = [*results["models"], *(each["model"] for each in results["sources"])], list(METHODS.values())
+        results["entries"].sort(key=lambda e: (models.index(e["model"]), e["data"], methods.index(e["method"])))
         FILE.write_text(dumped(results), "utf-8")
 
 

@@ -25,7 +25,7 @@ def results_in(text):
     for place, block in enumerate(blocks):
         is_table_of_one = place > 0 and block.startswith("|") and "results.md" in blocks[place - 1]
         if "results.md" in block or is_table_of_one:
-            words = re.sub(r"\]\([^)]*\)|<[^>]*>", "]", block)
+            words = re.sub(r"\]\([^)]*\)|<[^>]*>|`[^`]*`", "]", block)
             yield from (number.rstrip("%") for number in NUMBER.findall(words))
 
 
