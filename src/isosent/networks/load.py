@@ -32,7 +32,7 @@ from isosent.io.json import read_json
 from isosent.io.schemas import TokenizerConfig, TransformersConfig, WeightsIndex, path_inside
 from isosent.io.system import open_to_read
 from isosent.networks.batching import Backend, BatchRunner, share_of_threads
-from isosent.networks.layer_pooling import LayerPooling
+from isosent.networks.layer_pooling import TOKENS, LayerPooling
 from isosent.networks.onnx_backend import ONNX_STORAGES, OnnxBackend
 from isosent.networks.torch_backend import CompiledNetwork, Layers, LayerTaps, TorchNetwork, traceable
 from isosent.networks.unpadded import NotSupportedError, UnpaddedLayers, packed
@@ -147,7 +147,7 @@ def batch_runner(
 ) -> BatchRunner:
     """Prepare a network to compute some layer poolings; `key` identifies its weights, for the cache of ONNX graphs."""
     devices = runtime.device_names()
-    widths = [layer_pooling.width(network.dim) for layer_pooling in layer_poolings]
+    widths = [each.width(network.dim) for each in layer_poolings if each.poolings != (TOKENS,)]
     budget = runtime.batch_tokens or (_CPU_BUDGET if devices == ["cpu"] else _GPU_BUDGET)
     backends: list[Backend] = []
     if runtime.chosen_backend == ONNX:

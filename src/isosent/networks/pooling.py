@@ -58,6 +58,11 @@ def pool_p_mean(token_embeddings: Tensor, attention_mask: Tensor) -> Tensor:
     return zero_if_empty(_extras.require("torch").cat(means, dim=1), attention_mask)
 
 
+def visible_states(token_embeddings: Tensor, attention_mask: Tensor) -> Tensor:
+    """The vectors of the tokens of all texts, one after the other, (n_tokens, dim): no pooling at all."""
+    return at_least_single(token_embeddings[attention_mask > 0])
+
+
 POOLINGS: dict[str, Pooling] = {
     "mean": pool_mean,
     "cls": pool_cls,

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _extras
-from isosent.networks.layer_pooling import SBERT_WK, LayerPooling, layers_of, sbert_wk
-from isosent.networks.pooling import POOLINGS
+from isosent.networks.layer_pooling import SBERT_WK, TOKENS, LayerPooling, layers_of, sbert_wk
+from isosent.networks.pooling import POOLINGS, visible_states
+
+_POOL = {**POOLINGS, TOKENS: visible_states}
 
 Visit = Callable[[int, Any], None]  # a layer, and its hidden states of shape (n_texts, seq_len, dim)
 
@@ -116,7 +118,7 @@ class Readout:
                     self._states[layer] = states
                     continue
                 if name not in pooled:
-                    pooled[name] = POOLINGS[name](states, self._mask)
+                    pooled[name] = _POOL[name](states, self._mask)
                 part = pooled[name] if weight == 1.0 else pooled[name] * weight
                 key = (number, name)
                 self._sums[key] = self._sums[key] + part if key in self._sums else part

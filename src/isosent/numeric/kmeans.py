@@ -16,6 +16,7 @@ from isosent.numeric.neighbors import best_columns
 from isosent.numeric.threads import over_blocks
 
 _BLOCK_ROWS = 4096
+_ADDED_ROWS = 16 * _BLOCK_ROWS
 _MOST_ITERATIONS = 300
 _TOLERANCE = 1e-4  # of the mean variance: centers that move less have converged
 _ROUNDING = np.float32(4e-7)  # of both squared lengths: distances that differ less are equal on some processor
@@ -102,8 +103,10 @@ def _iterated(rows: Rows, centers: Rows, least_shift: float) -> Clustering:
         previous, labels = labels, nearest_center(rows, centers)
         # after a few iterations, hardly a row changes its cluster
         changed = np.flatnonzero(labels != previous)
-        for old_or_new, sign in ((previous[changed], -1), (labels[changed], 1)):
-            _add(sums, sizes, rows[changed], old_or_new, sign)
+        for start in range(0, len(changed), _ADDED_ROWS):  # all rows at first, of which no copy is made
+            some = changed[start : start + _ADDED_ROWS]
+            for old_or_new, sign in ((previous[some], -1), (labels[some], 1)):
+                _add(sums, sizes, rows[some], old_or_new, sign)
         moved = _means(rows, Clustering(centers, labels), sums.copy(), sizes.copy())
         shift, centers = float(((moved - centers) ** 2).sum()), moved
         if not len(changed):

@@ -53,6 +53,12 @@ def nonzero_rows(vectors: NDArray[np.floating]) -> NDArray[np.bool_]:
     return is_nonzero
 
 
+def rows_that_are_nonzero(vectors: NDArray[np.floating]) -> NDArray[np.floating]:
+    """The rows that are not zero; the array itself where all of them are such."""
+    is_nonzero = nonzero_rows(vectors)
+    return vectors if is_nonzero.all() else vectors[is_nonzero]
+
+
 def pairwise_cosine(a: NDArray[np.floating], b: NDArray[np.floating]) -> NDArray[np.float64]:
     """Cosine of row i of `a` with row i of `b`, shape (n_rows,)."""
     _check.same_dim("pairwise_cosine", "b", b.shape[1], a.shape[1])

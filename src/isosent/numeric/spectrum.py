@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent.numeric.moments import Moments
-from isosent.numeric.similarity import unit_rows
-from isosent.numeric.threads import one_thread_products
+from isosent.numeric.similarity import rows_that_are_nonzero, unit_rows
+from isosent.numeric.threads import map_blocks, one_thread_products
 
 _FEW_DIMENSIONS = 1024
+_BLOCK_ROWS = 8192
 
 
 class Spectrum(NamedTuple):
@@ -88,12 +89,17 @@ class SpaceReport:
 
 def describe_space(rows: NDArray[np.floating]) -> SpaceReport:
     """Describe rows of shape (n_rows, dim)."""
-    nonzero = rows[rows.any(axis=1)]
+    nonzero = rows_that_are_nonzero(rows)
+
+    def unit_sum(start: int) -> NDArray[np.float64]:
+        return unit_rows(nonzero[start : start + _BLOCK_ROWS].astype(np.float64)).sum(axis=0)
+
+    sums = map_blocks(unit_sum, len(nonzero), _BLOCK_ROWS)  # all rows in float64 would be twice the memory
     return SpaceReport(
         n_rows=len(nonzero),
         dim=rows.shape[1],
         size_bytes=rows.shape[1] * rows.itemsize,
-        mean_cosine=mean_cosine_of_sum(unit_rows(nonzero.astype(np.float64)).sum(axis=0), len(nonzero)),
+        mean_cosine=mean_cosine_of_sum(sum(sums, np.zeros(rows.shape[1])), len(nonzero)),
         effective_rank=effective_rank(spectrum(Moments.from_rows(nonzero).covariance).values),
     )
 

@@ -33,6 +33,7 @@ _WORD: Final = re.compile(
     rf"|(?:[^\W\d_{_UNSPACED}]|[{_SIGNS}])+(?:'(?:[^\W\d_]|[{_SIGNS}])+)*[+#]*"  # can't, C++
     rf"|[^\w\s.,;:!?'\"()\[\]{{}}<>*/\\&~`^|=_-]"  # currencies, per cent, emoji
 )
+_CUT_OFF: Final = re.compile(r"(?<=\w) (?=(?:n't|'(?:s|re|m|ve|ll|d))(?!\w))", re.IGNORECASE)  # do n't, as in treebanks
 _END: Final = re.compile(r"[.!?:;\n\u2026\u3002\uff01\uff1f]")
 _QUOTES: Final = str.maketrans("\u2019\u2018\u02bc\u2212\u2010\u2011", "'''---")
 _CONTRACTED: Final = {
@@ -176,6 +177,7 @@ def wording_of(text: str) -> Wording:
     """Read the words of a text."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text.translate(_QUOTES))
+    text = _CUT_OFF.sub("", text)
     words: list[str] = []
     numbers, names = [], set()
     end, n_long, n_long_upper = 0, 0, 0
@@ -224,7 +226,7 @@ def _expanded(word: str) -> tuple[str, ...]:
     if "'" not in word:
         return (word,)
     if word.endswith("n't"):
-        return (word[:-3], "not")
+        return (word[:-3], "not") if word[:-3] else ("not",)
     stem, _, ending = word.rpartition("'")
     if ending == "s" and stem not in _BEFORE_IS:
         return (stem,)  # of a genitive

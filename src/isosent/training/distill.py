@@ -1,8 +1,9 @@
 """Distil a transformer into a static model, in closed form: rows of tokens whose means are near the model's vectors.
 
-`distill` takes texts, `distill_files` files, which are encoded in shards that an interrupted run resumes. `_distilled`
-does the rest, in stages: the tokens of the texts, the regression and what it keeps of the model (`token_rows`), a
-linear transform, and the folder (`exports.model2vec`).
+`distill` takes texts, `distill_files` files, which are encoded in shards that an interrupted run resumes; the same pass
+reads their tokens in context (`jobs.token_sums`). `_distilled` goes through the stages: the tokens of the texts, their
+vectors, the regression and what it keeps of the model (`token_rows`), a linear transform, and the folder
+(`exports.model2vec`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +33,9 @@ from isosent.io.atomic import check_folder
 from isosent.io.remote import local_copies, remove
 from isosent.io.shards import Sharding, input_paths
 from isosent.io.texts import open_texts, text_blocks
-from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import open_vectors
 from isosent.jobs.shards import Engine, encode_folder, how_resumed
+from isosent.jobs.token_sums import TokenSums, read_again, reading_tokens, token_encoder, token_sums_in
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows, pairwise_cosine, unit_rows
 from isosent.pages.progress import Progress, counted, part_of, progress_bar
@@ -53,7 +53,7 @@ from isosent.training.token_rows import (
 from isosent.transforms.base import Auto, Transform, needs_vectors, resolve_transform
 
 _MOST_FITTED_ON = 20_000  # texts, by a transform
-_MOST_READ = 20_000  # texts, for tokens in context
+_MOST_READ = 20_000  # texts, for tokens in context, where the first pass does not give these
 _SAME_COSINE = 0.99
 
 
@@ -132,7 +132,7 @@ def distill(
         A linear transform to fold into the static model, such as ``"auto"``. Without one, its vectors lie in the space
         of the model and can be compared with those of the model.
     progress : callable, optional
-        Called as ``progress(done, total)`` for each stage: counted in texts to encode, in texts to read, in tokens to
+        Called as ``progress(done, total)`` for each stage: counted in texts to read, in texts to encode, in tokens to
         encode, and in systems to solve.
 
     Returns
@@ -156,18 +156,28 @@ def distill(
     """
     texts = _check.text_list("distill", texts)
     chosen = _checked(model, output, transform)
-    if vectors is None:
-        encode = partial(model.encode, role="query", show_progress_bar=False)
-        rows = [
-            encode(texts[start : start + WINDOW], progress=part_of(progress, start, len(texts)))
-            for start in range(0, len(texts), WINDOW)
-        ]
-    else:
-        rows = [_check.matrix("distill", "vectors", vectors)]
-        _check.same_count("distill", "texts", len(texts), len(rows[0]))
-        _check_same_vectors(model, texts, rows[0])
-    progress = progress or (lambda done, total: None)
-    return _distilled(model, lambda: iter(texts), lambda: iter(rows), output, chosen, progress=progress)
+    if vectors is not None:
+        given = _check.matrix("distill", "vectors", vectors)
+        _check.same_count("distill", "texts", len(texts), len(given))
+        _check_same_vectors(model, texts, given)
+
+    def encoded(is_read: NDArray[np.bool_] | None) -> tuple[Blocks, TokenSums | None]:
+        if vectors is not None:
+            return lambda: iter([given]), None
+        rows, sums = [], TokenSums(model.dim)
+        for start in range(0, len(texts), WINDOW):
+            part, window = slice(start, start + WINDOW), TokenSums(model.dim)
+            show = part_of(progress, start, len(texts))
+            if is_read is None:
+                rows.append(model.encode(texts[part], role="query", show_progress_bar=False, progress=show))
+                continue
+            rows.append(reading_tokens(model, is_read[part], window)(texts[part], progress=show))
+            sums.add(**window.arrays())
+        return lambda: iter(rows), None if is_read is None else sums
+
+    return _distilled(
+        model, lambda: iter(texts), encoded, output, chosen, progress=progress or (lambda done, total: None)
+    )
 
 
 def distill_files(
@@ -194,9 +204,11 @@ def distill_files(
                 with open_texts(path, column=column, counted=(1, "")) as source:
                     yield from source.read()
 
-        if vectors is None:
+        def encoded(is_read: NDArray[np.bool_] | None) -> tuple[Blocks, TokenSums | None]:
+            if vectors is not None:
+                return given, None
             with progress_bar("encoding", "texts", say=say) as bar:
-                encode_folder(
+                index = encode_folder(
                     model,
                     names,
                     folder,
@@ -207,11 +219,14 @@ def distill_files(
                     reference=reference,
                     resumed=lambda index: say(how_resumed(folder, "encode", index)),
                     progress=bar,
+                    is_read=is_read,
                 )
-        source = open_vectors(folder if vectors is None else vectors)
+            sums = None if is_read is None else token_sums_in(folder, index, model.dim)
+            return open_vectors(folder).blocks, sums
+
         if vectors is not None:
-            _check_given(model, source, texts)
-        result = _distilled(model, texts, source.blocks, output, chosen, say=say)
+            given = _given_blocks(model, vectors, texts)
+        result = _distilled(model, texts, encoded, output, chosen, say=say)
     if vectors is None:
         remove(folder)
     return result
@@ -235,7 +250,9 @@ def _checked(
     return chosen
 
 
-def _check_given(model: SentenceEncoder, source: VectorSource, texts: Callable[[], Iterator[str]]) -> None:
+def _given_blocks(model: SentenceEncoder, vectors: str, texts: Callable[[], Iterator[str]]) -> Blocks:
+    """The vectors of a file, which must be those of the model for these texts."""
+    source = open_vectors(vectors)
     same_space("the model", model.space, str(source.path), source.space)
     n_texts = sum(1 for _ in texts())
     if n_texts != source.n_rows:
@@ -246,6 +263,7 @@ def _check_given(model: SentenceEncoder, source: VectorSource, texts: Callable[[
     if source.space is None:
         first = next(source.blocks())[:TIMED_TEXTS]
         _check_same_vectors(model, [text for text, _ in zip(texts(), first, strict=False)], first)
+    return source.blocks
 
 
 def _check_same_vectors(model: SentenceEncoder, texts: Sequence[str], vectors: NDArray[Any]) -> None:
@@ -263,14 +281,17 @@ def _check_same_vectors(model: SentenceEncoder, texts: Sequence[str], vectors: N
 def _distilled(
     model: SentenceEncoder,
     texts: Callable[[], Iterator[str]],
-    blocks: Blocks,
+    encoded: Callable[[NDArray[np.bool_] | None], tuple[Blocks, TokenSums | None]],
     output: str | os.PathLike[str],
     transform: Transform | Auto | None,
     *,
     progress: Progress | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Distillation:
-    """Distil, and show bars or say the stages where there is no progress to report to."""
+    """Distil, and show bars or say the stages where there is no progress to report to.
+
+    `encoded` gives the vectors of the texts, and the sums of the tokens of some of them if one pass gives both.
+    """
 
     def stage(label: str, unit: str) -> AbstractContextManager[Progress]:
         return nullcontext(progress) if progress else progress_bar(label, unit, say=say)
@@ -280,15 +301,15 @@ def _distilled(
         with stage("reading tokens", "texts") as show:
             windows = counted(text_blocks(texts(), WINDOW), show, sum(1 for _ in texts()))
             corpus = TokenizedTexts(windows, tokenizer)
-        corpus.split(np.concatenate([nonzero_rows(block) for block in blocks()]))
-        sample = corpus.fitted[:: -(-len(corpus.fitted) // _MOST_READ)]
-        n_alone, n_in_context = tokenizer.largest_id + 1, int(np.diff(corpus.shares.offsets)[sample].sum())
+        encoder = token_encoder(model)
+        blocks, sums = encoded(corpus.is_fitted_on if encoder is not None and encoder.shows_tokens else None)
+        corpus.keep(np.concatenate([nonzero_rows(block) for block in blocks()]))
+        if encoder is not None and sums is None:
+            with stage("reading tokens in context", "texts") as show:
+                sums = read_again(model, _at(texts(), corpus.fitted[:: -(-len(corpus.fitted) // _MOST_READ)]), show)
         with stage("encoding", "tokens") as show:
-            n_tokens = n_alone + n_in_context
-            alone = prior_rows(model, tokenizer, part_of(show, 0, n_tokens))
-            part = part_of(show, n_alone, n_tokens)
-            priors = [alone, contextual_rows(model, _at(texts(), sample), alone, part)]
-            show(n_tokens, n_tokens)
+            alone = prior_rows(model, tokenizer, show)
+        priors = [alone] if sums is None else [alone, contextual_rows(alone, sums)]
         with stage("solving", "systems") as show:
             fit = Fit(corpus, blocks, priors)
             rows, report = fit.best(show)

@@ -25,6 +25,7 @@ from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError
 from isosent.exports.tokenizer import tokenizer_for_static
 from isosent.io.vector_source import in_blocks
+from isosent.jobs.token_sums import TokenSums
 from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.numeric.neighbors import nearest_of_blocks
@@ -40,7 +41,6 @@ FEWEST_TEXTS = 200
 PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0)
 _MOST_HELD_OUT = 2000
 _TRIAL_COLUMNS = 32  # of the vectors, on which penalties are compared
-_TRIAL_TOLERANCE, _TOLERANCE = 1e-3, 1e-4  # at 1e-7, R2 and cosines have the same four digits
 _SCALES = np.geomspace(0.5, 4, 13)
 _NEAREST = 10
 TIMED_TEXTS = 128
@@ -73,19 +73,30 @@ class TokenizedTexts:
         place[self.vocab] = np.arange(len(self.vocab))
         offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
         self.shares = TokenShares(place[together], offsets, len(self.vocab))
-        self._hashes = np.concatenate(hashes)
+        self._split(np.concatenate(hashes))
 
-    def split(self, has_vector: NDArray[np.bool_]) -> None:
+    def _split(self, hashes: NDArray[np.uint64]) -> None:
         """Choose the texts by their tokens alone: each sequence of tokens counts once, and is in one part only."""
-        first = np.zeros(len(self._hashes), bool)
-        first[np.unique(self._hashes, return_index=True)[1]] = True
-        used = np.flatnonzero(first & has_vector & (np.diff(self.shares.offsets) > 0))
-        if len(used) < FEWEST_TEXTS:
-            raise InputError(f"distill: there are {len(used)} different texts; {FEWEST_TEXTS} at least are needed.")
+        first = np.unique(hashes, return_index=True)[1]
+        used = np.sort(first[np.diff(self.shares.offsets)[first] > 0])
         n_held_out = min(_MOST_HELD_OUT, len(used) // 10)
         is_held_out = np.zeros(len(used), bool)
-        is_held_out[np.argsort(self._hashes[used], kind="stable")[:n_held_out]] = True
+        is_held_out[np.argsort(hashes[used], kind="stable")[:n_held_out]] = True
         self.fitted, self.held_out = used[~is_held_out], used[is_held_out]
+        self.keep(np.ones(len(hashes), bool))
+
+    def keep(self, has_vector: NDArray[np.bool_]) -> None:
+        """Leave the other texts out."""
+        self.fitted, self.held_out = (part[has_vector[part]] for part in (self.fitted, self.held_out))
+        if (n_texts := len(self.fitted) + len(self.held_out)) < FEWEST_TEXTS:
+            raise InputError(f"distill: there are {n_texts} different texts; {FEWEST_TEXTS} at least are needed.")
+
+    @property
+    def is_fitted_on(self) -> NDArray[np.bool_]:
+        """Whether each text is fitted on, (n_texts,)."""
+        flags = np.zeros(len(self.shares), bool)
+        flags[self.fitted] = True
+        return flags
 
     @cached_property
     def probabilities(self) -> Array:
@@ -148,17 +159,12 @@ def prior_rows(model: SentenceEncoder, tokenizer: SubwordTokenizer, progress: Pr
     return rows
 
 
-def contextual_rows(model: SentenceEncoder, texts: Sequence[str], alone: Array, progress: Progress | None) -> Array:
-    """Mean unit vector of each token in these texts and alone, about the mean of all; zero where `alone` is."""
-    encoder = encoder_for(model.encoder, "query")
-    if not isinstance(encoder, TransformerEncoder):
-        return alone  # only the API knows its tokens
-    if encoder.own_layer_pooling.width(encoder.network.dim) != encoder.network.dim:
-        return alone  # poolings side by side: a token has no vector of this width
+def contextual_rows(alone: Array, sums: TokenSums) -> Array:
+    """Mean unit vector of each token in texts and alone, about the mean of all; zero where `alone` is."""
     rows, counts, is_used = _N_ALONE * alone, np.full((len(alone), 1), float(_N_ALONE)), alone.any(axis=1)
-    for ids, states in counted(encoder.embed_in_context(texts), progress, None, lambda part: len(part[0])):
-        np.add.at(rows, ids, unit_rows(model.transform(states, queries=True)))
-        np.add.at(counts, ids, 1)
+    seen = sums.arrays()
+    rows[seen["ids"]] += seen["sums"]
+    counts[seen["ids"], 0] += seen["counts"]
     rows[~is_used] = 0
     rows[is_used] = rows[is_used] / counts[is_used] - (rows[is_used] / counts[is_used]).mean(axis=0)
     return rows
@@ -206,7 +212,7 @@ class Fit:
     def rows(self, penalty: float, cross: Array | None = None) -> Array:
         """Rows of the tokens that occur, (n_tokens, dim); `cross` is A'Y of other targets."""
         right = (self._cross if cross is None else cross) - self._image
-        return self.prior[self._corpus.vocab] + solve(self.shares, right, penalty, tolerance=_TOLERANCE)
+        return self.prior[self._corpus.vocab] + solve(self.shares, right, penalty)
 
     def predicted(self, rows: Array) -> Array:
         """Vectors of the held-out texts."""
@@ -217,7 +223,7 @@ class Fit:
         columns = self.trial_columns
         image = self._image if shares is None else self._normal_image(shares)
         right = (self._cross[:, columns] if cross is None else cross) - image[:, columns]
-        added = solve(shares or self.shares, right, penalty, tolerance=_TRIAL_TOLERANCE)
+        added = solve(shares or self.shares, right, penalty)
         predicted = self.predicted(self.prior[self._corpus.vocab][:, columns] + added)
         return r2(self.held_out[:, columns], predicted)
 
@@ -233,8 +239,8 @@ class Fit:
         parts = (part[:, columns] - self.mean[columns] for part in rows_in_parts(self._blocks(), texts))
         return self.held_out_r2(penalty, shares, shares.transposed(parts))
 
-    def rows_with_directions(self, rows: Array, penalty: float) -> Array:
-        """One more solve: targets with the direction of the vectors and the length that is predicted of them."""
+    def cross_of_directions(self, rows: Array) -> Array:
+        """A'Y of targets with the direction of the vectors, and the length that some rows predict of them."""
 
         def targets() -> Iterator[Array]:
             parts = rows_in_parts(self._blocks(), self._corpus.fitted)
@@ -242,7 +248,7 @@ class Fit:
                 units = unit_rows(part - self.mean)
                 yield units * np.einsum("ij,ij->i", units, predicted).clip(min=0)[:, None]
 
-        return self.rows(penalty, self.shares.transposed(targets()))
+        return self.shares.transposed(targets())
 
     def best_scale(self, rows: Array) -> tuple[float, float]:
         """Highest mean cosine to the model on held-out texts, and the scale of the rows that has it."""
@@ -253,7 +259,7 @@ class Fit:
 
     def best(self, progress: Progress) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """Rows of all tokens in the space of the model, and how well they predict its vectors of held-out texts."""
-        n_systems = len(PENALTIES) + 3
+        n_systems = len(PENALTIES) + 4
         penalties = counted(PENALTIES, progress, n_systems, lambda _: 1)
         trials = {penalty: self.held_out_r2(penalty) for penalty in penalties}
         penalty = max(trials, key=trials.__getitem__)
@@ -261,11 +267,13 @@ class Fit:
         progress(len(PENALTIES) + 1, n_systems)
         solved = self.rows(penalty)
         progress(len(PENALTIES) + 2, n_systems)
-        # targets without lengths bear a smaller penalty than R2 asks for
+        # one more solve, for targets without lengths, which bear a smaller penalty than R2 asks for
+        cross = self.cross_of_directions(solved)
+        candidates = [(penalty, solved), (penalty, self.rows(penalty, cross))]
+        progress(len(PENALTIES) + 3, n_systems)
         smaller = PENALTIES[max(0, PENALTIES.index(penalty) - 1)]
-        candidates = [(penalty, solved), (penalty, self.rows_with_directions(solved, penalty))]
         if smaller < penalty:
-            candidates.append((smaller, self.rows_with_directions(self.rows(smaller), smaller)))
+            candidates.append((smaller, self.rows(smaller, cross)))
         progress(n_systems, n_systems)
         scored = [(*self.best_scale(rows), each, rows) for each, rows in candidates]
         cosine, scale, chosen, found = max(scored, key=lambda each: each[0])

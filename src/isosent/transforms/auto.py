@@ -165,7 +165,8 @@ def choose_from_texts(
     If an attribute was erased (`is_erased`), all its values share one mean, which says nothing: see `choose`.
     """
     rows = distinct_rows(texts)
-    vectors, texts = vectors[rows], [texts[row] for row in rows]
+    if len(rows) < len(vectors):
+        vectors, texts = vectors[rows], [texts[row] for row in rows]
     groups = separate_groups(vectors, texts) if groups is None else np.unique(groups[rows], return_inverse=True)[1]
     pairs = sample_pairs(texts, topics=True)
     with one_thread_products() if vectors.size <= _FEW_NUMBERS else nullcontext():
@@ -184,7 +185,7 @@ def choose(
     has_vector = nonzero_rows(vectors)
     if groups is not None:
         pairs = [_within_groups(half, groups) for half in pairs]
-    moments = Moments.from_rows(vectors[has_vector])
+    moments = Moments.from_rows(vectors if has_vector.all() else vectors[has_vector])
     eigen = spectrum(moments.covariance, noise=moments.rounding_variance)
     first = without_whitening(wanted, eigen)
     if not eigen.rank:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from isosent.errors import InputError
 from isosent.numeric.moments import Moments
-from isosent.numeric.similarity import nonzero_rows
+from isosent.numeric.similarity import rows_that_are_nonzero
 from isosent.transforms.agreement import distinct_rows
 from isosent.transforms.labels import Attribute, LabeledMoments
 
@@ -76,7 +76,9 @@ class Statistics:
             return self.moments, self.n_zero_rows
         assert self.vectors is not None
         # repeated texts would weigh more in what auto chose, and be their own neighbors
-        vectors = self.vectors if self.texts is None or not distinct else self.vectors[distinct_rows(self.texts)]
+        vectors = self.vectors
+        if self.texts is not None and distinct and len(kept := distinct_rows(self.texts)) < len(vectors):
+            vectors = vectors[kept]
         rows = rows_with_vector(vectors)
         return rows, len(vectors) - len(rows)
 
@@ -88,7 +90,7 @@ class Statistics:
 
 def rows_with_vector(vectors: NDArray[np.floating]) -> NDArray[np.floating]:
     """The rows that are not zero, of which there must be one."""
-    rows = vectors[nonzero_rows(vectors)]
+    rows = rows_that_are_nonzero(vectors)
     if not len(rows):
         raise InputError(f"fit: the encoder knows no word of the {len(vectors)} texts, so all their vectors are zero.")
     return rows
