@@ -425,8 +425,8 @@ def _close_ranks(rows: Sequence[Row], columns: Sequence[Column]) -> Iterator[str
     compared = [compare_over_tasks(second, first, n_resamples=N_RESAMPLES) for first, second in pairwise(scores)]
     n_close = sum(each.verdict != BETTER for each in compared)
     yield (
-        f"By the mean over {len(scores[0])} tasks, {n_close} of {len(compared)} neighboring ranks cannot be told "
-        "apart: with other tasks of this kind, the order may be the other one (tasks drawn again, 95%)."
+        f"By the mean over {len(scores[0])} tasks, {n_close} of {len(compared)} neighboring ranks cannot be "
+        "distinguished: other tasks of this kind may reverse them (tasks drawn again, 95%)."
     )
 
 
