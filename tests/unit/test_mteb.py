@@ -9,8 +9,10 @@ import pytest
 
 from isosent.errors import FileFormatError, InputError
 from isosent.evaluation.compare import compare_results
-from isosent.evaluation.result import EvaluationResult, Items
+from isosent.evaluation.mteb import mteb_score
+from isosent.evaluation.result import EvaluationResult, Items, TaskResult
 from isosent.evaluation.result_file import read_result
+from isosent.evaluation.tables import sts_table
 from isosent.report.leaderboard import ResultFile, make_leaderboard, read_report
 
 REVISION = "b0fddb56ed78048fa8b90373c8a3cfc37b684831"
@@ -146,7 +148,6 @@ def ours():
     model = {"reference": "wordllama", "options": {}, "fits": [], "fingerprint": "ab"}
     fitting = {"transform": None, "parameters": {}, "fit": None, "transductive": False}
     machine = {"versions": {"isosent": "0.1.0"}, "machine": "x86_64", "system": "Linux", "n_cpus": 2}
-    from isosent.evaluation.result import TaskResult
 
     task = TaskResult(
         kind="sts",
@@ -213,3 +214,32 @@ def test_neighboring_ranks_are_tested_by_drawing_the_tasks_again(tmp_path):
     found = compare_results(*map(read_result, (homes[0], homes[2])))
     assert found.averages["all tasks"].verdict == "worse"
     assert found.averages["sts, spearman"].verdict == "no interval"
+
+
+def test_the_table_of_an_evaluation_names_the_score_that_it_compares_with(ours):
+    same, other = ours
+    assert "compare with MTEB: STSBenchmark (STSB); test, cosine_spearman" in str(sts_table(same).caption)
+    fitted = replace(same, fitting={**same.fitting, "transform": "whitening", "fit": "target", "transductive": True})
+    assert "with care" in str(sts_table(fitted).caption)
+    caption = str(sts_table(other).caption)
+    assert "no score of MTEB to compare with: STSB" in caption
+    assert "compare with MTEB: " not in caption
+    assert same.to_json()["tasks"]["STSB"]["mteb"]["task"] == "STSBenchmark"
+    assert other.to_json()["tasks"]["STSB"]["mteb"] is None
+
+
+@pytest.mark.parametrize(
+    "kind, name, protocol, expected",
+    [
+        ("sts", "SICKR", {"sickr": "full"}, "SICK-R, test, cosine_spearman"),
+        ("sts", "SICKR", {"sickr": "test"}, "None"),  # MTEB scores all pairs
+        ("transfer", "SICK-R", {}, "None"),
+        ("retrieval", "trec-covid", {"split": "test"}, "TRECCOVID, test, ndcg_at_10"),
+        ("retrieval", "fiqa", {"split": "dev"}, "None"),
+        ("retrieval", "Cranfield", {"split": "test"}, "None"),
+        ("clustering", "StackOverflow", {}, "None"),
+        ("classification", "Banking77Classification", {}, "Banking77Classification, test, accuracy"),
+    ],
+)
+def test_only_the_same_task_compares(kind, name, protocol, expected):
+    assert str(mteb_score(kind, name, protocol)) == expected
