@@ -229,7 +229,7 @@ def test_the_table_of_an_evaluation_names_the_score_that_it_compares_with(ours):
 
 
 @pytest.mark.parametrize(
-    "kind, name, protocol, expected",
+    ("kind", "name", "protocol", "expected"),
     [
         ("sts", "SICKR", {"sickr": "full"}, "SICK-R, test, cosine_spearman"),
         ("sts", "SICKR", {"sickr": "test"}, "None"),  # MTEB scores all pairs

@@ -19,7 +19,7 @@ from isosent.io.json import check_schema
 BENCHMARK = "MTEB"
 # Ours by kind, and MTEB's. Classification has the names of MTEB; of retrieval, folders are named as in BEIR
 _TASKS: Mapping[str, Mapping[str, str]] = {
-    "sts": {**{name: name for name in ("STS12", "STS13", "STS14", "STS15", "STS16")}}
+    "sts": {name: name for name in ("STS12", "STS13", "STS14", "STS15", "STS16")}
     | {"STSB": "STSBenchmark", "SICKR": "SICK-R"},
     "classification": {name: name for name in KNOWN_SETS["classification"]},
     "retrieval": {
