@@ -298,9 +298,9 @@ def merge(texts):
 def size(texts):
     """Bytes in memory against recall, of wordllama."""
     table = sizes(isosent.load("wordllama").encode(texts.all))
-    kinds = {"float32": "c6", "float16": "c3", "int8": "c2", "binary": "c0"}
+    kinds = {"float32": "c6", "float16": "c3", "int8": "c2", "binary": "c0", "product": "c1"}
     panel = Panel(
-        Axis("bytes in memory per vector (log scale)", 14, 1300, log=True, at=[2**power for power in range(4, 11)]),
+        Axis("bytes in memory per vector (log scale)", 7, 1300, log=True, at=[2**power for power in range(3, 11)]),
         Axis("nearest neighbors kept", 0, 1.04, write=percent),
         width=640,
         height=320,
@@ -308,7 +308,7 @@ def size(texts):
     panel.line([(each.n_bytes, each.recall) for each in table.front], "mark", width=1.5)
     for each in table.rows:
         kind = next((kind for kind in kinds if str(each).startswith(kind)), None)
-        if kind and 14 <= each.n_bytes <= 1300:
+        if kind and 7 <= each.n_bytes <= 1300:
             panel.dot(each.n_bytes, each.recall, kinds[kind], shape=list(kinds).index(kind))
     keys = [Key(kind, color, shape=number) for number, (kind, color) in enumerate(kinds.items())]
     keys.append(Key("nothing smaller keeps as many", "mark", 1.5))

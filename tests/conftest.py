@@ -1,4 +1,6 @@
 import gc
+import json
+import logging
 import os
 import socket
 import sys
@@ -7,6 +9,7 @@ import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # before numpy and torch are loaded: a worker has one core
@@ -17,6 +20,8 @@ import pytest
 
 import isosent
 from isosent.evaluation.sts import YEAR_SUBSETS
+
+logging.getLogger().addHandler(logging.NullHandler())  # else Python prints warnings that nobody handles
 
 gc.set_threshold(100_000)  # torch and its companions are a million objects, which are no garbage
 
@@ -78,15 +83,21 @@ def wordllama_is_read_once():
     """Most commands begin with it, and most of what they take would be to read the same numbers again."""
     from isosent.encoders import load, static_models
 
-    read, encoders = load.load_wordllama, []
+    read, plain, made = load.load_wordllama, [], {}
 
     def once(options, *, corpus=None):
-        if not encoders:
-            encoders.append(read({}))
-        [plain] = encoders
+        if not plain:
+            plain.append(read({}))
+        [encoder] = plain
         if not options and corpus is None:
-            return plain
-        return static_models._assembled("wordllama", options, plain.tokenizer, plain.vectors, corpus)
+            return encoder
+        if corpus is not None:
+            return static_models._assembled("wordllama", options, encoder.tokenizer, encoder.vectors, corpus)
+        key = json.dumps(options, sort_keys=True)
+        if key not in made:
+            made[key] = static_models._assembled("wordllama", options, encoder.tokenizer, encoder.vectors, None)
+            made[key].fingerprint  # noqa: B018  it hashes 32,000 vectors; copies keep it
+        return copy(made[key])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(load, "load_wordllama", once)
@@ -242,7 +253,6 @@ def one_thread():
 @pytest.fixture(scope="module")
 def quick_trainers(one_thread):
     """Trainers collect garbage: take what was imported since the collection of tests out of it."""
-    gc.collect()
     gc.freeze()
 
 

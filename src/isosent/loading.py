@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from isosent.encoders.api import KEPT_IN
 from isosent.encoders.base import Encoder
 from isosent.encoders.load import load_encoder
 from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
@@ -252,7 +253,8 @@ def load_saved(
         runtime = {name: value for name, value in parsed.options.items() if name in RUNTIME_OPTIONS}
         reference = _encoder_reference(moved_to, record, runtime, folder / MODEL_FILE)
         encoder = load_encoder(reference, split=split, corpus=corpus, progress=progress)
-        encoder = encoder.as_saved(record.encoder_fingerprint, record.encoder_dim, record.canary)
+        facts = record.encoder_fingerprint, record.encoder_dim, record.canary
+        encoder = encoder.as_saved(*facts, record.options.get(KEPT_IN))
     except InputError as error:
         reason = str(error).partition("\n")[0]  # the rest says what may be typed
         raise ModelFolderError(
@@ -284,14 +286,15 @@ def _verify_trained(folder: Path) -> None:
 def _encoder_reference(moved_to: str | None, record: ModelRecord, runtime: Mapping[str, Any], file: Path) -> Reference:
     """The encoder of a saved model, with the options in force and how to compute."""
     # What the caller wrote, `moved_to` and `runtime`, may hold permissions; what the record says may not.
+    options = {name: value for name, value in record.options.items() if name != KEPT_IN}
     if moved_to is None:
-        return stored_reference(record.reference, record.options, file=file, runtime=runtime)
+        return stored_reference(record.reference, options, file=file, runtime=runtime)
     parsed = parse_reference(moved_to, in_use=True)
     if record.reference == PRECOMPUTED:  # the encoder that made the vectors; its fingerprint is compared
         if parsed.scheme == "folder":
             raise InputError("it is a saved model. Name its encoder.")
         return parse_reference(moved_to, runtime, in_use=True)
-    stored = stored_reference(record.reference, record.options, file=file)
+    stored = stored_reference(record.reference, options, file=file)
     if parsed.scheme != stored.scheme and not (parsed.scheme == "hub" and stored.scheme in ("hf", "static")):
         raise InputError(f"it is another kind of model than {record.reference}.")
     if parsed.scheme == "api":  # what was written is what is asked, and must give the vectors of the folder

@@ -40,7 +40,6 @@ from isosent.io.tensors import plain_tensors, plain_tensors_bytes
 from isosent.numeric.canary import Canary
 from isosent.postprocessing import STEPS, Postprocessing
 from isosent.space import Space, refuse_codes, same_space, warn_of_unknown_space
-from isosent.storage import CODES
 from isosent.transforms.calibration import Calibration
 from isosent.transforms.quantization import Quantization
 
@@ -151,7 +150,7 @@ class ModelRecord:
             "encoder_dim": self.encoder_dim,
             **({"normalize": False, "separate_query_mean": False} | of_steps),
             "calibration": None if self.calibration is None else self.calibration.kind,
-            "quantization": None if self.quantization is None else ", ".join(CODES),
+            "quantization": None if self.quantization is None else self.quantization.label,
             **({} if self.storage is None else {"storage": structs.asdict(self.storage)}),
             "fits": [structs.asdict(fit) for fit in self.fits],
             "fingerprint": self.fingerprint,
@@ -443,6 +442,15 @@ def _canary(folder: Path, name: str | None, dim: int) -> Canary | None:
     return _component(
         folder, name, lambda content: Canary.from_tensors(plain_tensors(content), dim), "vectors of fixed texts"
     )
+
+
+def read_canary(path: Path) -> Canary:
+    """Read the file of a canary in a model folder, which may have been copied and renamed."""
+    try:
+        tensors = plain_tensors(read_bytes(path))
+        return Canary.from_tensors(tensors, next(iter(tensors.values())).shape[-1])
+    except (SafetensorError, KeyError, StopIteration, IndexError, InputError) as error:
+        raise ModelFolderError(f"{path} does not hold vectors of fixed texts: {error}") from None
 
 
 def _component(folder: Path, name: str | None, parse: Callable[[bytes], Field], expected: str) -> Field | None:

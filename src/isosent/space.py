@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import struct
 import warnings
-from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, NamedTuple
 
 from msgspec import Meta, Struct
 
@@ -16,8 +18,59 @@ SPACE_METADATA = _FINGERPRINT, _REFERENCE = "isosent.fingerprint", "isosent.refe
 _CODES: Final = " codes"  # ends the name of the space of codes
 
 
+_SKETCH: Final = "~"  # in the fingerprint of an API, between its hash and its sketch
+_STEP: Final = 1 / 8192  # of the numbers of a sketch
+_ROUNDING: Final = 2e-4  # 1 - cosine between float32 and bfloat16, or two kinds of hardware
+_TIMES_NOISE: Final = 2.0
+_MOST_NOISE: Final = 5e-3  # half of what a canary lets pass
+
+
+class Sketch(NamedTuple):
+    """Where the vectors of fixed texts of an API lie, which may answer with noise: what two fingerprints compare."""
+
+    facts: str  # hash of the name of the model, its dimensions and prompts
+    noise: float  # mean 1 - cosine between two answers
+    values: Sequence[float]  # random projections: half their squared distance is the mean 1 - cosine, about
+
+    def fingerprint(self, digest: str) -> str:
+        """A hash with the sketch, as a fingerprint."""
+        numbers = struct.pack(f"<{len(self.values)}h", *(round(value / _STEP) for value in self.values))
+        return f"{digest}{_SKETCH}{self.facts}.{self.noise:.1e}.{base64.urlsafe_b64encode(numbers).decode()}"
+
+    @classmethod
+    def of(cls, fingerprint: str) -> Sketch | None:
+        """The sketch in a fingerprint; None if it has none, or a damaged one."""
+        try:
+            facts, whole, part, packed = fingerprint.partition(_SKETCH)[2].split(".")
+            numbers = base64.urlsafe_b64decode(packed)
+            values = [_STEP * value for value in struct.unpack(f"<{len(numbers) // 2}h", numbers)]
+            return cls(facts, float(f"{whole}.{part}"), values)
+        except (ValueError, struct.error):
+            return None
+
+    def is_near(self, other: Sketch) -> bool:
+        """Whether the vectors of two sketches differ by no more than the noise of either API, or by rounding."""
+        if self.facts != other.facts or len(self.values) != len(other.values):
+            return False
+        difference = sum((a - b) ** 2 for a, b in zip(self.values, other.values, strict=True)) / 2
+        return difference <= min(max(_ROUNDING, _TIMES_NOISE * max(self.noise, other.noise)), _MOST_NOISE)
+
+
+def hash_of(fingerprint: str) -> str:
+    """A fingerprint without its sketch."""
+    return fingerprint.partition(_SKETCH)[0]
+
+
+def are_same(fingerprint: str, other: str) -> bool:
+    """Whether two fingerprints are of one space."""
+    first, second = Sketch.of(fingerprint), Sketch.of(other)
+    if fingerprint == other or first is None or second is None:
+        return hash_of(fingerprint) == hash_of(other)
+    return first.is_near(second)
+
+
 class Space(Struct, frozen=True, forbid_unknown_fields=True):
-    """A vector space; only vectors with the same fingerprint can be compared."""
+    """A vector space; only vectors with the same fingerprint (`are_same`) can be compared."""
 
     fingerprint: str
     reference: Annotated[str, Meta(pattern=r"^[^\x00]*$")]  # what made the vectors, for people
@@ -57,7 +110,7 @@ class Space(Struct, frozen=True, forbid_unknown_fields=True):
 
 def same_space(here: str, space: Space | None, there: str, other: Space | None) -> Space | None:
     """Refuse to compare, merge or search across two vector spaces."""
-    if space and other and space.fingerprint != other.fingerprint:
+    if space and other and not are_same(space.fingerprint, other.fingerprint):
         raise InputError(
             f"{there} holds vectors of the space {other}; {here} belongs to {space}. "
             "They cannot be compared. Encode both with the same model."

@@ -120,6 +120,70 @@ def test_a_transform_that_is_ignored(check, wordllama, texts, tmp_path):
     assert report["causes"] == ["transform ignored"]
 
 
+@pytest.fixture(scope="module")
+def canary(wordllama, tmp_path_factory):
+    """The file with the vectors of fixed texts that a model folder has."""
+    folder = tmp_path_factory.mktemp("saved")
+    wordllama.save(folder / "model")
+    [file] = (folder / "model").glob("canary-*.safetensors")
+    return file.rename(folder / "kept.safetensors")
+
+
+OF_A_CANARY = {  # what its texts show of the faults above
+    "rows in another order": "rows in another order",
+    "batch": "batch",
+    "first dimensions only": "first dimensions only",
+    "bits": "bits",
+    "lower-casing": "other vectors",
+    "another prompt": "other vectors",
+    "another model": "other vectors",
+}
+
+
+@pytest.mark.parametrize("fault", OF_A_CANARY)
+def test_a_canary_tells_what_its_texts_show(check, wordllama, canary, fault):
+    report = check(lambda texts: FAULTS[fault](wordllama, texts), canary)
+    assert report["causes"] == [OF_A_CANARY[fault]], report["roles"][0]["causes"]
+
+
+@pytest.mark.parametrize("change", [*SAME.values(), unit, lambda rows: 3 * rows])
+def test_a_canary_is_equal_in_every_precision_and_length(check, wordllama, canary, change):
+    report = check(lambda texts: change(wordllama.encode(texts)), canary)
+    assert report["equal"], report["roles"][0]["causes"]
+    assert report["roles"][0]["lengths"] == [None, None]
+
+
+def test_a_canary_shows_that_long_texts_are_cut(check, wordllama, canary):
+    report = check(lambda texts: wordllama.encode([text[:800] for text in texts]), canary)
+    assert report["causes"] == ["long texts"]
+
+
+def test_a_file_that_is_no_canary_is_refused(refuses, isosent_, wordllama, tmp_path):
+    model = wordllama.fitted(isosent.demo_texts()[:200], isosent.Whitening(n_components=4))
+    model.save(tmp_path / "white")
+    for file in (tmp_path / "white").glob("*.safetensors"):
+        if not file.name.startswith("canary"):
+            refuses(isosent_("check", "http://127.0.0.1:9/v1?model=m", file), file.name, "fixed texts")
+
+
+def test_the_table_says_what_is_served_now_and_with_the_cause_undone(isosent_, wordllama):
+    def shown(fault):
+        with ServedApi(lambda texts: FAULTS[fault](wordllama, texts)).running() as api:
+            return isosent_("check", f"{api.url}/v1?model=served", "wordllama").out
+
+    of_order = shown("rows in another order")
+    as_it_answers, undone = (
+        float(next(line for line in of_order.splitlines() if name in line).split("│")[2].split(",")[0])
+        for name in ("as it answers", "undone")
+    )
+    assert as_it_answers < 0.5
+    assert undone == 1
+    of_case = shown("lower-casing")
+    assert "lower case" in of_case
+    assert "NFKC" not in of_case  # differs from the model as it is in few texts, and is not nearer
+    assert "served with" not in shown("another model")  # nothing is nearer
+
+
 def test_two_apis_and_bad_input(isosent_, refuses, wordllama):
     with ServedApi(wordllama.encode).running() as first, ServedApi(wordllama.encode).running() as second:
         one, other = (f"{api.url}/v1?model=served" for api in (first, second))

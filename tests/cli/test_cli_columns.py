@@ -351,6 +351,6 @@ def test_pairs_of_texts_are_found_next_to_vectors_if_their_columns_are_named(iso
     words = [f"{text} {n}" for n, text in enumerate(TEXTS)]
     frame = pd.DataFrame({"query": words, "document": TEXTS, "emb": ROWS.tolist()})
     frame.to_csv("p.csv", index=False)
-    finished = isosent_("fit", "--pairs", "p.csv", "--column", "query,document", "-o", "m")
+    finished = isosent_("fit", "--pairs", "p.csv", "--queries", "--column", "query,document", "-o", "m")
     assert finished.code == 0, finished.err
     assert "pairs" in finished.out

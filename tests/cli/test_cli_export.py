@@ -1,4 +1,5 @@
 import json
+import re
 import resource
 import shutil
 import sys
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import isosent
+from isosent.search import Index
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +65,22 @@ def test_a_file_of_vectors_fills_an_index(isosent_, here, wordllama, texts):
     index = faiss.read_index("a.faiss")
     assert index.search(isosent.load("./model").encode(texts[7:8]), 1)[1] == 21
     assert isosent_(*export[:-2], "--column", "v").code == 2
+
+
+def test_an_index_becomes_a_file_with_its_recipe(isosent_, here):
+    np.save("v.npy", np.random.default_rng(0).standard_normal((300, 16)).astype(np.float32))
+    assert isosent_("index", "v.npy", "-o", "index", "--store", "binary").code == 0
+    finished = isosent_("export", "index", "--to", "faiss", "-o", "a.faiss")
+    assert (finished.code, finished.err) == (0, "")
+    assert "RR16,RaBitQ,Refine(SQfp16)" in finished.out
+    assert "64 queries" in finished.out
+    queries = np.load("v.npy")[:20]
+    k_factor = float(re.search(r"k_factor ([\d.]+)", finished.out)[1])
+    plain = faiss.read_index("a.faiss")
+    assert faiss.downcast_index(plain.index).k_factor == pytest.approx(k_factor)
+    found = plain.search(queries, 10)[1]
+    assert found.tolist() == Index.open("index").search(queries, 10).ids.tolist()
+    assert "no option but map=false" in isosent_("export", "index", "--to", "faiss?index=SQ8", "-o", "b.faiss").err
 
 
 def test_scores_go_into_the_card(isosent_, here, write_stsb):

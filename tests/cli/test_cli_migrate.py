@@ -196,8 +196,9 @@ def test_stored_texts_are_not_encoded_again_by_the_old_model(texts, wordllama):
 
 
 def test_halves_of_one_language_are_no_measure_of_several(isosent_, texts, wordllama, tmp_path):
-    other = [" ".join(word[::-1] for word in text.split()) for text in texts]
-    pool, language = [*texts, *other], ["en"] * len(texts) + ["ne"] * len(other)
+    some = texts[:210]
+    other = [" ".join(word[::-1] for word in text.split()) for text in some]
+    pool, language = [*some, *other], ["en"] * len(some) + ["ne"] * len(other)
     erased = wordllama.fitted(pool, transform=None, erase={"language": language})
     assert "erased" in migrate(wordllama, erased, pool).report["caution"]
     (tmp_path / "pool.txt").write_text("\n".join(pool) + "\n")

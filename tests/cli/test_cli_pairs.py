@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from isosent.jobs.fit_request import FitRequest
 from isosent.numeric.similarity import unit_rows
 from isosent.search import Index
 
+WORD = re.compile(r"\w+")
+
 
 def write_pairs(path, rows, columns=("query", "document")):
     with path.open("w", newline="") as file:
@@ -21,10 +24,23 @@ def write_pairs(path, rows, columns=("query", "document")):
 
 
 @pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    """A model of few dimensions, in which the vectors of words that are spelled backwards are rotated."""
+    names = sorted({word for text in isosent.demo_texts() for word in WORD.findall(text)})
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(len(names), 24))
+    rotated = vectors @ np.linalg.qr(rng.normal(size=(24, 24)))[0]
+    table = {word[::-1]: row for word, row in zip(names, rotated, strict=True)} | dict(zip(names, vectors, strict=True))
+    path = tmp_path_factory.mktemp("words") / "words.txt"
+    path.write_text("".join(f"{word} {' '.join(f'{x:.4f}' for x in row)}\n" for word, row in table.items()), "utf-8")
+    return f"words:{path}?lowercase=false"
+
+
+@pytest.fixture(scope="module")
 def backwards(tmp_path_factory):
     """Demo texts, and the same with every word spelled backwards, which only pairs can teach."""
     texts = list(dict.fromkeys(isosent.demo_texts()))[:240]
-    rows = [(" ".join(word[::-1] for word in text.split()), text) for text in texts]
+    rows = [(WORD.sub(lambda word: word[0][::-1], text), text) for text in texts]
     path = tmp_path_factory.mktemp("pairs") / "pairs.csv"
     write_pairs(path, rows)
     return path, rows
@@ -32,21 +48,21 @@ def backwards(tmp_path_factory):
 
 @pytest.mark.parametrize("queries", [(), ("--queries",)])
 def test_fit_from_pairs_says_what_held_out_pairs_gain_and_info_names_it(
-    isosent_, backwards, tmp_path, monkeypatch, queries
+    isosent_, backwards, words, tmp_path, monkeypatch, queries
 ):
     monkeypatch.chdir(tmp_path)
     path, rows = backwards
-    finished = isosent_("fit", "--pairs", path, *queries, "-o", "m")
+    finished = isosent_("fit", "--pairs", path, *queries, "-m", words, "-o", "m")
     assert finished.code == 0, finished.err
     assert "unchanged" in finished.out
     assert "held-out queries" in finished.out
     assert "for among the second texts." in " ".join(finished.out.split())
     [fit] = json.loads(isosent_("info", "m", "--json").out)["fits"]
-    in_memory = isosent.load("wordllama").fitted_on_pairs(*zip(*rows, strict=True), queries_only=bool(queries))
+    in_memory = isosent.load(words).fitted_on_pairs(*zip(*rows, strict=True), queries_only=bool(queries))
     assert fit["transform"] == in_memory.fits[0].transform
     assert fit["choice"]["tested"][0]["mrr"] == pytest.approx(in_memory.fits[0].choice["tested"][0]["mrr"])
     saved = "query ridge" if queries else "pair whitening"
-    assert finished.out.splitlines()[-1].startswith(f"Saved m: wordllama + {saved}, 256 dimensions, fitted on")
+    assert f" + {saved}, 24 dimensions, fitted on" in finished.out.splitlines()[-1]
     model, query = isosent.load("m"), rows[3][0]
     np.testing.assert_allclose(model.encode_query(query), in_memory.encode_query(query), rtol=1e-5, atol=1e-6)
     assert "held out:" in isosent_("info", "m").out
@@ -70,14 +86,14 @@ def test_vectors_give_the_same_map(isosent_, tmp_path, monkeypatch):
     np.testing.assert_allclose(np.load("mapped.npy"), model.transform(y), rtol=1e-5, atol=1e-5)
 
 
-def test_pairs_that_teach_nothing_leave_the_model_unchanged(isosent_, tmp_path, monkeypatch):
+def test_pairs_that_teach_nothing_leave_the_model_unchanged(isosent_, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts = list(dict.fromkeys(isosent.demo_texts()))[:240]
-    write_pairs(tmp_path / "p.csv", [(text, f"{text} Yes.") for text in texts])  # each is found without a map
-    finished = isosent_("fit", "--pairs", "p.csv", "-o", "m")
+    write_pairs(tmp_path / "p.csv", [(text, f"{text} a man") for text in texts])  # each is found without a map
+    finished = isosent_("fit", "--pairs", "p.csv", "-m", words, "-o", "m")
     assert finished.code == 0
     assert "Keep these vectors unchanged." in finished.out
-    assert finished.out.splitlines()[-1] == "Saved m: wordllama, 256 dimensions unchanged"
+    assert finished.out.splitlines()[-1].endswith(", 24 dimensions unchanged")
     assert isosent.load("m").linear_map is None
 
 
@@ -124,15 +140,17 @@ def test_options_that_do_not_go_together_are_refused(isosent_, backwards, tmp_pa
     assert not (tmp_path / "m").exists()
 
 
-def test_columns_can_be_named_and_a_column_of_sources_makes_the_folds(isosent_, backwards, tmp_path, monkeypatch):
+def test_columns_can_be_named_and_a_column_of_sources_makes_the_folds(
+    isosent_, backwards, words, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     _, rows = backwards
     table = [(first, second, ("news", "forum", "wiki")[number % 3]) for number, (first, second) in enumerate(rows)]
     write_pairs(tmp_path / "p.csv", table, ("odd", "plain", "source"))
-    finished = isosent_("fit", "--pairs", "p.csv", "--column", "odd,plain", "-o", "m")
+    finished = isosent_("fit", "--pairs", "p.csv", "--column", "odd,plain", "-m", words, "-o", "m")
     assert finished.code == 0, finished.err
     kinds = [row[2] for row in table]
-    in_memory = isosent.load("wordllama").fitted_on_pairs(*zip(*rows, strict=True), kinds=kinds)
+    in_memory = isosent.load(words).fitted_on_pairs(*zip(*rows, strict=True), kinds=kinds)
     folds = isosent.load("m").fits[0].choice["folds"]
     assert [each["mrr"] for each in folds] == pytest.approx(
         [each["mrr"] for each in in_memory.fits[0].choice["folds"]], abs=1e-3
@@ -144,18 +162,18 @@ def pool_of(rows, lang="back"):
 
 
 @pytest.fixture(scope="module")
-def mapped(backwards, tmp_path_factory):
+def mapped(backwards, words, tmp_path_factory):
     """The folder of a model with a map of texts that are spelled backwards."""
     folder, (_, rows) = tmp_path_factory.mktemp("groups"), backwards
     columns = ("query", "document", "query_lang", "document_lang")
     write_pairs(folder / "pairs.csv", [(*row, "back", "en") for row in rows[:240]], columns)
     write_pairs(folder / "pool.csv", pool_of(rows[:40]), ("text", "lang"))
-    run_fit(FitRequest(inputs=(), pairs=str(folder / "pairs.csv"), output=folder / "m"))
+    run_fit(FitRequest(inputs=(), pairs=str(folder / "pairs.csv"), model=words, output=folder / "m"))
     return folder
 
 
 def test_an_index_and_files_take_the_group_from_the_column_that_the_pairs_had(
-    isosent_, mapped, backwards, tmp_path, monkeypatch
+    isosent_, mapped, backwards, words, tmp_path, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
     described = isosent_("info", mapped / "m").out
@@ -186,7 +204,7 @@ def test_an_index_and_files_take_the_group_from_the_column_that_the_pairs_had(
     for name in ("v.npy", "v.parquet", "v/"):
         assert isosent_("encode", mapped / "pool.csv", "--column", "text", "-m", mapped / "m", "-o", name).code == 0
         np.testing.assert_array_equal(np.concatenate([*open_vectors(name.rstrip("/")).blocks()]), expected[:80])
-    isosent_("encode", mapped / "pool.csv", "--column", "text", "-o", "raw.parquet")
+    isosent_("encode", mapped / "pool.csv", "--column", "text", "-m", words, "-o", "raw.parquet")
     assert isosent_("transform", "raw.parquet", "-m", mapped / "m", "-o", "t.parquet").code == 0
     np.testing.assert_array_equal(np.concatenate([*open_vectors("t.parquet").blocks()]), expected[:80])
     (tmp_path / "lines.txt").write_text("a man\n")
@@ -200,7 +218,7 @@ def test_a_missing_column_and_an_unknown_group_are_refused(isosent_, refuses, ma
         write_pairs(tmp_path / f"{name}.csv", [("a", "en"), ("b", lang)], ("text", "lang"))
     write_pairs(tmp_path / "none.csv", [("a", "b")], ("text", "title"))
     isosent_("index", mapped / "pool.csv", *model, "-o", "i")
-    for command, words in (
+    for command, named in (
         (("index", "french.csv", *model, "-o", "j"), ("fr", "row 1", "en, back")),
         (("index", "blank.csv", *model, "-o", "j"), ("row 1",)),
         (("index", "none.csv", "--column", "text", *model, "-o", "j"), ("column lang", "title")),
@@ -213,22 +231,24 @@ def test_a_missing_column_and_an_unknown_group_are_refused(isosent_, refuses, ma
         (("export", mapped / "m", "--to", "numpy", "-o", "map.safetensors"), ("lang",)),
         (("fit", mapped / "pool.csv", "--column", "text", *model, "-o", "n"), ("maps of groups",)),
     ):
-        refuses(isosent_(*command), *words)
+        refuses(isosent_(*command), *named)
     assert {path.name for path in tmp_path.iterdir()} == {"french.csv", "blank.csv", "none.csv", "i"}
 
 
 @pytest.mark.parametrize(
-    ("languages", "options", "words"),
+    ("languages", "options", "message"),
     [
         (("en", "en"), (), "fewer than two"),
         (("en",), (), "no column document_lang"),
         (("back", "en"), ("--queries",), "only queries"),
     ],
 )
-def test_columns_of_groups_that_have_no_use_are_ignored(isosent_, backwards, tmp_path, languages, options, words):
+def test_columns_of_groups_that_have_no_use_are_ignored(
+    isosent_, backwards, words, tmp_path, languages, options, message
+):
     columns = ("query", "document", "query_lang", "document_lang")[: 2 + len(languages)]
     write_pairs(tmp_path / "p.csv", [(*row, *languages) for row in backwards[1][:200]], columns)
-    finished = isosent_("fit", "--pairs", tmp_path / "p.csv", *options, "-o", tmp_path / "m")
+    finished = isosent_("fit", "--pairs", tmp_path / "p.csv", *options, "-m", words, "-o", tmp_path / "m")
     assert finished.code == 0
-    assert words in finished.err
+    assert message in finished.err
     assert isosent.load(tmp_path / "m").groups is None

@@ -247,6 +247,7 @@ def test_the_log_goes_to_what_standard_error_is_now(monkeypatch, capsys, log_set
     assert json.loads(capsys.readouterr().err)["event"] == "still there"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="has no port that processes share")
 def test_workers_share_a_port_and_are_replaced(serving, wordllama, texts, wait_until):
     with serving("serve", "wordllama", "--workers", 2) as (process, url, lines):
@@ -277,6 +278,7 @@ def test_workers_share_a_port_and_are_replaced(serving, wordllama, texts, wait_u
     assert not any(map(is_running, pids))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found by /proc")
 def test_a_worker_that_is_just_starting_keeps_the_signal_until_it_can_reload(wait_until):
     command = [sys.executable, "-m", "isosent", "serve", "wordllama", "--workers", "2", "--port", "0"]

@@ -199,3 +199,18 @@ def test_texts_keep_the_neighbors_of_their_vectors_too(isosent_, here, texts):
     model = isosent.load(here / "model")
     assert lost_by_hand(vectors, model.encode(texts)) < 0.03
     assert model.record.storage.neighbors_of == "the original vectors"
+
+
+def test_product_codes_are_explained_on_the_screen(isosent_, tmp_path):
+    rows = np.random.default_rng(0).standard_normal((1300, 32)).astype(np.float32)
+    np.save(tmp_path / "v.npy", rows)
+    model, index = str(tmp_path / "model"), str(tmp_path / "index")
+    fitted = isosent_("fit", str(tmp_path / "v.npy"), "--bytes", "8", "-o", model)
+    assert fitted.code == 0, fitted.err
+    assert "256 vectors" in fitted.out
+    assert "% are reranked for ten results" in fitted.out  # of a thousand texts, 80 candidates per result are most
+    assert "product (8 bytes)" in isosent_("info", model).out
+    shown = isosent_("index", str(tmp_path / "v.npy"), "-m", model, "-o", index).out
+    n_bytes = 4 * (32 * 32 + 256 * 32)  # the projection and the codebooks
+    assert f"{n_bytes / 1e6:.3g} MB of codebooks" in shown
+    assert "% of the rows for ten results" in shown

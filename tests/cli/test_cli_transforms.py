@@ -68,7 +68,6 @@ def test_auto_says_what_it_weighed_and_why(isosent_, here):
 def test_a_width_alone_means_auto_and_a_strength_alone_means_whitening(isosent_, here, wordllama, texts):
     for flags, transform, settings in (
         (("--dims", "32"), "auto", {"n_components": 32}),
-        (("--dims", "32"), "auto", {"n_components": 32}),
         (("--strength", "0.5"), "whitening", {"strength": 0.5}),
         (("--strength", "0.5", "--dims", "32"), "whitening", {"strength": 0.5, "n_components": 32}),
     ):

@@ -22,7 +22,7 @@ def make(tmp_path_factory):
 
     def make(name="bert", *, tokenizer=None, pooling="mean", include_prompt=True, default=None, prompts=PROMPTS):
         where = tmp_path_factory.mktemp("prompts")
-        save_model(where / "bare", name, tokenizer)
+        save_model(where / "bare", name, tokenizer, n_layers=1 if name == "bert" else None)
         modules = [
             models.Transformer(str(where / "bare")),
             models.Pooling(DIM, pooling_mode=pooling, include_prompt=include_prompt),

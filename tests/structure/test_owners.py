@@ -127,6 +127,7 @@ def code():
     return {module: ast.unparse(tree) for module, tree in trees().items()}
 
 
+@cache
 def counted(rule):
     """How often each module asks."""
     texts = {module: re.sub(rule.apart, "", text) if rule.apart else text for module, text in code().items()}

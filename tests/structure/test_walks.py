@@ -13,6 +13,8 @@ import pytest
 import isosent
 from isosent.cli.main import app
 
+pytestmark = pytest.mark.slow
+
 SOURCE = Path(isosent.__file__).parent
 # of a request: HTTP, its dialect, its space, the queue, the model, its steps, a step, the map; of a search: its store
 MOST_STAYS = 8

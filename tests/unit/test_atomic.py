@@ -1,5 +1,6 @@
 import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import isosent
 from isosent import Whitening
 from isosent.errors import OutputError
 from isosent.io.atomic import Replaceable, _host, exchange, locked, recover, replacing, replacing_folder, sweep
+from isosent.io.vectors import writing_vectors
 
 KILLED = -signal.SIGKILL
 
@@ -362,16 +364,19 @@ def test_fit_on_a_full_disk_exits_with_2_and_leaves_the_old_model(models, tmp_pa
 @pytest.mark.parametrize("name", ["v.npy", "v.parquet"])
 @pytest.mark.parametrize("n_texts", [20, 1020, 10_000])
 def test_vectors_that_do_not_fit_on_the_disk_are_an_error_in_words(tmp_path, name, n_texts):
-    script = FULL_DISK.replace("(300, 300)", "(size, size)").format(
-        imports="import numpy as np; from isosent.io.vectors import writing_vectors; size = 10 * int(sys.argv[2])",
-        call="vectors = np.random.default_rng(0).random((int(sys.argv[2]), 3), np.float32)\n"
-        "with writing_vectors(sys.argv[1], vectors.shape) as write: write(vectors)",
-    )
     (tmp_path / name).write_bytes(b"old")
-    finished = run(script, tmp_path / name, n_texts)
-    sentence = (finished.stderr.splitlines() or ["no error"])[-1]
-    assert f"{name} could not be written: " in sentence
-    assert "File too large" in sentence
+    vectors = np.random.default_rng(0).random((n_texts, 3), np.float32)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10 * n_texts, limits[1]))  # Python ignores its signal
+    try:
+        with (
+            pytest.raises(OutputError, match=rf"{name} could not be written: .*File too large"),
+            writing_vectors(tmp_path / name, vectors.shape) as write,
+        ):
+            write(vectors)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert names(tmp_path) == [name]
     assert (tmp_path / name).read_bytes() == b"old"
 
 

@@ -29,7 +29,7 @@ from isosent.errors import (
     OutputError,
     UnknownWordsWarning,
 )
-from isosent.exports import export
+from isosent.exports import export, faiss_index
 from isosent.exports import faiss as faiss_export
 from isosent.exports import numpy as numpy_export
 from isosent.exports import onnx as onnx_folder
@@ -37,6 +37,7 @@ from isosent.exports import onnx as onnx_static
 from isosent.exports import sql as sql_export
 from isosent.exports import tokenizer as tokenizer_files
 from isosent.exports.check import EXPORT, compare, compare_on_texts, read_space, sample_texts, shortened, space_of
+from isosent.exports.faiss_index import export_index
 from isosent.exports.tokenizer import static_tokenizer, without_literal
 from isosent.io import atomic
 from isosent.io.atomic import replacing_folder
@@ -46,7 +47,7 @@ from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.moments import Moments
 from isosent.persistence import StoredSize
-from isosent.search import engine
+from isosent.search import Index, engine
 from isosent.space import Space, same_space
 from isosent.transforms.chain import L2Normalize, chain
 from isosent.transforms.quantization import Quantization
@@ -752,3 +753,96 @@ def test_arrays_are_not_written_as_files_of_numpy(wordllama, texts, tmp_path):
     model = wordllama.fitted(texts, transform=isosent.Whitening())
     with pytest.raises(OutputError, match=r"map\.npz.*\.safetensors"):
         numpy_export.export_numpy(model, tmp_path / "map.npz")
+
+
+# -- an index of isosent as a file of FAISS ----------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def many():
+    """Vectors around a hundred centers; the last one is zero."""
+    random = np.random.default_rng(0)
+    rows = random.standard_normal((100, 32)).repeat(12, axis=0) + 0.5 * random.standard_normal((1200, 32))
+    return np.concatenate([rows, np.zeros((1, 32))]).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("kind", "store", "chain_of_ours"),
+    [
+        ("flat", "float32", "Flat"),
+        ("flat", "int8", "SQ8,Refine(SQfp16)"),
+        ("flat", "binary", "RR24,RaBitQ,Refine(SQfp16)"),
+        ("flat", "product", "PCAR24,PQ8,Refine(SQfp16)"),
+        ("ivf", "product", "PCAR24,IVF30,PQ8,Refine(SQfp16)"),
+        ("hnsw", "float16", "HNSW16,SQfp16"),
+    ],
+)
+def test_plain_faiss_finds_what_an_index_finds(many, tmp_path, kind, store, chain_of_ours):
+    import faiss
+
+    model = SentenceEncoder(PrecomputedVectors(32)).fitted_on_moments(
+        Moments.from_rows(many[:-1]), transform=isosent.Whitening(24)
+    )
+    ids = np.random.default_rng(1).permutation(len(many)) + 5
+    index = Index.create(vectors=many, model=model, ids=ids.tolist(), folder=tmp_path / "index", kind=kind, store=store)
+    written = export_index(tmp_path / "index", tmp_path / "a.faiss")
+    queries = many[:40] + np.float32(0.01)  # vectors of the encoder: the file has the map
+    plain = faiss.read_index(str(tmp_path / "a.faiss"), faiss.IO_FLAG_MMAP_IFC)
+    found = plain.search(queries, 10)[1]
+    np.testing.assert_array_equal(found, index.search(queries, 10).ids)
+    assert np.isin(found, ids).all()
+    assert chain_of_ours in written.contents
+    assert faiss.index_factory(24, chain_of_ours, faiss.METRIC_INNER_PRODUCT).d == 24
+    note = json.loads((tmp_path / "a.faiss.isosent.json").read_text())
+    assert (note["index"], note["fingerprint"], note["inputs"]) == (
+        chain_of_ours,
+        model.fingerprint,
+        "encoder vectors",
+    )
+    assert faiss_export.read_index(tmp_path / "a.faiss", model).d == 32
+    zero = int(ids[-1])
+    assert zero not in plain.search(queries[:1], len(many))[1]  # a row without a vector has no id
+
+
+def test_ids_that_are_text_become_numbers(many, tmp_path):
+    import faiss
+
+    Index.create(vectors=many[:200], ids=[f"row {number}" for number in range(200)], folder=tmp_path / "index")
+    written = export_index(tmp_path / "index", tmp_path / "a.faiss")
+    assert "numbered from 0" in written.contents
+    assert faiss.read_index(str(tmp_path / "a.faiss")).search(many[7:8], 1)[1] == 7
+
+
+def test_only_an_index_as_it_was_built_is_a_file(many, tmp_path):
+    index = Index.create(vectors=many[:200], folder=tmp_path / "index")
+    index.remove([3])
+    with pytest.raises(InputError, match=r"deleted.*compact"):
+        export_index(tmp_path / "index", tmp_path / "a.faiss")
+    index.compact()
+    export_index(tmp_path / "index", tmp_path / "a.faiss")
+    before = (tmp_path / "a.faiss").read_bytes()
+    index.add(vectors=many[300:310])
+    with pytest.raises(InputError, match=r"added.*compact"):
+        export_index(tmp_path / "index", tmp_path / "a.faiss")
+    assert (tmp_path / "a.faiss").read_bytes() == before
+
+
+def test_an_index_of_two_maps_is_written_without_them(wordllama, texts, tmp_path):
+    import faiss
+
+    model = wordllama.fitted(texts, transform=isosent.Whitening(8), queries=texts[:100])
+    index = Index.create(texts, model, folder=tmp_path / "index")
+    with pytest.raises(InputError, match="map=false"):
+        export_index(tmp_path / "index", tmp_path / "a.faiss")
+    export_index(tmp_path / "index", tmp_path / "a.faiss", with_map=False)
+    found = faiss.read_index(str(tmp_path / "a.faiss")).search(model.encode_query(texts[:9]), 3)[1]
+    np.testing.assert_array_equal(found, index.search(texts[:9], 3).ids)
+
+
+def test_a_file_that_finds_other_rows_is_not_written(many, tmp_path, monkeypatch):
+    Index.create(vectors=many[:200], folder=tmp_path / "index")
+    with_ids = faiss_index._with_ids
+    monkeypatch.setattr(faiss_index, "_with_ids", lambda made, ids: with_ids(made, np.roll(ids, 1)))
+    with pytest.raises(OutputError, match="64 of 64"):
+        export_index(tmp_path / "index", tmp_path / "a.faiss")
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]

@@ -879,3 +879,27 @@ def test_the_first_of_thousands_of_equal_rows_are_found(store):
     assert found.ids.tolist() == [equal[:20].tolist()] * 2
     index.remove(equal[:300].tolist())
     assert index.search(vectors[equal[:1]], 20).ids[0].tolist() == equal[300:320].tolist()
+
+
+@pytest.mark.parametrize("is_other", [True, False])
+def test_codebooks_that_no_longer_fit_are_noticed_when_an_index_is_compacted(is_other):
+    random = np.random.default_rng(0)
+
+    def topic(first_axis):
+        """Rows that vary along 24 of 240 axes."""
+        rows = np.zeros((2500, 240), np.float32)
+        axes = slice(first_axis, first_axis + 24)
+        rows[:, axes] = random.standard_normal((250, 24)).repeat(10, axis=0) + random.standard_normal((2500, 24))
+        return rows
+
+    first, other = topic(0), topic(120)
+    index = Index.create(vectors=first[:1250], store="product", kind="flat")
+    assert index.stats().recall.codebooks is None
+    index.add(vectors=other if is_other else first[1250:])  # so many rows that it is compacted
+    stats = index.stats()
+    fit = stats.recall.codebooks
+    assert stats.n_added == 0
+    assert stats.has_drifted == stats.to_json()["has_drifted"] == is_other
+    assert (fit.refitted - fit.recall > 0.1) == is_other
+    reopened = Index.open(index.folder).stats()
+    assert reopened.has_drifted == is_other

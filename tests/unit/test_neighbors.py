@@ -30,8 +30,8 @@ def sorted_neighbors(queries, rows, k, own=None):
     return np.take_along_axis(scores, order, axis=1), order
 
 
-@pytest.mark.parametrize("size", [N_ROWS, 300, 7])  # the last holds fewer rows than neighbors
-@pytest.mark.parametrize("n_queries", [3, N_ROWS])
+# the last blocks hold fewer rows than neighbors
+@pytest.mark.parametrize(("size", "n_queries"), [(N_ROWS, 3), (N_ROWS, N_ROWS), (300, N_ROWS), (7, 3)])
 def test_rows_in_blocks_are_found_in_the_order_of_their_positions(rows, size, n_queries):
     queries = rows[:n_queries]
     for own in (None, np.arange(n_queries)):

@@ -235,7 +235,7 @@ def test_a_compiled_network_gives_the_same_vectors_and_no_warning_of_the_compile
     monkeypatch.setattr(
         torch, "compile", lambda module, **how: compiled.append(how) or compile_(module, backend="eager", **how)
     )
-    reference = f"hf:{tiny_model('bert')}?layers=1"
+    reference = f"hf:{tiny_model('bert', n_layers=1)}?layers=1"
     plain, model = (isosent.load(f"{reference}&backend={name}") for name in ("torch", "compiled"))
     for texts in (TEXTS, TEXTS[:1]):
         np.testing.assert_allclose(model.encode(texts), plain.encode(texts), atol=2e-6)
@@ -243,7 +243,7 @@ def test_a_compiled_network_gives_the_same_vectors_and_no_warning_of_the_compile
 
 
 def test_a_compiled_graph_is_made_again_behind_a_pickle(tiny_model, empty_cache):
-    model = isosent.load(f"hf:{tiny_model('bert')}?backend=onnx")
+    model = isosent.load(f"hf:{tiny_model('bert', n_layers=1)}?backend=onnx")
     expected = model.encode(TEXTS)
     for copied in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
         np.testing.assert_array_equal(copied.encode(TEXTS), expected)

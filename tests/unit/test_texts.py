@@ -49,7 +49,7 @@ def test_rarer_line_separators_stay_inside_a_line(write, separator):
     assert read_texts(write("t.txt", f"one{separator}half\ntwo\n")) == [f"one{separator}half", "two"]
 
 
-@pytest.mark.parametrize("first_row", [0, 1, 2, 1499, 1500, 1501, 3998, 3999, 4000])
+@pytest.mark.parametrize("first_row", [0, 1, 1500, 3998, 3999, 4000])
 @pytest.mark.parametrize(
     ("encoding", "word", "line_end"),
     [("utf-8-sig", "grün", "\n"), ("cp949", "안녕", "\n"), ("utf-8", "\u2028", "\r\n")],

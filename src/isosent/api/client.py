@@ -61,6 +61,7 @@ _NOT_AS_EXPECTED: Final = (
 _KNOWN_FOR_S: Final = 10.0  # how long the last answer says whether the API can be reached
 _FAILURES_IN_A_ROW: Final = 3  # as many as a request has attempts
 _PROBE_TIMEOUT_S: Final = 3.0
+_SILENT_TIMES: Final = 1.5  # the time limit, without any answer, after which no part is asked for
 _CONNECT_TIMEOUT_S: Final = 10.0  # after which it is tried again: nothing has been charged
 _FIRST_REQUESTS: Final = 4  # of a job, at the same time
 
@@ -120,8 +121,11 @@ class Pace:
 
     def is_over(self, wait_s: float, since: float) -> bool:
         """Whether it is of no use to wait so long."""
-        waited_s = time.monotonic() - max(since, self._answered_at)
-        return wait_s > self.patience_s or waited_s > self.patience_s
+        return wait_s > self.patience_s or self.silence_s(since) > self.patience_s
+
+    def silence_s(self, since: float) -> float:
+        """Seconds without any answer."""
+        return time.monotonic() - max(since, self._answered_at)
 
 
 class Wording(NamedTuple):
@@ -354,7 +358,8 @@ class Upstream:
             return half if self._pace is not None and error.answered in _MAY_BE_ONE_TEXT else None  # and that is found
         if error.status != 504 or self._pace is None or not self._pace.has_answer:
             return None
-        return None if self._pace.is_over(0, began_at) else half  # it may have been too much work
+        # it may have been too much work; an API that answers nothing at all is asked once more
+        return None if self._pace.silence_s(began_at) > _SILENT_TIMES * self._timeout_s else half
 
     async def _answer_in_format(self, body: dict[str, Any], caller: Mapping[str, str]) -> tuple[httpx.Response, bytes]:
         """Ask for base64, and in another format if that is refused."""

@@ -33,10 +33,12 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent._locks import Lock
+from isosent.api import usage
 from isosent.api.cache import CACHE_FILE, MEGABYTE, KnownApi, VectorCache
 from isosent.api.client import Answer, Pace, Upstream, Wording
 from isosent.api.dialects import DIALECTS, Item, is_local
 from isosent.api.refusals import HttpError
+from isosent.api.usage import Usage
 from isosent.errors import ApiError, CacheWarning, InputError, OutputError, quoted
 from isosent.io.atomic import locked
 from isosent.io.texts import text_blocks
@@ -44,6 +46,7 @@ from isosent.numeric.canary import CHANGED, LEAST_COSINE, Canary
 from isosent.numeric.similarity import unit_rows
 from isosent.pages.progress import Progress
 from isosent.role import RoleName
+from isosent.space import Sketch, are_same, hash_of
 
 T = TypeVar("T")
 Came = Mapping[bytes, NDArray[np.float32]]  # vectors by their keys
@@ -54,7 +57,8 @@ _MOST_TEXTS: Final = 256  # of a request: what is in flight is lost if the proce
 _MOST_CHARACTERS: Final = 400_000
 _TIMEOUT_S: Final = 120.0
 _PATIENCE_S: Final = 600.0
-_N_SIGNS: Final = 16  # of a fingerprint: noise of 1e-4 in the cosine turns one in 7 of 100 cases
+_N_SIGNS: Final = 16  # of the hash of a fingerprint: noise of 1e-4 in the cosine turns one in 7 of 100 cases
+_N_PROJECTIONS: Final = 64  # of its sketch; the first also give the signs
 _LOOKED_UP: Final = 8192  # texts at once
 _BYTES_PER_TOKEN: Final = 4.0  # until the API has said how many it charged for
 
@@ -88,14 +92,6 @@ class Endpoint(NamedTuple):
         return {"model": self.model, "dim": dim, "prompts": prompts}
 
 
-class Usage(NamedTuple):
-    """What an API was asked."""
-
-    n_texts: int = 0
-    n_tokens: int = 0  # that it charged for, as far as it says
-    n_cached: int = 0  # texts whose vectors were in the cache
-
-
 class Estimate(NamedTuple):
     """What texts would cost."""
 
@@ -122,11 +118,11 @@ class Session:
     def __init__(self, endpoint: Endpoint, folder: Path | None, max_mb: float, saved: KnownApi | None = None) -> None:
         for prompt in endpoint.prompts.values():
             _check_prompt(prompt)
-        self.endpoint, self.usage = endpoint, Usage()
+        self.endpoint, self.usage = endpoint, Usage(folder=folder)
         self._folder, self._max_mb, self._saved = folder, max_mb, saved
         self._known = saved
         self._measured: Canary | None = None  # in this process
-        self._is_checked = False  # whether the cache has vectors of the saved model, and not of another
+        self._in_cache: KnownApi | None = None  # the saved model, as the cache knows it
         self._lock = Lock()
         self._connection: _Connection | None = None
 
@@ -180,27 +176,33 @@ class Session:
 
     async def _measure(self, connection: _Connection) -> KnownApi:
         """What the API is now, by the fingerprint that the cache has for it, if it has one."""
+        before = await self._canary_of(connection, is_short=True)
         now = await self._canary_of(connection, is_short=True)
-        return await asyncio.to_thread(self._remembered, connection.cache, now)
+        return await asyncio.to_thread(self._remembered, connection.cache, now, before.mean_difference(now))
 
-    def _remembered(self, cache: VectorCache | None, now: Canary) -> KnownApi:
-        new = self._new(now, [])
+    def _remembered(self, cache: VectorCache | None, now: Canary, noise: float) -> KnownApi:
+        new = self._new(now, noise, [])
         if cache is None or self._folder is None:
             return new
         with locked(self._folder):  # two processes that begin at once agree
             stored = self._stored()
             same = next((each for each in stored if _cosine(each, now) >= LEAST_COSINE), None)
-            new = same or self._new(now, [each.fingerprint for each in stored])
+            new = same or self._new(now, noise, [hash_of(each.fingerprint) for each in stored])
             with self._writing():
                 cache.remember(new._replace(seen_at=time.time_ns()))
         return new
 
-    def _new(self, now: Canary, taken: Sequence[str]) -> KnownApi:
+    def _new(self, now: Canary, noise: float, taken: Sequence[str]) -> KnownApi:
         dim, canary = now.queries.shape[1], now.to_text()
-        facts = self.endpoint.facts(dim) | {"signs": _signs(now)}
-        if (fingerprint := _digest(facts)) in taken:  # the signs are too few to tell the two apart
-            fingerprint = _digest(facts | {"canary": canary})
-        return KnownApi(self.endpoint.identity, fingerprint, self.endpoint.reference, canary, dim, time.time_ns())
+        facts = self.endpoint.facts(dim)
+        values = _projected(now, _N_PROJECTIONS)
+        signs = "".join("+" if value > 0 else "-" for value in values[:_N_SIGNS])
+        if (digest := _digest(facts | {"signs": signs})) in taken:  # the signs are too few to tell the two apart
+            digest = _digest(facts | {"signs": signs, "canary": canary})
+        sketch = Sketch(_digest(facts)[:16], noise, (values / np.sqrt(len(values) * len(now.queries))).tolist())
+        return KnownApi(
+            self.endpoint.identity, sketch.fingerprint(digest), self.endpoint.reference, canary, dim, time.time_ns()
+        )
 
     async def _verify(self, connection: _Connection) -> None:
         """Before the first texts are sent: whether it is the model that is known."""
@@ -217,7 +219,8 @@ class Session:
         )
         if self._saved is not None:
             raise ApiError(f"{problem} The model was fitted on other vectors: fit it again.")
-        await asyncio.to_thread(self._remembered, connection.cache, self._measured)
+        noise = self._measured.mean_difference(await self._canary_of(connection, is_short=True))
+        await asyncio.to_thread(self._remembered, connection.cache, self._measured, noise)
         raise ApiError(
             f"{problem} Load it again, or run the command again, to use the model that answers now: its vectors cannot "
             "be compared with earlier ones."
@@ -229,14 +232,15 @@ class Session:
         self, texts: Sequence[str], role: RoleName, prompt: str = "", *, progress: Progress | None = None
     ) -> NDArray[np.float32]:
         """Vectors of texts that differ and are not blank, shape (n_texts, dim)."""
-        known = self.known
+        known = self._kept_as
         keys = self._keys(known, texts, role, prompt)
         rows = self._from_cache(known, keys)
         missing = {key: prompt + text for key, text in zip(keys, texts, strict=True) if key not in rows}
-        self.usage = self.usage._replace(n_cached=self.usage.n_cached + len(rows))
+        self._count(n_cached=len(rows))
         if progress:
             progress(len(rows), len(texts))
         if missing:
+            usage.before_sending()
             came = SimpleQueue[Came | None]()  # read in this thread: what is told may raise, or encode
 
             def keep(vectors: Came) -> None:
@@ -247,9 +251,13 @@ class Session:
             self._run(self._fetch, missing, role, came.put, came=came, told=keep)
         return np.stack([rows[key] for key in keys]) if keys else np.empty((0, known.dim), np.float32)
 
+    def _count(self, n_texts: int = 0, n_tokens: int = 0, n_cached: int = 0) -> None:
+        self.usage = self.usage.plus(n_texts, n_tokens, n_cached)
+        usage.count(self.endpoint.reference, self._folder, n_texts, n_tokens, n_cached)
+
     def estimate(self, texts: Iterable[str], role: RoleName, prompt: str = "") -> Estimate:
         """What texts would cost; nothing is sent."""
-        stored = next(iter(self._stored()), None) if self._known is None else self._known
+        stored = next(iter(self._stored()), None) if self._known is None else self._kept_as
         seen, n_cached, n_bytes = set[bytes](), 0, 0
         for block in text_blocks(texts, _LOOKED_UP):
             block = _check.text_list("estimate", block)
@@ -291,7 +299,7 @@ class Session:
     def _from_cache(self, known: KnownApi, keys: Sequence[bytes]) -> dict[bytes, NDArray[np.float32]]:
         """Vectors that are kept, if those of the fixed texts show that this model made them."""
         cache = self._here.cache
-        if cache is None or not keys or not self._may_read(known):
+        if cache is None or not keys:
             return {}
         with self._reading():
             found = {key: row for key, row in cache.get(keys).items() if len(row) == known.dim}
@@ -300,21 +308,22 @@ class Session:
         is_right: NDArray[np.bool_] = np.logical_and(np.isfinite(rows).all(axis=1), rows.any(axis=1))
         return {key: row for (key, row), each in zip(found.items(), is_right, strict=True) if each}
 
-    def _may_read(self, known: KnownApi) -> bool:
-        """Whether the cache has vectors of a model; refuses those of another with the same fingerprint."""
-        if self._is_checked or known is not self._saved:  # what is not saved comes out of the cache, or was put there
-            return True
-        kept = next((each for each in self._stored() if each.fingerprint == known.fingerprint), None)
-        if kept is None:
-            return False
-        now = Canary.from_text(known.name, known.canary)
-        if (cosine := _cosine(kept, now)) < LEAST_COSINE:
-            raise ApiError(
-                f"{self.endpoint.reference}: the cache {self._folder} has vectors of another model by this name: "
-                f"lowest cosine of fixed texts {cosine:.4f} (the same: {LEAST_COSINE} or more). {_OTHER_CACHE}"
-            )
-        self._is_checked = True
-        return True
+    @property
+    def _kept_as(self) -> KnownApi:
+        """The API as the cache knows it: by another fingerprint than a saved model if it was seen with some noise."""
+        known = self.known
+        if known is not self._saved:  # it comes out of the cache, or was put there
+            return known
+        if self._in_cache is None:
+            kept = next((each for each in self._stored() if are_same(each.fingerprint, known.fingerprint)), known)
+            now = Canary.from_text(known.name, known.canary)
+            if (cosine := _cosine(kept, now)) < LEAST_COSINE:
+                raise ApiError(
+                    f"{self.endpoint.reference}: the cache {self._folder} has vectors of another model by this name: "
+                    f"lowest cosine of fixed texts {cosine:.4f} (the same: {LEAST_COSINE} or more). {_OTHER_CACHE}"
+                )
+            self._in_cache = kept
+        return self._in_cache
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -361,18 +370,16 @@ class Session:
             vectors = {key_of[str(item)]: row for item, row in zip(items, answer.vectors, strict=True)}
             kept(vectors)
             n_bytes = sum(len(str(item).encode()) for item in items)
-            self.usage = self.usage._replace(
-                n_texts=self.usage.n_texts + len(items), n_tokens=self.usage.n_tokens + answer.n_tokens
-            )
+            self._count(len(items), answer.n_tokens)
             await asyncio.to_thread(self._into_cache, connection.cache, vectors, n_bytes, answer.n_tokens)
             connection.land(vectors)
 
         async def ask(items: Sequence[Item]) -> None:
             """Ask for texts that are still not in the cache: another process may have asked."""
-            found = await asyncio.to_thread(self._from_cache, self.known, [key_of[str(item)] for item in items])
+            found = await asyncio.to_thread(self._from_cache, self._kept_as, [key_of[str(item)] for item in items])
             if found:
                 kept(found)
-                self.usage = self.usage._replace(n_cached=self.usage.n_cached + len(found))
+                self._count(n_cached=len(found))
                 connection.land(found)
             missing = [item for item in items if key_of[str(item)] not in found]
             if missing and failure is None:
@@ -404,7 +411,7 @@ class Session:
             return
         with self._writing():
             # first the model that made them: without it, they are of no use
-            cache.count(self.known, n_texts=len(vectors), n_bytes=n_bytes, n_tokens=n_tokens)
+            cache.count(self._kept_as, n_texts=len(vectors), n_bytes=n_bytes, n_tokens=n_tokens)
             cache.put(vectors)
 
     # -- the connection --------------------------------------------------------------------------------------------
@@ -564,12 +571,13 @@ def _cosine(known: KnownApi, now: Canary) -> float:
     return Canary.from_text(known.name, known.canary).lowest_cosine(now)
 
 
-def _signs(canary: Canary) -> str:
-    """On which side of fixed random planes the fixed texts are, all together: noise of a server rarely moves them."""
+def _projected(canary: Canary, n_projections: int) -> NDArray[np.float64]:
+    """How far the fixed texts, all together, are from random planes, which noise of a server moves little."""
     units = unit_rows(canary.queries.astype(np.float64)).ravel()
-    random_bytes = hashlib.shake_256(b"isosent api").digest(_N_SIGNS * (-(-len(units) // 8)))
-    bits = np.unpackbits(np.frombuffer(random_bytes, np.uint8).reshape(_N_SIGNS, -1), axis=1)[:, : len(units)]
-    return "".join("+" if value > 0 else "-" for value in (2.0 * bits - 1) @ units)
+    random_bytes = hashlib.shake_256(b"isosent api").digest(n_projections * (-(-len(units) // 8)))
+    bits = np.unpackbits(np.frombuffer(random_bytes, np.uint8).reshape(n_projections, -1), axis=1)[:, : len(units)]
+    projected: NDArray[np.float64] = (2.0 * bits - 1) @ units
+    return projected
 
 
 def _digest(facts: Mapping[str, Any]) -> str:

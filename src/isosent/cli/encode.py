@@ -155,8 +155,6 @@ def _say_reference(path: str, groups: GroupMaps | None) -> None:
 
 def _show_encoded(output: str, model: SentenceEncoder, stats: EncodingStats, shape: str) -> None:
     show(f"{output}: {stats.n_texts} x {shape}; texts without a vector: {stats.n_zero_rows}")
-    if (usage := model.encoder.usage) is not None and any(usage):  # else workers asked it
-        show(f"sent: {usage.n_texts:,} texts, {usage.n_tokens:,} tokens; from the cache: {usage.n_cached:,} texts")
     if model.encoder.skips_unknown:
         show_tokens(stats.n_tokens, stats.n_unknown, model.encoder.languages)
 

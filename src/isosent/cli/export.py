@@ -10,16 +10,19 @@ from isosent.cli.options import PATH, output_option
 from isosent.cli.printing import deliver
 from isosent.errors import InputError
 from isosent.evaluation.result_file import read_result
-from isosent.exports import TARGETS
+from isosent.exports import TARGETS, faiss
 from isosent.exports import export as export_model
+from isosent.exports.check import Export
+from isosent.exports.faiss_index import export_index
 from isosent.io.vectors import open_vectors
 from isosent.loading import load_model
 from isosent.pages.progress import progress_bar
 from isosent.pages.report import Note, Part, Report
+from isosent.search.stores import find_index
 
 
 @click.command()
-@click.argument("model")
+@click.argument("model", metavar="MODEL|INDEX")
 @click.option(
     "--to",
     metavar="FORMAT",
@@ -46,7 +49,7 @@ def export(
     column: str | None,
     ids: str | None,
 ) -> None:
-    """Write MODEL in the format of another library.
+    """Write MODEL in the format of another library, or INDEX as a file of FAISS.
 
     The result is loaded in that library first, and its vectors are compared with those of the model on sample texts. If
     they differ, nothing is written. (sql is read back and computed in float32.)
@@ -57,8 +60,14 @@ def export(
     \b
     isosent export model --to sentence-transformers -o folder
     isosent export model --to 'faiss?index=IVF256,Flat' --vectors vectors.npy -o index.faiss
+    isosent export index --to faiss -o index.faiss
     """  # noqa: D301
     target, options = _target(to)
+    if target == faiss.TARGET and (found := find_index(model, "export")) is not None:
+        if options.keys() - {"with_map"} or any(each is not None for each in (results, vectors, column, ids)):
+            raise InputError(f"export: {model} is an index, which is written unchanged. Use no option but map=false.")
+        deliver(Report(parts=_parts(export_index(found.folder, output, **options))))
+        return
     scores = None if results is None else read_result(results)
     if column is not None and vectors is None:
         raise InputError("export: --column names vectors of --vectors FILE; there is none.")
@@ -75,17 +84,22 @@ def export(
             **options,
             progress=bar,
         )
-    agreement = note.agreement
-    parts: list[Part] = [
-        f"{output}: {note.target}, {note.space}; checked on {agreement.n_vectors} vectors: largest difference "
-        f"{agreement.largest_difference:.1e} of their length, lowest cosine {agreement.lowest_cosine:.9f}"
-    ]
-    if note.contents:
-        parts.append(f"{output}: {note.contents}")
+    parts = _parts(note)
     if (stored := loaded.record.storage) is not None:
         index = f"only isosent index -m {model} stores them as {stored.dtype}"
         parts.append(Note(f"note: vectors of {output} are float32; {index}."))
     deliver(Report(parts=parts))
+
+
+def _parts(note: Export) -> list[Part]:
+    """What was written, and how it was checked."""
+    agreement = note.agreement
+    checked = f"checked on {agreement.n_vectors} vectors: largest difference {agreement.largest_difference:.1e}"
+    parts: list[Part] = [
+        f"{note.path}: {note.target}, {note.space}; {checked} of their length, lowest cosine "
+        f"{agreement.lowest_cosine:.9f}"
+    ]
+    return [*parts, f"{note.path}: {note.contents}"] if note.contents else parts
 
 
 def _target(to: str) -> tuple[str, dict[str, Any]]:

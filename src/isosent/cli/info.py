@@ -15,11 +15,11 @@ from typing import Any
 import click
 
 from isosent._check import brief
-from isosent.api.cache import MEGABYTE, VectorCache, find_cache
+from isosent.api.cache import CACHE_FILE, MEGABYTE, VectorCache, find_cache
 from isosent.cli.options import json_option
 from isosent.cli.printing import deliver, likelihood_change, stats_report
 from isosent.encoders.precomputed import PRECOMPUTED
-from isosent.errors import FileFormatError, InputError, IsosentWarning
+from isosent.errors import FileFormatError, InputError, InputFileError, IsosentWarning
 from isosent.io.json import format_of as document_format
 from isosent.io.notes import NOTE_FILE, read_export_note
 from isosent.io.source import open_source
@@ -38,6 +38,7 @@ from isosent.words.word_vectors import is_saved_table, read_word_vectors
 _FIRST_WORDS = 8
 _BEGINNING = 1 << 10  # bytes that show a page
 _SHOWN = ("isosent result", "isosent study")  # formats that isosent report reads
+_DEFAULT_CACHE = ("isosent", "api")  # how the folder of a user ends
 _LONGEST_VALUE = 60  # of a setting, in characters
 
 
@@ -60,6 +61,7 @@ def info(source: str, as_json: bool) -> None:
     if (cache := find_cache(Path(source))) is not None:
         deliver(_cache_report(cache), as_json=as_json)
         return
+    _refuse_missing(Path(source))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* are not encoded", IsosentWarning)  # nothing is, here
         facts = _facts_of_input(source)
@@ -69,6 +71,15 @@ def info(source: str, as_json: bool) -> None:
             else Report(facts, _aligned(facts.items()))
         )
     deliver(report, as_json=as_json)
+
+
+def _refuse_missing(path: Path) -> None:
+    """Refuse a folder or file where a cache is not yet, rather than look for a model of this name."""
+    is_empty = path.is_dir() and not any(path.iterdir())
+    is_missing = not path.exists() and (path.name == CACHE_FILE or path.parts[-2:] == _DEFAULT_CACHE)
+    if is_empty or is_missing:
+        problem = "is empty" if is_empty else "is not there"
+        raise InputFileError(f"info: {path} {problem}. A cache is made when an API has answered the first text.")
 
 
 def _cache_report(file: Path) -> Report:

@@ -2,15 +2,18 @@
 
 import os
 import re
+import signal
 import sys
+import threading
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 
 import click
 
+from isosent.api import usage
 from isosent.errors import IsosentError, IsosentWarning, in_shell, without_passwords
 from isosent.io.system import sentence
 from isosent.pages import progress
@@ -149,8 +152,14 @@ def main() -> None:
             _say(line)
 
     warnings.showwarning = show_warning
+    usage.used.clear()
+    usage.before_sending = _catch_kill
     try:
-        code = app.main(sys.argv[1:] or ["--help"], prog_name="isosent", standalone_mode=False)
+        try:
+            code = app.main(sys.argv[1:] or ["--help"], prog_name="isosent", standalone_mode=False)
+        finally:
+            for line in _sent():
+                _say(line)
     except IsosentError as error:
         _stop(EXIT_BAD_INPUT, f"error: {_in_shell(error, sys.argv[1:])}")
     except click.ClickException as error:
@@ -158,7 +167,7 @@ def main() -> None:
         hint = f"\nTry: {context.command_path} --help" if context else ""
         _stop(EXIT_BAD_INPUT, f"error: {_usage(error)}{hint}")
     except click.Abort:
-        _stop(EXIT_INTERRUPTED, "interrupted")
+        _stop(EXIT_INTERRUPTED, f"interrupted{_kept()}")
     except BrokenPipeError:  # the reader of a pipe, such as head, has stopped reading
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_INTERNAL_ERROR)
@@ -170,6 +179,28 @@ def main() -> None:
         traceback.print_exc()
         _stop(EXIT_INTERNAL_ERROR, "This is a bug in isosent. Please report it with the lines above.")
     sys.exit(code or 0)
+
+
+def _sent() -> Iterator[str]:
+    """What APIs were sent, with their names if they are several: whatever the command did, it was paid."""
+    for reference, asked in usage.used.items():
+        name = f" to {reference}" if len(usage.used) > 1 else ""
+        yield (
+            f"sent{name}: {asked.n_texts:,} texts, {asked.n_tokens:,} tokens; from the cache: {asked.n_cached:,} texts"
+        )
+
+
+def _kept() -> str:
+    """Where the answers of an interrupted job are."""
+    folders = {str(asked.folder) for asked in usage.used.values() if asked.folder is not None and asked.n_texts}
+    kept = f"What was answered is kept in {' and '.join(sorted(folders))}: the same command goes on from there."
+    return f". {kept}" if folders else ""
+
+
+def _catch_kill() -> None:
+    """Before something is paid: end as after Ctrl-C if the process is told to end, so that it says what is kept."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def _usage(error: click.ClickException) -> str:

@@ -214,14 +214,18 @@ def _stats_parts(folder: Path, stats: "IndexStats") -> Iterator[Part]:
     listed = "".join(f", {name} {value}" for name, value in chosen.items() if value)
     bits = " (1 bit per dimension)" if settings.store.is_bits else ""
     bits = f" ({settings.n_parts} bytes per vector)" if settings.n_parts else bits
+    codebooks = f", and {megabytes(stats.codebook_bytes)} of codebooks" if settings.n_parts else ""
     yield (
-        f"{settings.kind}, {settings.store}{bits}{listed}: {megabytes(stats.bytes_searched)} in memory, "
+        f"{settings.kind}, {settings.store}{bits}{listed}: {megabytes(stats.bytes_searched)} in memory{codebooks}, "
         f"{megabytes(stats.bytes_on_disk)} on disk"
     )
+    if settings.n_parts:
+        yield "product: each byte names the nearest of 256 vectors of its part of the dimensions: a codebook"
     if settings.oversampling:
+        reranked = f", {part:.0%} of the rows for ten results," if (part := stats.large_share) else ""
         yield (
             f"rescored x {settings.oversampling}: a search takes {settings.oversampling} candidates per result from "
-            "these, and ranks them again with a finer copy of the vectors on disk"
+            f"these{reranked} and ranks them again with a finer copy of the vectors on disk"
         )
     if stats.recall is None:
         yield "recall@10: not measured; there are too few rows"
@@ -280,7 +284,14 @@ def say_unused_vectors(path: str, column: str | None) -> None:
 
 
 def stale_notes(folder: Path, stats: "IndexStats") -> Iterator[Note]:
-    """That the recall was measured before many rows changed."""
+    """That the recall was measured before many rows changed, or that codebooks no longer fit the rows."""
+    if stats.has_drifted and stats.recall is not None and (fit := stats.recall.codebooks) is not None:
+        yield Note(
+            f"warning: the codebooks of the product codes no longer fit the rows: before reranking they keep "
+            f"{fit.recall:.2f} of the ten nearest, and codebooks fitted on these rows {fit.refitted:.2f}. Rebuild it "
+            f"from all its rows: isosent fit ROWS --bytes {stats.settings.n_parts} -o MODEL, then isosent index "
+            f"ROWS -m MODEL -o {folder}"
+        )
     if stats.is_stale and stats.recall is not None:
         yield Note(
             f"the recall of {stats.recall.recall:.4f} was measured before {stats.n_changed} of {stats.recall.n_rows} "

@@ -20,9 +20,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check, api
+from isosent.api.cache import find_cache
 from isosent.api.dialects import DIALECTS, PROVIDERS, dialect_of, is_local, provider_of
 from isosent.encoders.base import WINDOW, Encoder, EncodingStats, report
-from isosent.encoders.reference import CALLING_OPTIONS, PROMPTS, path_of, unescape, without_keys, write_options
+from isosent.encoders.reference import (
+    CALLING_OPTIONS,
+    PROMPTS,
+    escape,
+    path_of,
+    unescape,
+    with_options,
+    without_keys,
+    write_options,
+)
 from isosent.errors import InputError, IsosentWarning, ModelReferenceError
 from isosent.io.atomic import user_cache
 from isosent.io.texts import text_blocks
@@ -31,9 +41,11 @@ from isosent.pages.progress import Progress, counted, part_of
 from isosent.role import RoleName
 
 if TYPE_CHECKING:
-    from isosent.api.session import Endpoint, Estimate, Session, Usage
+    from isosent.api.session import Endpoint, Estimate, Session
+    from isosent.api.usage import Usage
 
 _CACHE_MB: Final = 10_000.0
+KEPT_IN: Final = "kept_in"  # in a model folder: the cache that was named, for messages
 _NO_CACHE: Final = "none"
 _OF_KEYS: Final = re.compile("key|sig|token|secret|password|auth|credential|code", re.IGNORECASE)
 _PROMPT_OF: Final[dict[RoleName, str]] = dict(zip(("text", "query", "document"), PROMPTS, strict=True))
@@ -45,9 +57,17 @@ class ApiEncoder(Encoder):
     is_costly = True
     has_tokens = False
 
-    def __init__(self, reference: str, options: Mapping[str, str], session: Session, *, may_send: bool = True) -> None:
+    def __init__(
+        self,
+        reference: str,
+        options: Mapping[str, str],
+        session: Session,
+        *,
+        may_send: bool = True,
+        has_named_cache: bool = True,
+    ) -> None:
         self.reference, self.options = reference, dict(options)
-        self._session, self._may_send = session, may_send
+        self._session, self._may_send, self._has_named_cache = session, may_send, has_named_cache
         self._role: RoleName = "text"
         self._prompt: str | None = None  # in place of that of the role
 
@@ -72,13 +92,26 @@ class ApiEncoder(Encoder):
         return self._session.usage
 
     def check_permission(self) -> None:
-        """Refuse if the API may not be asked."""
+        """Refuse if the API may not be asked, or if that would pay again for what another cache has."""
+        cache = {} if (kept_in := self._other_cache) is None else {"cache": kept_in}
+        folder = with_options("FOLDER", {"send_texts": "true"} | cache)
         if not self._may_send:
             url = self._session.endpoint.url
             raise InputError(
                 f"a file names the model {self.reference}: your texts, and a key, would be sent to {url}. If you want "
-                "that, permit it: FOLDER?send_texts=true; of an index, name the API: -m REFERENCE."
+                f"that, permit it: '{folder}'; of an index, name the API: -m '{with_options(self.reference, cache)}'."
             )
+        if kept_in is not None:
+            raise InputError(
+                f"{self.reference}: what was paid when the model was fitted is kept in {unescape(kept_in)}. Name that "
+                f"cache, '{folder}', or another folder; or cache=none."
+            )
+
+    @property
+    def _other_cache(self) -> str | None:
+        """The cache of whoever fitted a saved model, if it is here and none was named: a file chooses none."""
+        kept_in = None if self._has_named_cache else self.options.get(KEPT_IN)
+        return kept_in if kept_in is not None and find_cache(path_of(kept_in)) is not None else None
 
     @property
     def _asked(self) -> Session:
@@ -86,13 +119,13 @@ class ApiEncoder(Encoder):
         self.check_permission()
         return self._session
 
-    def as_saved(self, fingerprint: str, dim: int, canary: Canary | None) -> Encoder:
+    def as_saved(self, fingerprint: str, dim: int, canary: Canary | None, kept_in: str | None) -> Encoder:
         """The encoder that must give the vectors of a canary; it is asked when the first text is encoded."""
+        other = copy.copy(self)
+        other.options = ({} if kept_in is None else {KEPT_IN: kept_in}) | self.options
         if canary is None:
-            return self
-        session = self._session
-        bound = session.of_saved(fingerprint, dim, canary)
-        other = ApiEncoder(self.reference, self.options, bound, may_send=self._may_send)
+            return other
+        other._session = self._session.of_saved(fingerprint, dim, canary)
         other.dim, other.fingerprint = dim, fingerprint
         return other
 
@@ -160,6 +193,8 @@ class ApiEncoder(Encoder):
 
     def estimate(self, texts: Iterable[str]) -> Estimate:
         """What encoding texts would cost; nothing is sent."""
+        if self._other_cache is not None:
+            self.check_permission()
         return self._session.estimate(texts, self._role, self._prompt_in_use)
 
     def canary_now(self, *, of_first_query: bool = False) -> Canary:
@@ -193,8 +228,11 @@ def load_api(location: str, options: Mapping[str, Any]) -> ApiEncoder:
     resolved = {name: value for name, value in options.items() if name not in ("model", *CALLING_OPTIONS)}
     if any(endpoint.prompts.values()):
         resolved |= {name: endpoint.prompts[role] for role, name in _PROMPT_OF.items()}
+    if cache is not None and folder is not None:
+        resolved[KEPT_IN] = escape(str(folder))
     session = api.Session(endpoint, folder, options.get("cache_mb", _CACHE_MB))
-    return ApiEncoder(reference, write_options(resolved), session, may_send=options.get("send_texts", True))
+    may_send = options.get("send_texts", True)
+    return ApiEncoder(reference, write_options(resolved), session, may_send=may_send, has_named_cache=cache is not None)
 
 
 def _endpoint(reference: str, location: str, options: Mapping[str, Any]) -> Endpoint:

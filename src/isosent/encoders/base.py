@@ -37,7 +37,8 @@ from isosent.transforms.base import LinearTransform
 from isosent.words.tokens import TokenIds, offsets_of
 
 if TYPE_CHECKING:
-    from isosent.api.session import Estimate, Usage
+    from isosent.api.session import Estimate
+    from isosent.api.usage import Usage
 
 WINDOW = 8192
 _MANY_UNKNOWN, _ENOUGH_TOKENS = 0.3, 100
@@ -216,7 +217,7 @@ class Encoder(ABC):
         """Return the encoder that a saved model names; itself, unless it exists in memory only."""
         return self
 
-    def as_saved(self, fingerprint: str, dim: int, canary: Canary | None) -> Encoder:
+    def as_saved(self, fingerprint: str, dim: int, canary: Canary | None, kept_in: str | None) -> Encoder:
         """Return the encoder of a saved model; itself, unless it must be told what it is to give."""
         return self
 

@@ -1,7 +1,7 @@
 """Whether an embedding API gives the vectors of a model, and if not, why.
 
 `check_endpoint` encodes texts that tell causes apart, through the API and locally. Vectors that differ are compared
-with those of each way to serve the model wrongly (`_variants`): with other texts, another prompt, another pooling. A
+with those of each way to serve the model wrongly (`Variant`): with other texts, another prompt, another pooling. A
 cause is named if its variant fits clearly better than the model. What else can be wrong shows in the vectors: rows in
 another order, lengths, first dimensions only, bits. Long texts are compared last, with the variant that fits the short
 ones, and the length at which the API cuts is found by bisection over prefixes. What remains is rounding, by which the
@@ -10,9 +10,8 @@ precision is told, or another model.
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
@@ -21,13 +20,11 @@ from numpy.typing import NDArray
 
 from isosent.demo import demo_texts
 from isosent.encoders.api import ApiEncoder
-from isosent.encoders.base import Encoder, collecting_stats
-from isosent.encoders.load import encoder_for, named_prompts, task_prompts, with_prompt
-from isosent.encoders.output_modules import DENSE, LAYER_NORM
-from isosent.encoders.transformer import TransformerEncoder
+from isosent.encoders.load import encoder_for
 from isosent.errors import ApiError, InputError
+from isosent.evaluation.served import THE_MODEL, ServedCanary, ServedModel, Variant, roles_of, served_as
 from isosent.model import SentenceEncoder
-from isosent.numeric.canary import FIXED_TEXTS, LEAST_COSINE, N_SHORT
+from isosent.numeric.canary import LEAST_COSINE
 from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.pages.progress import Progress
 from isosent.role import RoleName
@@ -35,20 +32,6 @@ from isosent.storage import Storage
 
 Vectors = NDArray[np.float32]
 
-_SHORT_TEXTS: Final = (
-    *FIXED_TEXTS[:N_SHORT],
-    "NASA and the FBI met Dr. Müller of BMW in New York.",
-    "The QUICK Brown fOX",
-    "Déjà vu: la façade naïve de l'élite, señor Núñez.",
-    "Great job 🎉🙂 see you tomorrow 👋🏽",
-    "First line.\nSecond line.\n\n\tAn indented one.",
-    "  two  spaces  at  the  ends  ",
-    "no",
-    "ﬁne ½ Ⅳ ①② ㎞ ﬂag",
-    "<p>Tom &amp; Jerry</p> https://example.org/a?b=c#d (50%)",
-    "Zażółć gęślą jaźń, быстрая лиса, الثعلب السريع",
-    " ".join(FIXED_TEXTS[:N_SHORT]),
-)
 _N_ALONE: Final = 4  # texts that are also sent one by one
 _LONG_WORDS: Final = (100, 300, 450, 1600)  # about 130, 400, 600 and 2,100 tokens
 _ANOTHER: Final = 1 - LEAST_COSINE  # no precision differs as much
@@ -57,18 +40,6 @@ _SAME: Final = 1e-6  # 1 - cosine, of float32
 _HALF: Final = 2e-4  # of float16 and bfloat16
 _SOME: Final = 100.0  # times the median, of texts that differ while the others do not
 _LENGTHS: Final = 0.02  # relative
-# that servers add, or users forget, of models whose folders name none: E5, BGE, nomic, Instructor, Qwen
-_KNOWN_PROMPTS: Final = (
-    "query: ",
-    "passage: ",
-    "search_query: ",
-    "search_document: ",
-    "Represent this sentence for searching relevant passages: ",
-    "title: none | text: ",
-    "task: search result | query: ",
-)
-_POOLINGS: Final = ("mean", "cls", "last_token", "max", "weighted_mean")
-_LAYERS: Final = ("-2", "0", "1,-1")
 
 
 class Fit(NamedTuple):
@@ -93,9 +64,10 @@ class RoleCheck:
     role: RoleName
     causes: tuple[Cause, ...]  # empty if the vectors are equal
     precision: str  # by which equal vectors differ
-    lowest_cosine: float  # of a text, NaN for vectors of another width
+    lowest_cosine: float  # of a text, as the API answers; NaN for vectors of another width
     text: str  # that one, its beginning
-    lengths: tuple[float, float]  # lowest and highest length of a vector, as a part of that of the model
+    undone_cosine: float | None  # the lowest of a short text, once the causes are undone; None if none can be
+    lengths: tuple[float, float]  # lowest and highest of a vector, as a part of that of the model; NaN if not known
     dims: tuple[int, int]  # of the API, and of the model
     fits: tuple[Fit, ...]  # best first; empty if no cause was looked for
     notes: tuple[str, ...]
@@ -134,7 +106,8 @@ def check_endpoint(
     endpoint : SentenceEncoder
         The API, as from ``isosent.load("api:...?cache=none")``: vectors of a cache would say nothing of it.
     model : SentenceEncoder
-        The model that it should serve, or another API.
+        The model that it should serve, or another API. Of one that was fitted on vectors, those of fixed texts are
+        compared, if it has them.
     progress : callable, optional
         Called as ``progress(done, total)``, counted in roles of texts.
 
@@ -146,15 +119,14 @@ def check_endpoint(
     Raises
     ------
     InputError
-        If `endpoint` is no API, or a model must be fitted first.
+        If `endpoint` is no API, a model must be fitted first, or has neither an encoder nor vectors of fixed texts.
     ApiError
         If the API does not answer, or refuses short texts.
     """
     api = endpoint.encoder
     if not isinstance(api, ApiEncoder):
         raise InputError(f"check: {api.reference} is no API. Name the API first, as in api:URL?model=NAME.")
-    # an API that has no roles of its own is sent texts as they are
-    roles: tuple[RoleName, ...] = ("text",) if api.for_queries() is api else ("query", "document")
+    roles = roles_of(model, has_roles=api.for_queries() is not api)
     checks = []
     for done, role in enumerate(roles):
         if progress:
@@ -162,118 +134,20 @@ def check_endpoint(
         checks.append(_Check(api, model, role).result())
     if progress:
         progress(len(roles), len(roles))
-    return EndpointCheck(api.reference, model.encoder.reference, tuple(checks))
+    return EndpointCheck(api.reference, model.record.name, tuple(checks))
 
 
-def _without_accents(text: str) -> str:
-    return "".join(each for each in unicodedata.normalize("NFD", text) if not unicodedata.combining(each))
-
-
-_CHANGES: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
-    "lower-casing": ("texts in lower case", str.lower),
-    "line breaks": ("spaces instead of line breaks", lambda text: text.replace("\n", " ")),
-    "white space": ("texts without white space at their ends", str.strip),
-    "accents": ("texts without accents", _without_accents),
-    "lower-casing and accents": ("texts in lower case, without accents", lambda text: _without_accents(text.lower())),
-    "compatibility characters": ("texts in the Unicode form NFKC", lambda text: unicodedata.normalize("NFKC", text)),
-}
-
-
-@dataclass(frozen=True, eq=False)
-class _Variant:
-    """One way to serve a model."""
-
-    cause: str
-    detail: str
-    change: Callable[[str], str] | None = None  # of texts
-    options: Mapping[str, Any] = field(default_factory=dict)  # of a transformer
-    prompt: str | None = None  # in place of that of the model
-    is_bare: bool = False  # without what isosent fitted
-
-
-_THE_MODEL: Final = _Variant("", "the model")
-
-
-class _ServedModel:
-    """A model, and how it encodes the texts of a role as a variant."""
-
-    def __init__(self, model: SentenceEncoder, role: RoleName) -> None:
-        self.model, self.role = model, role
-
-    def encode(
-        self, texts: Sequence[str], variant: _Variant = _THE_MODEL, **options: Any
-    ) -> NDArray[np.float32] | None:
-        """Vectors of texts, shape (n_texts, dim); None if the model has no such variant. `options` win."""
-        model, texts = self.model, list(texts) if variant.change is None else list(map(variant.change, texts))
-        try:
-            encoder = self._encoder(dict(variant.options) | options)
-            if variant.prompt is not None:
-                encoder, texts = with_prompt(encoder, texts, variant.prompt)
-            with collecting_stats():  # that a text is cut is no news
-                vectors = encoder.encode(texts)
-        except InputError:  # a network without such layers
-            if variant is _THE_MODEL and not options:
-                raise
-            return None
-        if variant.is_bare:
-            return vectors
-        if vectors.shape[1] != model.encoder.dim:
-            return None if model.fits else vectors
-        return model.transform(vectors, queries=self.role == "query")
-
-    def _encoder(self, options: Mapping[str, Any]) -> Encoder:
-        encoder = self.model.encoder
-        if options and isinstance(encoder, TransformerEncoder):
-            encoder = encoder.with_options(**options)
-        return encoder_for(encoder, self.role)
-
-    # -- lengths ---------------------------------------------------------------------------------------------------
-
-    @property
-    def max_length(self) -> int | None:
-        """Tokens at which the model cuts texts, as far as they are known."""
-        length: int | None = getattr(self.model.encoder, "max_length", None)
-        return length
-
-    @property
-    def longest(self) -> dict[str, Any]:
-        """Options with which a transformer cuts as late as it can."""
-        encoder = self.model.encoder
-        return {"max_length": encoder.n_positions} if isinstance(encoder, TransformerEncoder) else {}
-
-    def n_tokens(self, text: str) -> int | None:
-        """Tokens of a text, special ones and a prompt included, cut at what the network can read; None if unknown."""
-        encoder = self._encoder(self.longest)
-        return int(encoder.tokenize([text]).lengths[0]) if encoder.has_tokens else None
-
-
-def _variants(model: SentenceEncoder) -> Iterator[_Variant]:
-    """How a model can be served wrongly, the simplest first."""
-    encoder = model.encoder
-    yield from _prompts(encoder)
-    if isinstance(encoder, TransformerEncoder):
-        for pooling in _POOLINGS:
-            if pooling != encoder.options["pooling"]:
-                yield _Variant("other pooling", f"pooling {pooling}", options={"pooling": pooling})
-        if any(module.spec.kind in (DENSE, LAYER_NORM) for module in encoder.modules):
-            yield _Variant("Dense ignored", "without the modules after the pooling", options={"dense": False})
-        for layers in _LAYERS:
-            yield _Variant("other layers", f"layers {layers} of the network", options={"layers": layers})
-    for cause, (detail, change) in _CHANGES.items():
-        yield _Variant(cause, detail, change=change)
-    if model.fits:
-        yield _Variant("transform ignored", "the encoder without its transform", is_bare=True)
-
-
-def _prompts(encoder: Encoder) -> Iterator[_Variant]:
-    own = {name: prompt for name, prompt in {**named_prompts(encoder), **task_prompts(encoder)}.items() if prompt}
-    if own:
-        yield _Variant("prompt missing", "no prompt", prompt="")
-    for name, prompt in own.items():
-        yield _Variant("another prompt", f"the prompt {name!r}: {prompt!r}", prompt=prompt)
-    for prompt in _KNOWN_PROMPTS:
-        if prompt not in own.values():
-            yield _Variant("another prompt", f"the prompt {prompt!r}", prompt=prompt)
+_ANOTHER_MODEL: Final = Cause("another model", "no way to serve this model gives these vectors")
+_OTHER_THAN_KEPT: Final = Cause(
+    "other vectors",
+    "a canary cannot tell another model from another prompt, pooling, layer or change of the texts. Name the model "
+    "itself to find out",
+)
+_LONG_OF_KEPT: Final = Cause(
+    "long texts",
+    "only the long text differs, of 600 tokens: it is cut at another length, or read in another way. Name the model "
+    "itself to find out",
+)
 
 
 class _Check:
@@ -281,7 +155,7 @@ class _Check:
 
     def __init__(self, api: ApiEncoder, model: SentenceEncoder, role: RoleName) -> None:
         self.api, self.role = api, role
-        self.served = _ServedModel(model, role)
+        self.served = served_as(model, role)
         self.causes: list[Cause] = []
         self.notes: list[str] = []
         self.fits: list[Fit] = []
@@ -289,30 +163,38 @@ class _Check:
 
     def result(self) -> RoleCheck:
         """Compare short texts, then long ones."""
-        local = self.served.encode(_SHORT_TEXTS)
-        assert local is not None  # the model itself has vectors
-        vectors = self._in_order(self._first_answer())
-        differences = _differences(vectors, local)
-        variant, precision = _THE_MODEL, ""
+        local = self._local(self.served.texts, THE_MODEL)
+        answered = self._first_answer()
+        vectors = self._in_order(answered)
+        differences, undone = _differences(answered, local), None
+        variant, precision = THE_MODEL, ""
         if (bits := _bits_in(vectors, local)) is not None:
             self.causes.append(bits)
             if vectors.shape[1] < local.shape[1]:
-                differences = np.full(len(_SHORT_TEXTS), np.inf)
+                differences = np.full(len(self.served.texts), np.inf)
         else:
-            if differences.max() > _SAME or vectors.shape[1] != local.shape[1]:
-                variant = self._best_variant(vectors, local, differences)
+            in_order = _differences(vectors, local)
+            if in_order.max() > _SAME or vectors.shape[1] != local.shape[1]:
+                variant = self._best_variant(vectors, in_order)
             precision = self._compare(vectors, variant)
-            if "another model" not in [cause.name for cause in self.causes]:
-                self._compare_long(variant, _differences(vectors, self._local(_SHORT_TEXTS, variant)).max())
-        compared = [*zip(differences.tolist(), _SHORT_TEXTS, strict=True), *self.long]
+            remaining = float(_differences(vectors, self._local(self.served.texts, variant)).max())
+            if vectors is not answered or variant is not THE_MODEL:
+                undone = 1 - remaining
+            served = self.served
+            if precision and isinstance(served, ServedModel):
+                self._compare_long(served, variant, remaining)
+            elif precision and isinstance(served, ServedCanary):
+                self._compare_kept_long(served)
+        compared = [*zip(differences.tolist(), self.served.texts, strict=True), *self.long]
         difference, text = max(compared, key=lambda each: each[0])
-        ratios = _lengths(vectors, local)
+        ratios = _lengths(vectors, local) if self.served.has_lengths else np.full(1, np.nan)
         return RoleCheck(
             self.role,
             tuple(self.causes),
             precision,
             1 - difference if np.isfinite(difference) else float("nan"),
             text[:60],
+            undone,
             (float(ratios.min()), float(ratios.max())),
             (vectors.shape[1], local.shape[1]),
             tuple(sorted(self.fits, key=lambda fit: -fit.mean_cosine)),
@@ -322,7 +204,7 @@ class _Check:
     def _asked(self, texts: Sequence[str]) -> Vectors:
         return encoder_for(self.api, self.role).encode(list(texts))
 
-    def _local(self, texts: Sequence[str], variant: _Variant, **options: Any) -> Vectors:
+    def _local(self, texts: Sequence[str], variant: Variant, **options: Any) -> Vectors:
         vectors = self.served.encode(texts, variant, **options)
         assert vectors is not None  # it was made before
         return vectors
@@ -333,14 +215,14 @@ class _Check:
         """Vectors of the short texts in one request; as numbers, if those in base64 are others, or none."""
         vectors = None
         try:
-            vectors = self._asked(_SHORT_TEXTS)
+            vectors = self._asked(self.served.texts)
         except ApiError:
             if not self.api.has_base64:
                 raise
         if vectors is not None and not self.api.has_base64:
             return vectors
         in_base64, self.api = self.api, self.api.without_base64()
-        numbers = self._asked(_SHORT_TEXTS)
+        numbers = self._asked(self.served.texts)
         if vectors is not None and _fit(vectors, numbers):
             self.api = in_base64
             return vectors
@@ -350,7 +232,7 @@ class _Check:
 
     def _in_order(self, together: Vectors) -> Vectors:
         """Vectors that do not depend on the other texts of a request; a server that confuses them is named."""
-        texts = _SHORT_TEXTS
+        texts = self.served.texts
         places = np.linspace(0, len(texts) - 1, _N_ALONE).astype(int)
         alone = np.concatenate([self._asked([texts[place]]) for place in places])
         if _fit(together[places], alone):
@@ -367,11 +249,11 @@ class _Check:
 
     # -- short texts -----------------------------------------------------------------------------------------------
 
-    def _best_variant(self, vectors: Vectors, local: Vectors, differences: NDArray[np.float64]) -> _Variant:
+    def _best_variant(self, vectors: Vectors, differences: NDArray[np.float64]) -> Variant:
         """The variant that fits clearly better than the model; the model, if none does."""
-        scores = {_THE_MODEL: differences}
-        for variant in _variants(self.served.model):
-            if (encoded := self.served.encode(_SHORT_TEXTS, variant)) is not None:
+        scores = {THE_MODEL: differences}
+        for variant in self.served.variants():
+            if (encoded := self.served.encode(self.served.texts, variant)) is not None:
                 scores[variant] = _differences(vectors, encoded)
         means = {variant: float(each.mean()) for variant, each in scores.items()}
         self.fits = [
@@ -381,27 +263,27 @@ class _Check:
         ]
         least = min(means.values())
         best = next(variant for variant, mean in means.items() if mean <= 1.5 * least + _SAME / 10)  # the simplest
-        is_clear = means[best] * _CLEARLY < means[_THE_MODEL] and scores[best].max() <= _ANOTHER
-        if best is _THE_MODEL or not is_clear:
-            return _THE_MODEL
+        is_clear = means[best] * _CLEARLY < means[THE_MODEL] and scores[best].max() <= _ANOTHER
+        if best is THE_MODEL or not is_clear:
+            return THE_MODEL
         self.causes.append(Cause(best.cause, f"the vectors are those of {best.detail}"))
         return best
 
-    def _compare(self, vectors: Vectors, variant: _Variant) -> str:
+    def _compare(self, vectors: Vectors, variant: Variant) -> str:
         """Widths, texts that differ alone, and lengths; the precision, if nothing but rounding differs."""
-        local = self._local(_SHORT_TEXTS, variant)
+        local = self._local(self.served.texts, variant)
         differences = _differences(vectors, local)
         highest, median = float(differences.max()), float(np.median(differences))
         if highest > _SOME * max(median, _SAME) and highest > 10 * _HALF and median <= _HALF:
-            texts = [repr(_SHORT_TEXTS[row][:30]) for row in np.flatnonzero(differences > highest / 10)]
+            texts = [repr(self.served.texts[row][:30]) for row in np.flatnonzero(differences > highest / 10).tolist()]
             self.causes.append(Cause("other tokens", f"only some texts differ: {', '.join(texts)}"))
         elif not highest <= _ANOTHER:
-            self.causes.append(Cause("another model", "no way to serve this model gives these vectors"))
+            self.causes.append(_OTHER_THAN_KEPT if isinstance(self.served, ServedCanary) else _ANOTHER_MODEL)
             return ""
         if (dim := vectors.shape[1]) < local.shape[1]:
             explanation = f"the first {dim} of {local.shape[1]} dimensions"
             self.causes.append(Cause("first dimensions only", explanation))
-        elif not _has_steps(vectors):
+        elif self.served.has_lengths and not _has_steps(vectors):
             is_same = differences <= _ANOTHER
             self._compare_lengths(vectors[is_same], local[is_same])
         return _precision(vectors, highest)
@@ -420,10 +302,10 @@ class _Check:
 
     # -- long texts ------------------------------------------------------------------------------------------------
 
-    def _compare_long(self, variant: _Variant, noise: float) -> None:
+    def _compare_long(self, served: ServedModel, variant: Variant, noise: float) -> None:
         """Compare texts of more and more words; where one differs, find out how much of it the API reads."""
         words = " ".join(demo_texts()).split()
-        longest, limit = _LONG_WORDS[-1], self.served.max_length
+        longest, limit = _LONG_WORDS[-1], served.max_length
         if limit is not None:  # a bit beyond it
             longest = min(longest, max(limit, _LONG_WORDS[0]) + 50)
         tolerance = max(5 * noise, _SAME)
@@ -432,15 +314,24 @@ class _Check:
             if (vectors := self._asked_long(text)) is None:
                 return
             difference = float(_differences(vectors, self._local([text], variant)).max())
-            if variant is _THE_MODEL:
+            if variant is THE_MODEL:
                 self.long.append((difference, text))
             if difference > tolerance:
-                longer = words[: _LONG_WORDS[-1]] if self.served.longest else words[:n_words]
+                longer = words[: _LONG_WORDS[-1]] if served.longest else words[:n_words]
                 if (of_longer := self._asked_long(" ".join(longer))) is not None:
-                    self._find_length(longer, of_longer, variant, tolerance)
+                    self._find_length(served, longer, of_longer, variant, tolerance)
                 else:
-                    self._find_length(words[:n_words], vectors, variant, tolerance)
+                    self._find_length(served, words[:n_words], vectors, variant, tolerance)
                 return
+
+    def _compare_kept_long(self, served: ServedCanary) -> None:
+        """Compare the long text of a canary."""
+        for text in served.long_texts:
+            if (vectors := self._asked_long(text)) is not None:
+                difference = float(_differences(vectors, served.encode([text])).max())
+                self.long.append((difference, text))
+                if difference > _ANOTHER:
+                    self.causes.append(_LONG_OF_KEPT)
 
     def _asked_long(self, text: str) -> Vectors | None:
         try:
@@ -449,9 +340,11 @@ class _Check:
             self.notes.append(f"a text of {len(text.split()):,} words is refused: {error}")
             return None
 
-    def _find_length(self, words: list[str], vectors: Vectors, variant: _Variant, tolerance: float) -> None:
+    def _find_length(
+        self, served: ServedModel, words: list[str], vectors: Vectors, variant: Variant, tolerance: float
+    ) -> None:
         """Name the length at which the API cuts: the longest prefix that it reads as a whole."""
-        served, options = self.served, self.served.longest
+        options = served.longest
         usual = "" if (limit := served.max_length) is None else f"; the model cuts at {limit:,}"
         prefixes = [text.lstrip() for text in accumulate(words, "{} {}".format, initial="")]
 

@@ -1,10 +1,16 @@
-"""The map of a model inside a FAISS index: vectors of the encoder go in, cosines after the map come out."""
+"""The map of a model inside a FAISS index: vectors of the encoder go in, cosines after the map come out.
+
+`to_index` makes an empty one, `read_index` reads one of a model. `export_faiss` fills it with the vectors of a file if
+there is one (`_ModelVectors`, `_fill`), and `write_export` writes it with its note, after what was written has been
+read back and compared with the model (`_agreement`) and searched (`_search`). An index of isosent is written by the
+same function, in `faiss_index.py`.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -129,34 +135,54 @@ def export_faiss(
 ) -> Export:
     """Write an index with the map in front and its note next to it: empty, or filled with the vectors of a file."""
     output = Path(output)
-    _check_output(output)
-    linear_map = _map_in_front(model, is_filled=vectors is not None) if with_map else None
-    space, made = space_of(model), _empty_index(model.dim, index, model.quantization)
+    check_output(output)
+    linear_map = map_in_front(model, is_filled=vectors is not None) if with_map else None
+    made, sample = _empty_index(model.dim, index, model.quantization), None
     source = None if vectors is None else _ModelVectors(model, vectors, ids)
     if source is not None:
         made, sample = _fill(made, index, source, progress)
-    has_map, contents = linear_map is not None, ""
+
+    def contents(saved: Any) -> str:
+        return (
+            "" if source is None or sample is None else _search(saved, source, sample, with_map=linear_map is not None)
+        )
+
+    return write_export(model, output, made, linear_map, {"index": index}, contents)
+
+
+def write_export(
+    model: SentenceEncoder,
+    output: Path,
+    made: Any,
+    linear_map: LinearMap | None,
+    facts: Mapping[str, Any],
+    contents: Callable[[Any], str],
+) -> Export:
+    """Write an index of unit vectors, after a map, and its note; `contents` searches what was written and describes it.
+
+    One writer at a time puts both files in place. The note comes first and describes the older index, too, so that a
+    kill between the two leaves an index with a note that fits.
+    """
+    space, has_map = space_of(model), linear_map is not None
     with ExitStack() as commit, replacing(output) as temporary:
         checksum = write_codes(prepend_map(made, linear_map), temporary)
         saved = read_codes(temporary, model.dim)
         agreement = _agreement(model, saved, with_map=has_map)
         require_agreement(TARGET, agreement)
-        if source is not None:
-            contents = _search(saved, source, sample, with_map=has_map)
-        # One writer at a time puts both files in place. The note comes first and describes the older index, too, so
-        # that a kill between the two leaves an index with a note that fits.
+        said = contents(saved)
         commit.enter_context(locked(output.absolute().parent))
         entries = [note_entry(temporary, checksum, {}, space)]
         if output.is_file():
             with suppress(InputFileError):  # a damaged index is replaced with its note
                 entries.append(note_entry(output, file_checksum(output), {}, read_space(output)))
-        facts = {"index": index, "inputs": f"{'encoder' if has_map else 'model'} vectors", "files": entries}
+        facts = {**facts, "inputs": f"{'encoder' if has_map else 'model'} vectors", "files": entries}
         with replacing(note_path(output)) as temporary_note:
             temporary_note.write_bytes(note_bytes(TARGET, model, agreement, facts))
-    return Export(TARGET, output, space, agreement, contents)
+    return Export(TARGET, output, space, agreement, said)
 
 
-def _check_output(output: Path) -> None:
+def check_output(output: Path) -> None:
+    """Refuse to replace anything but an older export."""
     note = note_path(output)
     check_destination(output)
     check_destination(note)
@@ -166,8 +192,10 @@ def _check_output(output: Path) -> None:
         )
 
 
-def _map_in_front(model: SentenceEncoder, *, is_filled: bool) -> LinearMap | None:
-    advice = f"Use faiss?map=false with {option('vectors', 'FILE')}, and search with vectors of the model."
+def map_in_front(model: SentenceEncoder, *, is_filled: bool) -> LinearMap | None:
+    """The map that an index can hold; refuses a model with another one for queries."""
+    filled = "" if is_filled else f" with {option('vectors', 'FILE')}"
+    advice = f"Use faiss?map=false{filled}, and search with vectors of the model."
     steps = model.record.postprocessing
     if steps.nonlinear is not None:
         raise InputError(

@@ -211,6 +211,7 @@ class _IndexNote(ExportNote, kw_only=True):
     """``FILE.isosent.json`` next to an index of FAISS."""
 
     index: str
+    recipe: str = ""  # how an index with a finer copy is searched
     files: Annotated[list[_ExportedFile], Meta(min_length=1, max_length=2)]
 
 

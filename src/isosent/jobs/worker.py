@@ -37,6 +37,7 @@ from isosent.model import SentenceEncoder
 from isosent.pages.progress import Progress
 from isosent.persistence import ModelRecord
 from isosent.role import RoleName
+from isosent.space import are_same
 from isosent.transforms.labels import Attribute
 
 
@@ -206,7 +207,7 @@ class Worker:
         return encoding(self._model, self._job.role)
 
     def _check_fingerprint(self, fingerprint: str) -> None:
-        if fingerprint != self._job.fingerprint:
+        if not are_same(fingerprint, self._job.fingerprint):
             raise InputError(
                 f"{self._job.reference} is another model in this process: it has the fingerprint {fingerprint[:16]}, "
                 f"not {self._job.fingerprint[:16]}. Use the same files on all machines."

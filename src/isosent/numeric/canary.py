@@ -103,6 +103,13 @@ class Canary(NamedTuple):
             pairs.append((self.documents, now.documents))
         return min(lowest_cosine(*(rows[: min(map(len, pair))] for rows in pair)) for pair in pairs)
 
+    def mean_difference(self, now: Canary) -> float:
+        """Mean 1 - cosine of queries with those that were made now, in [0, 2]; infinite for other dimensions."""
+        if self.queries.shape != now.queries.shape:
+            return float("inf")
+        before, after = (unit_rows(each.queries.astype(np.float64)) for each in (self, now))
+        return float(np.square(before - after).sum() / (2 * len(before)))
+
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Both arrays by name; queries if they differ."""
         arrays = {"documents": self.documents, "queries": self.queries}

@@ -28,6 +28,7 @@ from isosent import _check, _extras
 from isosent.errors import InputError, next_step, option, wrong_value
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
+from isosent.numeric.neighbors import best_columns
 from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import ModelRecord, StoredSize, write_model
 from isosent.role import DOCUMENTS
@@ -35,6 +36,7 @@ from isosent.search.chance import FEWEST_ROWS, Chance
 from isosent.search.codes_file import write_codes
 from isosent.search.commits import (
     MODEL_FOLDER,
+    CodebookFit,
     FileEntry,
     Recall,
     SegmentEntry,
@@ -47,6 +49,7 @@ from isosent.search.commits import (
 from isosent.search.engine import (
     K_MEASURED,
     KINDS,
+    TIE,
     Kind,
     OriginalNeighbors,
     SearchSettings,
@@ -389,6 +392,26 @@ def faiss_map(record: ModelRecord) -> LinearMap | None:
     """The map that FAISS can apply to vectors of the encoder; others are applied before they reach FAISS."""
     steps = record.postprocessing
     return None if steps.nonlinear else steps.map_of(DOCUMENTS)
+
+
+def codebook_fit(spill: Spill, quantization: Quantization) -> CodebookFit | None:
+    """How well codebooks fit the rows of an index, beside others that are fitted on them; None for few rows."""
+    rows = spill.sample(SAMPLE_ROWS)
+    queries, docs = np.split(np.random.default_rng(0).permutation(rows), [N_QUERIES])  # of old and new rows
+    if len(docs) < FEWEST_FOR_PRODUCT:
+        return None
+    cosines = queries @ docs.T
+    nearest = best_columns(cosines, K_MEASURED)
+    least = np.take_along_axis(cosines, nearest[:, -1:], axis=1)
+    # on half of them at most: a codebook knows what it was fitted on
+    refitted = quantization.with_product(docs[: len(docs) // 2], quantization.n_parts)
+    recalls = []
+    for each in (quantization, refitted):
+        codes = empty_codes(docs.shape[1], SearchSettings(store=Storage.product, n_parts=each.n_parts), each)
+        codes.add(docs)
+        found = codes.search(queries, K_MEASURED)[1]
+        recalls.append(float((np.take_along_axis(cosines, found, axis=1) >= least - TIE).mean()))
+    return CodebookFit(*recalls)
 
 
 def _with_quantization(model: SentenceEncoder, spill: Spill, n_parts: int) -> SentenceEncoder:

@@ -25,7 +25,16 @@ from isosent.numeric.drift import MOST_SPREAD, drift
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import MIGRATION, FitRecord, write_model
-from isosent.search.build import SAMPLE_ROWS, Spill, build, build_tail, faiss_map, plan, write_index
+from isosent.search.build import (
+    SAMPLE_ROWS,
+    Spill,
+    build,
+    build_tail,
+    codebook_fit,
+    faiss_map,
+    plan,
+    write_index,
+)
 from isosent.search.commits import QUERY_FOLDER, State
 from isosent.search.models import model_of_vectors
 from isosent.search.recall import query_recall
@@ -33,6 +42,7 @@ from isosent.search.rows import ID, MAPPED
 from isosent.search.snapshot import Snapshot
 from isosent.search.units import BATCH_ROWS, unit_vectors
 from isosent.space import Space, same_space
+from isosent.storage import Storage
 
 _MOST_TAILS: Final = 8
 APPEND_ONLY: Final = (
@@ -120,7 +130,10 @@ def rebuilt(folder: Path, snapshot: Snapshot) -> tuple[State, Deleted]:
             min_recall=None if state.recall is None else state.recall.min_recall,
             seed=0,
         )
+        fit = codebook_fit(spill, snapshot.quantization) if store is Storage.product else None
     recall = rebuilt_state.recall
+    if recall is not None and fit is not None:
+        recall = replace(recall, codebooks=fit)
     if (
         recall is not None
         and state.recall is not None

@@ -65,6 +65,13 @@ class SegmentEntry(Struct, frozen=True, forbid_unknown_fields=True):
     keywords: FileEntry | None = None
 
 
+class CodebookFit(Struct, frozen=True, forbid_unknown_fields=True):
+    """Recall of product codes alone, among a sample of the rows."""
+
+    recall: Share  # with the codebooks of the index
+    refitted: Share  # with codebooks that are fitted on rows of the sample
+
+
 class Recall(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What was measured when the first segment was built."""
 
@@ -73,6 +80,7 @@ class Recall(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     n_rows: Positive
     min_recall: Share  # what was asked for
     original_recall: Share | None = None  # of the same queries, against an exact search of the vectors before the map
+    codebooks: CodebookFit | None = None  # of product codes, when the index was compacted
 
 
 class QueryRecall(Struct, frozen=True, forbid_unknown_fields=True):

@@ -36,9 +36,9 @@ Kind = Literal["flat", "ivf", "hnsw"]
 KINDS: Final[tuple[Kind, ...]] = ("flat", "ivf", "hnsw")
 
 K_MEASURED: Final = 10
-_TIE: Final = 1e-5  # scores that are closer count as equal
+TIE: Final = 1e-5  # scores that are closer count as equal
 _KEPT_NEIGHBORS: Final = 50  # of a query among the original vectors
-_LINKS: Final = 16  # of a node of HNSW on a layer; twice as many on the lowest
+LINKS: Final = 16  # of a node of HNSW on a layer; twice as many on the lowest
 _EF_CONSTRUCTION: Final = 80
 FACTORS_BYTES: Final = 8  # that RaBitQ keeps beside the bits of a vector
 _CODE_BITS: Final = 8  # of each part of a product code
@@ -48,6 +48,7 @@ _FACTORS: Final[dict[Storage, tuple[int, ...]]] = {  # candidates per result to 
     Storage.binary: (10, 20, 40, 100),
     Storage.product: (10, 20, 40, 80, 160, 320),
 }
+_LARGE_SHARE: Final = 0.1
 _SIMD: Final = 16  # FAISS is about ten times slower on float16 and int8 codes of other widths than multiples of this
 _FEW_HIDDEN: Final = 100
 _SMALL_SELECTION: Final = 50_000  # rows that are scored one by one rather than through the index
@@ -103,7 +104,13 @@ def bytes_per_vector(dim: int, kind: Kind, store: Storage, n_parts: int = 0) -> 
         codes = n_parts or bytes_of_product(dim)
     else:
         codes = store.n_bytes(code_width(dim, store)) + FACTORS_BYTES * store.is_bits
-    return codes + {"flat": 0, "ivf": 8, "hnsw": 4 * 2 * _LINKS * 1.1 + 8}[kind]
+    return codes + {"flat": 0, "ivf": 8, "hnsw": 4 * 2 * LINKS * 1.1 + 8}[kind]
+
+
+def large_share(oversampling: int, n_rows: int) -> float:
+    """Share of the rows that are scored again for ten results; 0 if it is below a tenth, and rows are enough."""
+    share = min(1.0, oversampling * K_MEASURED / max(n_rows, 1))
+    return share if share > _LARGE_SHARE else 0.0
 
 
 def _width(dim: int) -> int:
@@ -203,9 +210,9 @@ def empty_codes(dim: int, settings: SearchSettings, quantization: Quantization) 
         case "ivf", _:
             index = faiss.IndexIVFScalarQuantizer(quantizer, dim, settings.n_lists, scalar, inner_product, False)
         case _, Storage.float32:
-            index = faiss.IndexHNSWFlat(dim, _LINKS, inner_product)
+            index = faiss.IndexHNSWFlat(dim, LINKS, inner_product)
         case _:
-            index = faiss.IndexHNSWSQ(dim, scalar, _LINKS, inner_product)
+            index = faiss.IndexHNSWSQ(dim, scalar, LINKS, inner_product)
     if settings.kind == "ivf":
         index.cp.spherical, index.cp.min_points_per_centroid = True, 1
         index.own_fields = True  # of the quantizer
@@ -428,6 +435,22 @@ class Segment:
             k_factor=max(scale * settings.oversampling, min(settings.oversampling, 2)), base_index_params=parameters
         )
 
+    def standalone(self, settings: SearchSettings) -> Any:
+        """A FAISS index that searches in this way by itself, with the candidates that ten results have here."""
+        faiss, index = _extras.require("faiss"), without_front(self.codes)
+        if settings.kind == "ivf":
+            index.nprobe = settings.n_probe
+        elif settings.kind == "hnsw":
+            index.hnsw.efSearch = settings.ef_search
+        if settings.store.is_bits:
+            index.qb = _QUERY_BITS
+        if self.finer is None or not settings.oversampling:
+            return self.codes
+        refined = faiss.IndexRefine(self.codes, self.finer)
+        n_dropped = self.n_hidden if self.n_hidden <= _FEW_HIDDEN // 10 else 0  # as in `search_once`
+        refined.k_factor = (K_MEASURED + 1 + n_dropped) * settings.oversampling / K_MEASURED
+        return refined
+
     def _score_all(
         self, queries: NDArray[np.float32], k: int, positions: NDArray[np.intp]
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -505,7 +528,7 @@ class HeldOut:
         """Share of the ten nearest others of each query that a search returns; `exact` holds all unit vectors."""
         found = zip(self.queries, self.least_scores, self.neighbors(segment, settings), strict=True)
         # by score: float32 sums differ in the last digits
-        hits = [(exact[others] @ query >= least - _TIE).sum() for query, least, others in found]
+        hits = [(exact[others] @ query >= least - TIE).sum() for query, least, others in found]
         return np.array(hits) / K_MEASURED
 
 
@@ -568,7 +591,7 @@ class OriginalNeighbors:
             _KEPT_NEIGHBORS,
         )
         tenth = scores[:, K_MEASURED - 1]
-        usable = is_distinct[self.rows] & np.isfinite(tenth) & (tenth - _TIE > scores[:, -1])
+        usable = is_distinct[self.rows] & np.isfinite(tenth) & (tenth - TIE > scores[:, -1])
         chosen = copy.copy(self)
         chosen.rows, chosen._scores, chosen._positions = self.rows[usable], scores[usable], positions[usable]
         return chosen
@@ -583,7 +606,7 @@ class OriginalNeighbors:
         """Share of the ten nearest others before the map among the neighbors that a search returned."""
         n_hits = 0
         for scores, positions, found in zip(self._scores, self._positions, neighbors, strict=True):
-            n_hits += int(np.isin(found, positions[scores >= scores[K_MEASURED - 1] - _TIE]).sum())
+            n_hits += int(np.isin(found, positions[scores >= scores[K_MEASURED - 1] - TIE]).sum())
         return n_hits / (K_MEASURED * len(self.rows))
 
 

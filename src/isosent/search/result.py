@@ -23,7 +23,7 @@ from isosent import _extras
 from isosent.explanation import Explanation
 from isosent.model import SentenceEncoder
 from isosent.search.commits import QueryRecall, Recall
-from isosent.search.engine import SearchSettings, bytes_per_vector, stores_of
+from isosent.search.engine import SearchSettings, bytes_per_vector, large_share, stores_of
 from isosent.search.rows import ID, TEXT, names_beside_hits
 from isosent.search.snapshot import Snapshot
 from isosent.space import Space
@@ -61,6 +61,7 @@ class Hit:
 
 
 STALE_SHARE: Final = 0.1  # of the rows; if more have changed, the recall is measured again
+DRIFTED: Final = 0.05  # of the recall of product codes alone; of texts of the same kind it differs by 0.025 at most
 
 
 class SearchResult:
@@ -234,6 +235,8 @@ class IndexStats:
         What a static model of queries finds; None without one.
     n_mapped : int
         Rows whose vectors were mapped from those of another model, and not replaced since.
+    codebook_bytes : int
+        Memory of the codebooks of product codes, however many rows there are; 0 for other codes.
     """
 
     n_rows: int
@@ -251,6 +254,7 @@ class IndexStats:
     generation: int
     queries: QueryRecall | None = None
     n_mapped: int = 0
+    codebook_bytes: int = 0
 
     @classmethod
     def of(cls, folder: Path, snapshot: Snapshot) -> IndexStats:
@@ -288,6 +292,7 @@ class IndexStats:
             state.generation,
             state.queries,
             snapshot.n_mapped,
+            snapshot.quantization.codebook_bytes if settings.n_parts else 0,
         )
 
     def bytes_by_store(self) -> dict[Storage, float]:
@@ -307,9 +312,20 @@ class IndexStats:
         Returns
         -------
         dict
-            A key per fact, and ``is_stale``.
+            A key per fact, ``is_stale`` and ``has_drifted``.
         """
-        return {**to_builtins(self), "is_stale": self.is_stale}
+        return {**to_builtins(self), "is_stale": self.is_stale, "has_drifted": self.has_drifted}
+
+    @property
+    def large_share(self) -> float:
+        """Share of the rows that are reranked for ten results, if it is large: of more rows, a search keeps less."""
+        return large_share(self.settings.oversampling, self.n_rows)
+
+    @property
+    def has_drifted(self) -> bool:
+        """Whether codebooks that are fitted on the rows as they are now would keep clearly more of their neighbors."""
+        fit = None if self.recall is None else self.recall.codebooks
+        return fit is not None and fit.refitted - fit.recall > DRIFTED
 
     @property
     def is_stale(self) -> bool:

@@ -38,6 +38,7 @@ from isosent.search.engine import (
     bytes_per_vector,
     empty_codes,
     finer_settings,
+    large_share,
     one_thread,
 )
 from isosent.storage import INDEXED, Storage
@@ -220,7 +221,9 @@ class Sizes(Struct, frozen=True):
         if size.original_recall is not None:
             here = lost.replace("the neighbors", "the neighbors of the transformed vectors")
             lost = f"{here}, and {1 - size.original_recall:.2%} of those of the original vectors"
-        said = f"{size}: {saved}, {lost}, among {self.n_texts:,} vectors."
+        share = large_share(size.oversampling, self.n_texts)
+        reranked = f", of which {share:.0%} are reranked for ten results" if share else ""
+        said = f"{size}: {saved}, {lost}, among {self.n_texts:,} vectors{reranked}."
         smaller = self.next_smaller(size)
         if smaller is None:
             return f"{said} Nothing smaller was measured."
@@ -340,8 +343,8 @@ def sizes(
     widths : sequence of int, optional
         Dimensions to try, instead of shares of all.
     codecs : bool, default False
-        Whether product quantization of FAISS, with and without a learned rotation (OPQ) and without a finer copy, is
-        tried, too, for comparison. Training it takes seconds.
+        Whether codecs of FAISS without a finer copy are tried, too, for comparison: 4 bits a dimension, RaBitQ, and
+        product quantization with and without a learned rotation (OPQ). Training them takes seconds.
     seed : int, default 0
         Seed of the sample, the queries and the quantization.
 
@@ -407,8 +410,9 @@ def sizes(
                 measured += experiment.measure(store, oversampling)
         if is_original and experiment.n_docs >= FEWEST_FOR_PRODUCT:
             measured += experiment.products()
-    experiment.map(dim, NO_TRANSFORM, False)
-    measured += experiment.codecs(product=codecs)
+    if codecs:
+        experiment.map(dim, NO_TRANSFORM, False)
+        measured += experiment.codecs()
     return Sizes(dim, experiment.n_docs, experiment.n_queries, tuple(sorted(measured, key=lambda each: each.n_bytes)))
 
 
@@ -521,16 +525,15 @@ class _Experiment:
             if any(each.recall >= _ENOUGH and each.oversampling == _PRODUCT_OVERSAMPLING[1] for each in found):
                 return
 
-    def codecs(self, *, product: bool) -> Iterator[Size]:
+    def codecs(self) -> Iterator[Size]:
         """Other codecs of FAISS, alone: what a vector takes is all there is."""
         faiss = _extras.require("faiss")
         dim, docs = self._map[0], self._mapped_docs
         keys = {"4 bits": "SQ4", "RaBitQ, 4 bits": f"RR{dim},RaBitQ4"}
-        if product:
-            for part in (16, 8, 4):
-                if dim % part == 0 and len(docs) >= _CODEC_ROWS:
-                    keys |= {f"product quantization, 1/{part}": f"PQ{dim // part}np"}
-                    keys |= {f"OPQ, 1/{part}": f"OPQ{dim // part},PQ{dim // part}np"}
+        for part in (16, 8, 4):
+            if dim % part == 0 and len(docs) >= _CODEC_ROWS:
+                keys |= {f"product quantization, 1/{part}": f"PQ{dim // part}np"}
+                keys |= {f"OPQ, 1/{part}": f"OPQ{dim // part},PQ{dim // part}np"}
         for name, key in keys.items():
             try:
                 index = faiss.index_factory(dim, key, faiss.METRIC_INNER_PRODUCT)

@@ -28,6 +28,7 @@ from isosent.server.embeddings import (
     embed_texts,
     embeddings_response,
     refuse_truncated,
+    space_of,
     texts_of,
 )
 from isosent.server.fields import role_of
@@ -83,7 +84,7 @@ async def model(request: Request) -> Response:
 
 
 def _model_facts(served: Served, service: ModelService) -> dict[str, Any]:
-    facts = {"dimensions": served.model.dim, "space": served.model.fingerprint, "index": served.index is not None}
+    facts = {"dimensions": served.model.dim, "space": space_of(served.model, None), "index": served.index is not None}
     return {
         "id": served.name,
         "object": "model",

@@ -27,6 +27,7 @@ from isosent.server.fields import space_fields
 from isosent.server.http import vectors_response
 from isosent.server.registry import Served
 from isosent.server.service import Limits, RequestError, reason_of
+from isosent.space import hash_of
 
 Side = Literal["query", "search_query", "document", "search_document", "passage", "default", "text"]
 QUERY: Final = ("query", "search_query")  # of sentence-transformers; of Cohere
@@ -151,7 +152,7 @@ def checked_raw_space(
 
 def space_of(model: SentenceEncoder | Encoder, dimensions: int | None, fields: Mapping[str, Any] = NO_FIELDS) -> str:
     """Fingerprint of a vector space; another one if its vectors are cut, or with fields that an API was sent."""
-    space = model.fingerprint
+    space = hash_of(model.fingerprint)
     if dimensions is not None and dimensions != model.dim:
         space = hashlib.sha256(f"{space} dimensions={dimensions}".encode()).hexdigest()
     if more := space_fields(fields):

@@ -20,7 +20,7 @@ from isosent.io.json import without_nan
 from isosent.search.index import Index
 from isosent.search.result import Hit
 from isosent.search.rows import TEXT
-from isosent.server.embeddings import checked_space, space_headers
+from isosent.server.embeddings import checked_space, space_headers, space_of
 from isosent.server.http import json_response, on_model, with_served
 from isosent.server.registry import ModelService, Registry, Served
 from isosent.server.service import RequestError
@@ -158,7 +158,7 @@ async def status(request: Request) -> Response:
         {
             "name": served.name,
             "dimensions": served.model.dim,
-            "space": served.model.fingerprint,
+            "space": space_of(served.model, None),
             "has_texts": served.has_texts,
             "query_model": None if served.query_worker is None else shortened(served.query_worker.model.record.name),
             "rows": None if served.index is None else len(served.index),

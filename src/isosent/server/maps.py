@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from isosent.api.client import Upstream, upstream_facts
 from isosent.api.dialects import NO_FIELDS
 from isosent.api.refusals import HttpError
-from isosent.encoders.api import ApiEncoder
+from isosent.encoders.api import KEPT_IN, ApiEncoder
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import InputError
 from isosent.jobs.moments import FileMoments, moments_bytes, read_moments, write_moments
@@ -35,7 +35,7 @@ from isosent.numeric.similarity import nonzero_rows
 from isosent.search.models import check_query_model
 from isosent.server.fields import space_fields
 from isosent.server.registry import CANARY_EVERY_S
-from isosent.server.service import Metrics, RequestError, reason_of
+from isosent.server.service import Metrics, RequestError, failure_facts
 from isosent.space import Space
 
 _log = logging.getLogger("isosent.server")
@@ -109,8 +109,7 @@ class Maps(Mapping[str, SentenceEncoder]):
                 if model.encoder.dim != self.dim:
                     raise InputError("another width")
             except Exception as error:  # whatever it is, the other models are loaded
-                facts = {"model": name, "error": type(error).__name__, "reason": reason_of(error)}
-                _log.error("reload failed", extra={"facts": facts})
+                _log.error("reload failed", extra={"facts": failure_facts(name, error)})
             else:
                 self._models[name] = model
                 if query_model is not None:
@@ -136,7 +135,7 @@ class Maps(Mapping[str, SentenceEncoder]):
 def _load_map(folder: Path) -> SentenceEncoder:
     model = load(folder)
     if isinstance(model.encoder, ApiEncoder):  # the proxy asks the API in its place, for all dimensions
-        if others := sorted(set(model.encoder.options) - {"dialect"}):
+        if others := sorted(set(model.encoder.options) - {"dialect", KEPT_IN}):
             raise InputError(
                 f"-m {folder}: the model asks its API with {', '.join(others)}, and a proxy without. Serve it: isosent "
                 "serve FOLDER?send_texts=true."

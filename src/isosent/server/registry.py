@@ -1,10 +1,11 @@
 """The models and indexes that a server has, by name: the queue and thread of each, and how they are replaced.
 
 A `Worker` is the queue of a model and the thread that empties it: the next batch is what has queued up while the last
-one was computed, and there is no timer. The event loop puts in requests (`embed`, `call`) and awaits their futures. The
-thread takes a piece of each waiting request (`_next_pieces`), encodes all pieces at once (`_embed`), and applies the
-map to each request alone (`_finish`). What both sides use is behind one condition. `HeavyWork` runs what is no batch
-and takes long, in two threads with a queue that ends. A `Registry` has a `Served` (model, index, worker) under each
+one was computed, and there is no timer. Of a model that is an API, several threads wait for it side by side. The event
+loop puts in requests (`embed`, `call`) and awaits their futures. The thread takes a piece of each waiting request
+(`_next_pieces`), encodes all pieces at once (`_embed`), and applies the map to each request alone (`_finish`). What
+both sides use is behind one condition. `HeavyWork` runs what is no batch and takes long, in two threads with a queue
+that ends. A `Registry` has a `Served` (model, index, worker) under each
 name, with a second worker if a static model answers queries, and exchanges it for a new one at a reload.
 `ModelService` has both, and the life of the server.
 """
@@ -35,7 +36,7 @@ from isosent.numeric.similarity import nonzero_rows
 from isosent.role import RoleName
 from isosent.search.index import Index
 from isosent.search.models import check_query_model
-from isosent.server.service import Limits, Metrics, RequestError, Service, freeze_memory, reason_of
+from isosent.server.service import Limits, Metrics, RequestError, Service, failure_facts, freeze_memory
 from isosent.words.tokens import TokenIds
 
 _CHARACTERS_A_TOKEN = 4  # for a queue whose texts are not yet tokenized; corrected by what was measured
@@ -43,6 +44,7 @@ _PIECE_TEXTS = 256
 _SMOOTHING = 0.2
 _FEW_CHARACTERS: Final = 2000  # of a request that may be computed in the event loop, in 0.1 to 0.3 ms
 _MOST_CHARACTERS_HERE: Final = 10_000  # of all that are computed there at once, in 1 ms
+_API_THREADS: Final = 16  # of a model that is an API: as many requests as it is sent at the same time
 _HEAVY_THREADS: Final = 2
 _MOST_WAITING: Final = 32
 CANARY_EVERY_S: Final = 3600.0
@@ -95,7 +97,9 @@ class _Piece(NamedTuple):
 
 
 class Worker:
-    """Embeds the texts of all requests for a model, in a separate thread. Threads may share it.
+    """Embeds the texts of all requests for a model, in a separate thread, or several if it is an API, which waits.
+
+    Threads may share it.
 
     Large requests are split, and the pieces of all requests take turns, so that a short request does not wait for a
     long one. Only the encoder sees a batch; the map is applied to each request alone. So a response does not depend on
@@ -110,7 +114,8 @@ class Worker:
         self._encoders = {role: encoder_for(model.encoder, role) for role in ("text", "query", "document")}
         self._waiting: deque[_Request] = deque()
         self._calls: deque[tuple[Callable[[], Any], Future[Any], int]] = deque()
-        self._condition, self._computing = threading.Condition(), threading.Lock()
+        n_threads = 1 if model.encoder.usage is None else _API_THREADS
+        self._condition, self._computing = threading.Condition(), threading.Semaphore(n_threads)
         is_cheap = all(each.has_tokens and not each.is_costly for each in self._encoders.values())
         self._is_quick = is_cheap and not model.record.postprocessing.nonlinear  # a few texts take microseconds
         self._is_due = False  # `_compute_here`, in this turn of the event loop
@@ -118,8 +123,11 @@ class Worker:
         self._characters_a_token = float(_CHARACTERS_A_TOKEN)
         self.n_queued_tokens = 0
         self.tokens_per_s = 0.0
-        self._thread = threading.Thread(target=self._run, name=f"isosent {name}", daemon=True)
-        self._thread.start()
+        self._threads = [
+            threading.Thread(target=self._run, name=f"isosent {name}", daemon=True) for _ in range(n_threads)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     # -- called by the event loop ----------------------------------------------------------------------------------
 
@@ -209,11 +217,12 @@ class Worker:
         """Take no more requests; those in the queue are still answered."""
         with self._condition:
             self._is_retired = True
-            self._condition.notify()
+            self._condition.notify_all()
 
     def join(self, timeout_s: float | None = None) -> None:
         """Wait until the queue of a retired worker is empty."""
-        self._thread.join(timeout_s)
+        for thread in self._threads:
+            thread.join(timeout_s)
 
     def _count(self, n_tokens: int) -> None:
         self.n_queued_tokens += n_tokens
@@ -233,6 +242,8 @@ class Worker:
                 if call is not None:
                     self._count(-call[2])
                 pieces = self._next_pieces()
+                if self._waiting or self._calls:  # for another thread
+                    self._condition.notify()
             with self._computing:
                 if call is not None:
                     _settle(*call[:2])
@@ -301,19 +312,22 @@ class Worker:
         else:
             tokenized, lengths = started, np.array([n for piece in pieces for n in piece.n_estimated], dtype=np.int64)
             vectors = encoder.encode(texts)
-        finished, start = time.perf_counter(), 0
-        for piece in pieces:
-            request, rows = piece.request, slice(start, start + piece.stop - piece.start)
-            start = rows.stop
-            request.vectors[piece.start : piece.stop] = vectors[rows]
-            request.n_tokens += int(lengths[rows].sum())
-            request.n_truncated += int(was_cut[rows].sum())
-            request.n_left -= piece.stop - piece.start
-            if not request.n_left:
-                self._finish(request)
+        computed, start, complete = time.perf_counter(), 0, []
+        with self._condition:  # another thread may have the other pieces
+            for piece in pieces:
+                request, rows = piece.request, slice(start, start + piece.stop - piece.start)
+                start = rows.stop
+                request.vectors[piece.start : piece.stop] = vectors[rows]
+                request.n_tokens += int(lengths[rows].sum())
+                request.n_truncated += int(was_cut[rows].sum())
+                request.n_left -= piece.stop - piece.start
+                if not request.n_left:
+                    complete.append(request)
+        for request in complete:
+            self._finish(request)
         n_tokens = max(1, int(lengths.sum()))
         self._metrics.batch(
-            self._name, len(texts), n_tokens, int(was_cut.sum()), tokenized - started, finished - tokenized
+            self._name, len(texts), n_tokens, int(was_cut.sum()), tokenized - started, computed - tokenized
         )
         rate = n_tokens / max(time.perf_counter() - started, 1e-6)
         self.tokens_per_s += (rate - self.tokens_per_s) * (_SMOOTHING if self.tokens_per_s else 1)
@@ -334,7 +348,9 @@ class Worker:
             if request in self._waiting:
                 self._waiting.remove(request)
                 self._count(-sum(request.n_estimated[request.n_taken :]))
-        if not request.future.done() and request.future.set_running_or_notify_cancel():
+            is_open = not (request.future.done() or request.future.running())  # another piece may have failed, too
+            is_awaited = is_open and request.future.set_running_or_notify_cancel()
+        if is_awaited:
             request.future.set_exception(error)
 
 
@@ -458,8 +474,7 @@ class ModelService(Service):
                     except (RetiredError, RequestError):  # replaced, or too busy; it is checked in the next round
                         continue
                     except Exception as error:
-                        facts = {"model": served.name, "error": type(error).__name__, "reason": reason_of(error)}
-                        _log.warning("canary not checked", extra={"facts": facts})
+                        _log.warning("canary not checked", extra={"facts": failure_facts(served.name, error)})
                     self._checked[served.name] = served, time.monotonic()
             await asyncio.sleep(_LOOK_EVERY_S)
 
@@ -567,8 +582,7 @@ class Registry:
                     new = self._load(name)
                 except Exception as error:  # whatever it is, the others are loaded
                     outcomes[name] = type(error).__name__
-                    facts = {"model": name, "error": type(error).__name__, "reason": reason_of(error)}
-                    _log.error("reload failed", extra={"facts": facts})
+                    _log.error("reload failed", extra={"facts": failure_facts(name, error)})
                     continue
                 old, self._served[name] = self._served[name], new
                 for worker in old.workers:

@@ -63,6 +63,11 @@ def reason_of(error: Exception, references: Mapping[str, str] | None = None) -> 
     return message if is_ours and not _PATH.search(message) else "its reason names files of the server."
 
 
+def failure_facts(name: str, error: Exception) -> dict[str, str]:
+    """What failed for a model, for the log."""
+    return {"model": name, "error": type(error).__name__, "reason": reason_of(error)}
+
+
 def named_for_clients(message: str, references: Mapping[str, str]) -> str:
     """A message with the names of models in place of the folders that they are loaded from."""
     for reference in sorted(references, key=len, reverse=True):  # "hf:/a/b" before "/a/b"

@@ -132,6 +132,18 @@ class Quantization:
         """Bytes of a product code; 0 without codebooks."""
         return 0 if self.codebooks is None else len(self.codebooks)
 
+    @property
+    def codebook_bytes(self) -> int:
+        """Bytes of the projection and the codebooks of product codes; 0 without."""
+        arrays = (self.projection, self.codebooks)
+        return sum(array.nbytes for array in arrays if array is not None)
+
+    @property
+    def label(self) -> str:
+        """The codes that it makes."""
+        product = [f"product ({self.n_parts} bytes)"] if self.n_parts else []
+        return ", ".join([*CODES, *product])
+
     @classmethod
     def fit(cls, vectors: ArrayLike, *, seed: int = 0) -> Quantization:
         """Fit ranges and rotation on vectors. No labels are needed.

@@ -30,7 +30,7 @@ from isosent.search.rows import ID, TEXT, VECTOR, check_columns, names_beside_hi
 from isosent.search.stores.database import TABLE
 from isosent.search.stores.postgres_connection import Connection, arrow_types, nul_in, sql_columns
 from isosent.search.where import parse_where, to_sql
-from isosent.space import Space
+from isosent.space import Space, are_same
 
 _FORMAT_VERSION = 1  # of the comment
 _OLDEST_PGVECTOR: Final = (0, 8)  # iterative scans
@@ -201,7 +201,7 @@ class PostgresTable(Connection):
             comment = _Comment(FORMAT, _FORMAT_VERSION, space.fingerprint, space.reference, dim, self._bits, canary)
             self._create(columns, comment)
             self._comment = self._read_comment()
-        if self.space.fingerprint != space.fingerprint:
+        if not are_same(self.space.fingerprint, space.fingerprint):
             raise InputError(
                 f"{self.name} holds vectors of the space {self.space}; these belong to {space}. Encode both with the "
                 "same model, or name another table."
