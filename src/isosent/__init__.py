@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from isosent.evaluation.compare import compare_results
     from isosent.evaluation.evaluate import evaluate
     from isosent.evaluation.migration import migrate
-    from isosent.evaluation.result import EvaluationResult, read_result
+    from isosent.evaluation.result import EvaluationResult
+    from isosent.evaluation.result_file import read_result
     from isosent.evaluation.unlabelled import compare_on_texts
     from isosent.io.texts import read_texts
     from isosent.jobs.inspect import inspect_texts, inspect_vectors
@@ -50,7 +51,8 @@ _NAMES = {
     "evaluation.compare": "compare_results",
     "evaluation.migration": "migrate",
     "evaluation.unlabelled": "compare_on_texts",
-    "evaluation.result": "EvaluationResult read_result",
+    "evaluation.result": "EvaluationResult",
+    "evaluation.result_file": "read_result",
     "evaluation.evaluate": "evaluate",
     "io.texts": "read_texts",
     "loading": "load wrap",

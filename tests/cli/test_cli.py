@@ -14,7 +14,7 @@ import isosent
 from isosent.cli.main import COMMANDS, app
 from isosent.demo import run_demo
 from isosent.encoders.reference import GRAMMAR
-from isosent.evaluation.result import read_result
+from isosent.evaluation.result_file import read_result
 from isosent.evaluation.sts import YEAR_SUBSETS
 
 GLOVE = "man 1 2 3\ndog 2 1 5\ncat 3 -1 0\nyak 0 0 7\n"

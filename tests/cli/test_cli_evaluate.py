@@ -6,7 +6,7 @@ from itertools import pairwise
 import pyarrow.parquet as pq
 import pytest
 
-from isosent.evaluation.result import read_result
+from isosent.evaluation.result_file import read_result
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import isosent
-from isosent.evaluation.result import read_result
+from isosent.evaluation.result_file import read_result
 
 pytest.importorskip("torch")
 

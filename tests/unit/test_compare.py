@@ -215,14 +215,19 @@ def test_lists_and_tuples_of_a_protocol_are_the_same():
     compare_results(result_of({"STSB": first}), result_of({"STSB": second}), n_resamples=FEW)
 
 
-def test_results_without_items_are_refused_saying_how_to_get_them():
-    bare = replace(correlated(2), items=Items(np.zeros(0)))
-    with pytest.raises(
-        InputError, match=r"B\.json holds scores of STSB, but nothing measured item by item.*-o OUT.json"
-    ):
-        compare_results(
-            result_of({"STSB": correlated(2)}), result_of({"STSB": bare}), names=("A.json", "B.json"), n_resamples=FEW
-        )
+def test_results_without_items_have_no_interval_and_it_is_said_how_to_get_one():
+    full, bare = correlated(2), replace(correlated(2), items=Items(np.zeros(0)))
+    first, second = (result_of({"STSB": stsb, "MR": averaged([1, 0])}) for stsb in (full, bare))
+    found = compare_results(first, second, names=("A.json", "B.json"), n_resamples=FEW)
+    assert (found.tasks["STSB"].verdict, found.tasks["STSB"].test) == ("no interval", "none")
+    assert np.isnan(found.tasks["STSB"].interval).all()
+    assert found.tasks["STSB"].difference == second.tasks["STSB"].score - first.tasks["STSB"].score
+    assert found.tasks["MR"].verdict == "the same"
+    (note,) = [note for note in found.notes if "no interval" in note]
+    assert "B.json" in note
+    assert "STSB" in note
+    assert "MR" not in note
+    assert "-o OUT.json" in note
 
 
 def test_results_without_a_common_task_are_refused():

@@ -11,7 +11,7 @@ import isosent
 from isosent.errors import EvaluationWarning
 from isosent.evaluation.compare import compare_results
 from isosent.evaluation.evaluate import read_tasks
-from isosent.evaluation.result import read_result
+from isosent.evaluation.result_file import read_result
 from isosent.evaluation.sizes import MARK, deviations, known_items
 from isosent.evaluation.tables import sts_table
 from isosent.report.figures import scores_figure

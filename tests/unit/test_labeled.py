@@ -10,7 +10,7 @@ from isosent import evaluate
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.compare import compare_results
 from isosent.evaluation.labeled import classification_tasks, clustering_tasks
-from isosent.evaluation.result import read_result
+from isosent.evaluation.result_file import read_result
 
 # Four texts on each of three places of a plane: any k-means with three clusters finds them
 PLACES = {"dog": (0.0, 5.0), "river": (5.0, 0.0), "bank": (-5.0, -5.0)}

@@ -391,7 +391,7 @@ def test_without_items_nothing_is_tested_and_it_is_said():
     bare = made_task(0.8, kind="transfer", metric="accuracy", items=Items(np.zeros(0)), n_items=100)
     board = boards(made_result("a", MR=bare), made_result("b", MR=right_and_wrong(0)))
     assert column_of(board, "MR").best is None
-    assert any(note.startswith("MR: a result was written without items") for note in board.notes)
+    assert any(note.startswith("MR: no interval") for note in board.notes)
 
 
 def test_tests_are_counted(progress):

@@ -7,7 +7,8 @@ import pytest
 
 from isosent.errors import FileFormatError, InputFileError
 from isosent.evaluation.compare import compare_results
-from isosent.evaluation.result import FORMAT, EvaluationResult, Items, TaskResult, read_result
+from isosent.evaluation.result import FORMAT, EvaluationResult, Items, TaskResult
+from isosent.evaluation.result_file import read_result
 
 NAN = float("nan")
 

@@ -23,9 +23,9 @@ from isosent.cli.options import (
 )
 from isosent.cli.printing import check_outputs, deliver, p_value, say, say_unused_vectors
 from isosent.errors import InputError
-from isosent.evaluation.compare import CORRELATIONS, Comparison, Difference, compare_results
+from isosent.evaluation.compare import CORRELATIONS, NO_TEST, Comparison, Difference, compare_results, listed
 from isosent.evaluation.overlap import count_distilled
-from isosent.evaluation.result import read_result
+from isosent.evaluation.result_file import read_result
 from isosent.evaluation.tables import model_lines, x100
 from isosent.evaluation.unlabelled import ModelsComparison, compare_models
 from isosent.io.source import kind_of_input
@@ -66,7 +66,8 @@ def compare(
 
     Both are results of "isosent evaluate ... -o FILE.json" on the same data. Items are compared in pairs: Pearson
     correlations by Williams's test, accuracies by the exact McNemar test, all others by the paired bootstrap.
-    P-values are corrected for the number of tasks (Holm).
+    P-values are corrected for the number of tasks (Holm). A result may also be a file of MTEB, or the folder of a
+    model in its public results; it has no scores of single items, and so no intervals.
 
     With -m, models are compared on TEXTS, without labels: which finds the second half of a text by the first one, and
     whose cosines agree with word overlap. A model is better only if it is better at both, and does
@@ -104,7 +105,7 @@ def compare(
 
 def _result_file(name: str) -> Path:
     path = Path(name)
-    if path.suffix.lower() == ".json":
+    if path.suffix.lower() == ".json" or (path.is_dir() and any(path.glob("*.json"))):
         return path
     if path.is_file() and kind_of_input(path) == "vectors":
         raise InputError(
@@ -182,7 +183,7 @@ def _interval(low: float, high: float) -> str:
 
 def _difference_cells(difference: Difference) -> list[str]:
     ends = [_signed(end) for end in difference.interval]
-    interval = ends[0] if ends[0] == "undefined" else " to ".join(ends)
+    interval = "none" if difference.test == NO_TEST else ends[0] if ends[0] == "undefined" else " to ".join(ends)
     change = _signed(difference.difference)
     return [x100(difference.first), x100(difference.second), change, interval, difference.verdict]
 
@@ -208,12 +209,15 @@ def _comparison_notes(comparison: Comparison) -> Iterator[str]:
         yield f"{letter}: {side.name}"
         yield from (f"   {line}" for line in model_lines(side.model, side.fitting))
     for metric, test in dict.fromkeys((task.metric, task.test) for task in comparison.tasks.values()):
+        if test == NO_TEST:
+            continue
         names = (name for name, task in comparison.tasks.items() if (task.metric, task.test) == (metric, test))
         yield f"{metric}, {test}: {', '.join(names)}"
     if len(comparison.tasks) > 1:
-        yield f"p-values of tasks are corrected for {len(comparison.tasks)} tasks (Holm); intervals are not."
+        n_tested = sum(task.test != NO_TEST for task in comparison.tasks.values())
+        yield f"p-values of tasks are corrected for {n_tested} tasks (Holm); intervals are not."
     yield f'"better" and "worse" need p < {1 - comparison.level:g}; "cannot tell" does not mean equal.'
     for side in (comparison.first, comparison.second):
         if side.only:
-            yield f"only in {side.name}: {', '.join(side.only)}"
+            yield f"only in {side.name}: {listed(side.only)}"
     yield from comparison.notes

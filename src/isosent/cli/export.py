@@ -9,7 +9,7 @@ from isosent._check import split_options
 from isosent.cli.options import PATH, output_option
 from isosent.cli.printing import deliver
 from isosent.errors import InputError
-from isosent.evaluation.result import read_result
+from isosent.evaluation.result_file import read_result
 from isosent.exports import TARGETS, faiss
 from isosent.exports import export as export_model
 from isosent.exports.check import Export

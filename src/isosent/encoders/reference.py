@@ -160,11 +160,12 @@ def _model(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or "{text}" in value:
         raise TypeError(value)
     return value
 
 
+_PROMPT = "a text, to be put before each text: words after a text, and so a place {text}, belong in the texts"
 MODEL, RUNNING, CALLING = "Model", "Running", "Calling an API"
 _TEXT, _WEIGHTING, _GEM = WORD_PANELS = ("Words of a text", "Weighting of words", "GEM")
 
@@ -259,10 +260,9 @@ OPTIONS = {
                "hf: cut texts at max_length, or take the mean over windows of it (default truncate)",
                _one_of("truncate", "windows")),
         _count("overlap", "hf: tokens that windows share (default: a quarter of max_length)", MODEL, least=0),
-        Option("prompt", "TEXT", "a text", "hf: put before every text (default: as the folder says)", _text),
-        Option("query_prompt", "TEXT", "a text", "hf: the same for queries (default: as the folder says)", _text),
-        Option("document_prompt", "TEXT", "a text", "hf: the same for documents (default: as the folder says)",
-               _text),
+        Option("prompt", "TEXT", _PROMPT, "hf: put before every text (default: as the folder says)", _text),
+        Option("query_prompt", "TEXT", _PROMPT, "hf: the same for queries (default: as the folder says)", _text),
+        Option("document_prompt", "TEXT", _PROMPT, "hf: the same for documents (default: as the folder says)", _text),
         Option("model", "NAME", "a name", "api: the model, where the location does not say it", _model),
         _choice("dialect", "api: how it is asked (default: by the URL)", *DIALECTS, panel=MODEL),
         _count("dimensions", "api: how many are requested (default: all)", MODEL),

@@ -2,8 +2,9 @@
 
 `compare_results` takes two results and goes through the tasks that both have, after `check_comparable` has seen that
 data and protocol are the same. `_compare` tests each task by resampling its items, Spearman also by Williams's test;
-the p-values are then corrected for the number of tasks, and `_averages` tests the mean over tasks of a kind. A
-`Difference` is one line of the answer, with its verdict; a `Comparison` has them all, and writes JSON, CSV and LaTeX.
+the p-values are then corrected for the number of tasks, and `_averages` tests the mean over tasks of a kind. A file of
+MTEB has no items: then a task has no interval, and `compare_over_tasks` resamples the tasks themselves. A `Difference`
+is one line of the answer, with its verdict; a `Comparison` has them all, and writes JSON, CSV and LaTeX.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import InputError, InputTypeError, option, wrong_value
+from isosent.evaluation.mteb import BENCHMARK
 from isosent.evaluation.result import EvaluationResult, TaskResult
 from isosent.evaluation.sizes import MARK, deviation_note
 from isosent.io.json import without_nan
@@ -41,8 +43,12 @@ from isosent.pages.tables import csv_table, latex_table
 ResultPair = tuple[EvaluationResult, EvaluationResult]
 Names = tuple[str, str]
 CORRELATIONS = ("spearman", "pearson")
-BETTER, WORSE, CANNOT_TELL, SAME = "better", "worse", "cannot tell", "the same"
-BOOTSTRAP, WILLIAMS, MCNEMAR = "paired bootstrap", "Williams", "exact McNemar"
+BETTER, WORSE, CANNOT_TELL, SAME, NO_INTERVAL = "better", "worse", "cannot tell", "the same", "no interval"
+BOOTSTRAP, WILLIAMS, MCNEMAR, OVER_TASKS = "paired bootstrap", "Williams", "exact McNemar", "bootstrap over tasks"
+NO_TEST = "none"
+ALL_TASKS = "all tasks"
+_MOST_NAMES = 6
+LEAST_TASKS = 10  # to be resampled; of fewer, an interval is too short
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +61,13 @@ class Difference:
     second: float
     difference: float  # `second` minus `first`
     interval: tuple[float, float]  # percentile interval of the difference by the paired bootstrap
-    test: str  # what the p-value comes from: the paired bootstrap, Williams's test, or the exact McNemar test
+    # What the p-value comes from: the paired bootstrap (of items, or of tasks), Williams's test, or the exact McNemar
+    # test; "none" without items
+    test: str
     p_value: float  # two-sided p-value of no difference; NaN if a score is undefined
     p_corrected: float  # the same by Holm's correction over all compared tasks; an average is not corrected
     # By `p_corrected`, "better" or "worse" (the second than the first) or "cannot tell"; "the same" if no draw of items
-    # gives a difference
+    # gives a difference; "no interval" without items
     verdict: str
     # For Spearman, in addition to the p-value that decides: Williams's test of the ranks. Ranks do not meet its
     # assumptions, so it finds differences somewhat too often. NaN for other metrics
@@ -90,7 +98,7 @@ class Comparison:
     second: Side
     tasks: Mapping[str, Difference]
     # By kind of task and metric, such as "transfer, accuracy", if several tasks have both: the difference of the
-    # unweighted means
+    # unweighted means. Where items are missing, also over "all tasks", if there are ten
     averages: Mapping[str, Difference]
     notes: tuple[str, ...]  # what a reader should know before believing the verdicts
     level: float  # of the intervals; a verdict needs a p-value below one minus it
@@ -187,7 +195,7 @@ def compare_results(
     Raises
     ------
     InputError
-        If a task is not in both results, is of different data or protocol, or a result was written without items.
+        If a task is not in both results, or is of different data or protocol.
 
     Notes
     -----
@@ -195,6 +203,10 @@ def compare_results(
     a mean over queries by the paired bootstrap; every interval is the bootstrap's. Holm's correction over the tasks
     keeps one false verdict among all of them as rare as in a single test. An average is resampled task by task, as if
     no two tasks shared texts.
+
+    A result of MTEB is compared with one of isosent if the data are those of the task of MTEB. Files without items,
+    such as those of MTEB, give a difference without an interval. If there are ten tasks, the mean over all of them is
+    tested by drawing the tasks again: whether the order would be the same with other tasks of the same kind.
 
     The tests are about the choice of items. If a classifier was trained for the score, other training data could change
     the score as well, which no test here considers.
@@ -227,14 +239,16 @@ def compare_results(
         )
     corrected = holm([each.p_value for each in differences.values()])
     differences = {
-        task: replace(each, p_corrected=p_value, verdict=_verdict(each.difference, each.interval, p_value, level))
+        task: replace(each, p_corrected=p_value, verdict=_verdict(replace(each, p_value=p_value), level))
         for (task, each), p_value in zip(differences.items(), corrected, strict=True)
     }
+    averages = _averages({task: first.tasks[task].kind for task in shared}, differences, draws, level)
+    averages |= _over_tasks(results, differences, level=level, seed=seed, n_resamples=n_resamples)
     return Comparison(
         first=_side(names[0], first, second),
         second=_side(names[1], second, first),
         tasks=differences,
-        averages=_averages({task: first.tasks[task].kind for task in shared}, differences, draws, level),
+        averages=averages,
         notes=tuple(_notes(results, names, differences, level, n_resamples)),
         level=level,
         n_resamples=n_resamples,
@@ -272,19 +286,24 @@ def check_comparable(results: ResultPair, names: Names, tasks: Iterable[str]) ->
     unlike = []
     for task in tasks:
         first, second = (result.tasks[task] for result in results)
-        for name, result in zip(names, (first, second), strict=True):
-            if not len(result.items.values):
-                raise InputError(
-                    f"{name} holds scores of {task}, but nothing measured item by item. Evaluate again: "
-                    "isosent evaluate ... -o OUT.json writes both."
-                )
-        if differing := [*_unlike_fields(first, second), *_unlike_data(first, second)]:
+        if BENCHMARK in (first.protocol.get("benchmark"), second.protocol.get("benchmark")):
+            differing = list(_unlike_published(task, first, second))
+        else:
+            differing = [*_unlike_fields(first, second), *_unlike_data(first, second)]
+        if differing:
             unlike.append(f"{task}: {', '.join(differing)}")
     if unlike:
         raise InputError(
             f"{names[0]} and {names[1]} are not of the same data by the same protocol: {'; '.join(unlike)}. "
             f"Evaluate again alike, or name the other tasks with {option('tasks')}."
         )
+
+
+def _unlike_published(name: str, *sides: TaskResult) -> Iterator[str]:
+    """How a score of MTEB and another one are no scores of the same task."""
+    one, other = (side.mteb(name) for side in sides)
+    if one is None or one != other:
+        yield f"the task of {BENCHMARK} is {one or 'none'} and {other or 'none'}"
 
 
 def _unlike_fields(first: TaskResult, second: TaskResult) -> Iterator[str]:
@@ -306,6 +325,8 @@ def _unlike_data(first: TaskResult, second: TaskResult) -> list[str]:
     if files := sorted({name for task in (first, second) for name, sha256 in task.data.items() if sha256 in unshared}):
         more = f" and {len(files) - 3} more" if len(files) > 3 else ""
         return [f"files differ ({', '.join(files[:3])}{more})"]
+    if not (len(first.items.values) and len(second.items.values)):
+        return []
     one, other = first.items.gold, second.items.gold
     alike = other is None if one is None else other is not None and np.array_equal(one, other)
     return [] if alike else ["human scores differ"]
@@ -326,9 +347,16 @@ def _compare(
     n_resamples: int,
 ) -> tuple[Difference, NDArray[np.float64]]:
     """The difference on a task before its p-value is corrected, and the resampled differences."""
+    a, b, gold = first.items.values, second.items.values, first.items.gold
+    if not len(a) or len(a) != len(b):
+        metric = correlation if correlation in first.scores.keys() & second.scores.keys() else first.metric
+        scores, nan = (first.scores[metric], second.scores[metric]), math.nan
+        n_items = first.n_items or second.n_items
+        bare = Difference(metric, n_items, *scores, scores[1] - scores[0], (nan, nan), NO_TEST, nan, nan, NO_INTERVAL)
+        is_comparable = first.is_comparable and second.is_comparable
+        return replace(bare, is_comparable=is_comparable), np.full(n_resamples, nan)
     statistics = first.items.statistics(first.metric)
     metric = correlation if correlation in statistics else first.metric
-    a, b, gold = first.items.values, second.items.values, first.items.gold
     own_seed = seed + zlib.crc32(name.encode())  # tasks are drawn apart, or their average would vary too much
     draws = bootstrap_differences(statistics[metric], a, b, gold, n_resamples=n_resamples, seed=own_seed)
     test, p_value, p_on_ranks = BOOTSTRAP, bootstrap_p_value(draws), float("nan")
@@ -350,12 +378,46 @@ def _williams(first: NDArray[np.float64], second: NDArray[np.float64], gold: NDA
     return williams_test(pearson(first, gold), pearson(second, gold), pearson(first, second), len(gold))[1]
 
 
-def _verdict(difference: float, interval: tuple[float, float], p_value: float, level: float) -> str:
-    if difference == 0 and interval == (0, 0):
+def listed(names: Sequence[str]) -> str:
+    """Some names, for a sentence."""
+    more = f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
+
+
+def means_of_tasks(tasks: Mapping[str, TaskResult]) -> list[float]:
+    """The main score of each task, the mean over its subsets, which files of MTEB have."""
+    subsets: dict[str, list[float]] = {}
+    for name, task in tasks.items():
+        subsets.setdefault(task.protocol.get("task", name), []).append(task.score)
+    return [float(np.mean(scores)) for scores in subsets.values()]
+
+
+def _over_tasks(results: ResultPair, differences: Mapping[str, Difference], **settings: Any) -> dict[str, Difference]:
+    """The mean over all tasks, where items are missing and there are enough tasks to draw them again."""
+    scores = [means_of_tasks({task: result.tasks[task] for task in differences}) for result in results]
+    is_bare = any(each.test == NO_TEST for each in differences.values())
+    return {ALL_TASKS: compare_over_tasks(*scores, **settings)} if is_bare and len(scores[0]) >= LEAST_TASKS else {}
+
+
+def compare_over_tasks(
+    first: Sequence[float], second: Sequence[float], *, level: float = LEVEL, seed: int = 0, n_resamples: int
+) -> Difference:
+    """Compare the means of two models over tasks, which are drawn again as items are."""
+    draws = bootstrap_differences("mean", np.array(first), np.array(second), n_resamples=n_resamples, seed=seed)
+    means = float(np.mean(first)), float(np.mean(second))
+    interval, p_value = central_interval(draws, level), bootstrap_p_value(draws)
+    mean = Difference("mean", len(first), *means, means[1] - means[0], interval, OVER_TASKS, p_value, p_value, "")
+    return replace(mean, verdict=_verdict(mean, level))
+
+
+def _verdict(each: Difference, level: float) -> str:
+    if each.test == NO_TEST:
+        return NO_INTERVAL
+    if each.difference == 0 and each.interval == (0, 0):
         return SAME
-    if not p_value < 1 - level or difference == 0:
+    if not each.p_value < 1 - level or each.difference == 0:
         return CANNOT_TELL
-    return BETTER if difference > 0 else WORSE
+    return BETTER if each.difference > 0 else WORSE
 
 
 def _averages(
@@ -377,19 +439,20 @@ def _averages(
             float(np.mean([getattr(each, side) for each in own])) for side in ("first", "second", "difference")
         )
         p_value, interval = bootstrap_p_value(mean_draws), central_interval(mean_draws, level)
-        averages[f"{kind}, {metric}"] = Difference(
+        mean = Difference(
             metric,
             sum(each.n_items for each in own),
             first,
             second,
             difference,
             interval,
-            BOOTSTRAP,
+            NO_TEST if any(each.test == NO_TEST for each in own) else BOOTSTRAP,
             p_value,
             p_value,
-            _verdict(difference, interval, p_value, level),
+            "",
             is_comparable=all(each.is_comparable for each in own),
         )
+        averages[f"{kind}, {metric}"] = replace(mean, verdict=_verdict(mean, level))
     return averages
 
 
@@ -406,7 +469,7 @@ def _notes(
         ("isosent", [result.environment["versions"].get("isosent") for result in results]),
         ("seed", [result.seed for result in results]),
     ):
-        if values[0] != values[1]:
+        if None not in values and values[0] != values[1]:
             yield f"{names[0]} was made with {what} {values[0]}, {names[1]} with {what} {values[1]}."
     for name, result in zip(names, results, strict=True):
         if result.variants:
@@ -418,8 +481,19 @@ def _notes(
     for task in differences:
         sides = [result.tasks[task].deviations for result in results]
         yield from dict.fromkeys(deviation_note(task, side) for side in sides if side)
-    if undefined := [task for task, each in differences.items() if np.isnan(each.p_value)]:
+    for name, result in zip(names, results, strict=True):
+        if bare := [task for task in differences if not len(result.tasks[task].items.values)]:
+            yield (
+                f"no interval: {name} has no scores of single items of {listed(bare)}. A file of isosent evaluate -o "
+                f"OUT.json has them, one of {BENCHMARK} has not."
+            )
+    for task in differences:
+        revisions = [result.tasks[task].protocol.get("dataset_revision") for result in results]
+        if None not in revisions and revisions[0] != revisions[1]:
+            yield f"{task}: {names[0]} is of the revision {revisions[0]} of the data, {names[1]} of {revisions[1]}."
+    tested = {task: each for task, each in differences.items() if each.test != NO_TEST}
+    if undefined := [task for task, each in tested.items() if np.isnan(each.p_value)]:
         yield f"undefined, so that they cannot be compared: {', '.join(undefined)}."
     by_bootstrap = any(each.test == BOOTSTRAP for each in differences.values())
-    if by_bootstrap and 2 * len(differences) / (n_resamples + 1) >= 1 - level:
-        yield f"{n_resamples} draws are too few for a test by the bootstrap on {len(differences)} tasks. Draw more."
+    if by_bootstrap and 2 * len(tested) / (n_resamples + 1) >= 1 - level:
+        yield f"{n_resamples} draws are too few for a test by the bootstrap on {len(tested)} tasks. Draw more."

@@ -2,32 +2,25 @@
 
 A scoring function gives `Measurement`: scores, and `Items`, what was measured item by item. `evaluation.run` adds
 intervals and protocol and makes a `TaskResult` of it. An `EvaluationResult` is all tasks under one transform with
-model, fitting and environment; results of further transforms are its `variants`. `to_text` writes a result file.
-`read_result` reads one: a schema checks its shape (`_Result` and the structs it is made of), and `_wrong_fields` what a
-schema cannot say.
+model, fitting and environment; results of further transforms are its `variants`. `to_text` writes a result file, which
+`result_file.read_result` reads.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-import msgspec
 import numpy as np
-from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
-from isosent import _check
-from isosent.errors import FileFormatError
-from isosent.evaluation.sizes import MARK, deviation_note, known_items, size_deviations
+from isosent.evaluation.mteb import MtebScore, mteb_score
+from isosent.evaluation.sizes import MARK, deviation_note
 from isosent.io.checksum import UNSEALED, sealed
-from isosent.io.json import check_schema, nan_where_none, read_json, without_nan
-from isosent.io.schemas import Fields, Finite, Score, SealedFile, Seconds, Text, Whole
+from isosent.io.json import without_nan
 from isosent.numeric.statistics import Statistic
 from isosent.pages.tables import csv_table, latex_table
 
@@ -93,6 +86,11 @@ class TaskResult:
     def mark(self) -> str:
         """What follows a score in tables: a dagger if it is not comparable."""
         return "" if self.is_comparable else f" {MARK}"
+
+    def mteb(self, name: str) -> MtebScore | None:
+        """Return the score of MTEB that the score of this task, of a name, compares with; None if there is none."""
+        has_words = self.n_unknown <= MANY_UNKNOWN * self.n_tokens
+        return mteb_score(self.kind, name, self.protocol) if self.is_comparable and has_words else None
 
     @property
     def score(self) -> float:
@@ -303,8 +301,9 @@ class EvaluationResult:
         document = {"format": FORMAT, **fields}
         document["tasks"] = {
             name: {field: getattr(task, field) for field in task.__slots__ if field != "items"}
-            | {"is_comparable": task.is_comparable}
+            | {"is_comparable": task.is_comparable, "mteb": mteb and mteb._asdict()}
             for name, task in self.tasks.items()
+            for mteb in [task.mteb(name)]
         }
         if items:
             document["items"] = {name: task.items.to_json() for name, task in self.tasks.items()}
@@ -338,163 +337,3 @@ def _shown(metric: str, score: float) -> str:
 def _numbers(values: NDArray[np.float64]) -> list[float]:
     are_integers = bool(np.all(values == np.round(values)))
     return [int(value) for value in values] if are_integers else values.tolist()
-
-
-# What a file may hold. None is an undefined score.
-
-
-class _Fit(Struct, kw_only=True):
-    transform: str
-    parameters: dict[str, Any]
-    source: str
-    n_texts: Whole = 0
-    n_zero_rows: Whole = 0
-    fitted_at: str = ""
-
-
-class _Model(Struct, kw_only=True):  # open, as the two below: newer releases may say more, which is shown and no more
-    reference: Text
-    options: dict[str, str]
-    fits: list[_Fit]
-    fingerprint: str
-
-
-class _Fitting(Struct, kw_only=True):
-    transform: str | None
-    parameters: dict[str, Any]
-    fit: str | None
-    transductive: bool
-    overlap: dict[str, dict[str, Whole]] = {}
-    distilled_from: dict[str, dict[str, Whole]] = {}
-
-
-class _Environment(Struct, kw_only=True):
-    versions: dict[str, str]
-    machine: str
-    system: str
-    n_cpus: Whole | None
-
-
-class _Choice(Struct, kw_only=True):
-    chosen: str
-    reason: str
-
-
-class _Task(Fields):
-    kind: str
-    metric: str
-    scores: dict[str, Finite | None]
-    intervals: dict[str, tuple[Score, Score]]
-    protocol: dict[str, Any]
-    data: dict[str, str]
-    n_items: Whole
-    dim: Whole
-    n_zero_rows: Whole
-    n_tokens: Whole
-    n_unknown: Whole
-    elapsed_s: Seconds
-    details: dict[str, Any] = msgspec.field(default_factory=dict)
-    choice: _Choice | None = None
-    n_known: Whole | None = None
-    deviations: list[str] | None = None  # None in files of earlier versions
-    is_comparable: bool | None = None
-
-
-class _Items(Fields):
-    values: list[Finite | None]
-    gold: list[Finite | None] | None
-
-
-class _Result(SealedFile, kw_only=True):
-    """What ``isosent evaluate ... --json`` writes."""
-
-    model: _Model
-    fitting: _Fitting
-    environment: _Environment
-    seed: Annotated[int, Meta(ge=0)]
-    n_resamples: Whole
-    n_texts: Whole
-    n_cut: Whole
-    encode_s: Seconds
-    elapsed_s: Seconds
-    tasks: Annotated[dict[str, _Task], Meta(min_length=1)]
-    items: dict[str, _Items] = msgspec.field(default_factory=dict)
-    variants: list[_Result] = msgspec.field(default_factory=list)  # the same under further transforms
-
-
-def read_result(path: str | os.PathLike[str]) -> EvaluationResult:
-    """Read a result file.
-
-    Parameters
-    ----------
-    path : path-like
-        A file that ``isosent evaluate ... --json`` wrote, or that holds the text of `EvaluationResult.to_text`.
-
-    Returns
-    -------
-    EvaluationResult
-        The result; tasks of a file without items have none.
-
-    Raises
-    ------
-    InputFileError
-        If there is no such file.
-    FileFormatError
-        If it is not a result file of this format, or was changed since it was written.
-    """
-    path = _check.input_file(path)
-    document = read_json(path)
-    if document.get("format") != FORMAT:
-        raise FileFormatError(
-            f"{path} is not a result file, which isosent evaluate ... -o OUT.json writes: its format is "
-            f"{_check.brief(document.get('format', 'unknown'), 60)!r}, not {FORMAT!r}."
-        )
-    check_schema(document, str(path), _Result)
-    variants = tuple(_result_of_json(variant, path) for variant in document.pop("variants", []))
-    return replace(_result_of_json(document, path), variants=variants)
-
-
-def _result_of_json(document: dict[str, Any], path: Path) -> EvaluationResult:
-    items = document.pop("items", {})
-    document.pop("variants", None)
-    tasks = {name: _task_of_json(name, task, items.get(name)) for name, task in document.pop("tasks").items()}
-    facts = {name: value for name, value in document.items() if name not in ("format", "checksum")}
-    result = EvaluationResult(tasks=tasks, **facts)
-    if wrong := next(_wrong_fields(result, items), None):
-        wrong = _check.brief(wrong)  # it holds names of the file
-        raise FileFormatError(f"{path} is not as isosent evaluate wrote it: {wrong}. Evaluate again.")
-    return result
-
-
-def _task_of_json(name: str, document: dict[str, Any], items: Mapping[str, Any] | None) -> TaskResult:
-    intervals = {metric: tuple(_floats(ends)) for metric, ends in document["intervals"].items()}
-    read = {"scores": nan_where_none(document["scores"]), "intervals": intervals, "items": Items(np.zeros(0))}
-    differing = document.pop("deviations", None)
-    document.pop("is_comparable", None)
-    if differing is None:  # an earlier version wrote it
-        document["n_known"] = known_items(document["kind"], name, document["protocol"])
-        differing = size_deviations({"": document["n_items"]}, {"": document["n_known"]})
-    document["deviations"] = tuple(differing)
-    if items is not None:
-        read["items"] = Items(_floats(items["values"]), None if items["gold"] is None else _floats(items["gold"]))
-    return TaskResult(**document | read)
-
-
-def _floats(values: list[float | None]) -> Any:
-    """Numbers as an array, an undefined one NaN."""
-    return np.array(values, dtype=np.float64)
-
-
-def _wrong_fields(result: EvaluationResult, items: Mapping[str, Any]) -> Iterator[str]:
-    """What a schema cannot say."""
-    fitted = result.fitting["transform"] is not None and not result.fitting["transductive"]
-    if fitted and not result.model["fits"]:
-        yield "model, fits: none, and a transform was fitted"
-    for name, task in result.tasks.items():
-        if not {task.metric} <= task.scores.keys() & task.intervals.keys():
-            yield f"{name}, scores: none of its metric {task.metric}"
-        if worst := [score for metric, score in task.scores.items() if metric not in ERRORS and abs(score) > 1]:
-            yield f"{name}, scores: {worst[0]} is not from -1 to 1"
-        arrays = (task.items.values, task.items.gold) if name in items else ()
-        if any(array is not None and len(array) != task.n_items for array in arrays):
-            yield f"{name}, items: not {task.n_items} numbers"

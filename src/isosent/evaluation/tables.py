@@ -167,6 +167,7 @@ def _caption(result: EvaluationResult) -> list[str]:
         if task.details.get("n_unscored")
     ]
     lines += result.deviation_notes
+    lines += list(_published_lines(result))
     n_tokens, n_unknown = sum(task.n_tokens for task in tasks), sum(task.n_unknown for task in tasks)
     if n_tokens:
         lines.append(f"unknown tokens: {n_unknown:,} of {n_tokens:,} ({n_unknown / n_tokens:.1%})")
@@ -176,6 +177,21 @@ def _caption(result: EvaluationResult) -> list[str]:
         if task.n_unknown > MANY_UNKNOWN * task.n_tokens
     ]
     return lines
+
+
+def _published_lines(result: EvaluationResult) -> Iterator[str]:
+    """Which scores of MTEB these can be compared with, and which have none there."""
+    scores = {name: task.mteb(name) for name, task in result.tasks.items()}
+    ways: dict[str, list[str]] = {}
+    for name, score in scores.items():
+        if score is not None:
+            called = score.task if score.task == name else f"{score.task} ({name})"
+            ways.setdefault(f"{score.split}, {score.metric}", []).append(called)
+    yield from (f"compare with MTEB: {', '.join(names)}; {way}" for way, names in ways.items())
+    if ways and result.fitting["transductive"]:
+        yield "  with care: fitted on the texts of each task, which no model of MTEB is"
+    if others := [name for name, score in scores.items() if score is None]:
+        yield f"no score of MTEB to compare with: {', '.join(others)}"
 
 
 def model_lines(model: Mapping[str, Any], fitting: Mapping[str, Any]) -> list[str]:

@@ -16,20 +16,21 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
+from itertools import pairwise
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from isosent import _check
 from isosent.errors import InputError, InputTypeError, wrong_value
-from isosent.evaluation.compare import compare_results
-from isosent.evaluation.result import FORMAT, EvaluationResult, TaskResult, read_result
+from isosent.evaluation.compare import BETTER, LEAST_TASKS, compare_over_tasks, compare_results, means_of_tasks
+from isosent.evaluation.mteb import BENCHMARK
+from isosent.evaluation.result import EvaluationResult, TaskResult
+from isosent.evaluation.result_file import is_result, read_result
 from isosent.evaluation.run import TARGET
 from isosent.evaluation.sizes import deviation_note
 from isosent.evaluation.tables import interval_x100, x100
-from isosent.io.json import read_json
-from isosent.numeric.statistics import LEVEL, holm
+from isosent.numeric.statistics import LEVEL, N_RESAMPLES, holm
 from isosent.pages.figures import Figure
 from isosent.pages.progress import Progress, counted
 from isosent.transforms.base import NO_TRANSFORM
@@ -74,7 +75,7 @@ def read_report(paths: Sequence[str | os.PathLike[str]]) -> ReportData:
     results: list[ResultFile] = []
     studies: list[Any] = []
     for name in names:
-        if read_json(_check.input_file(name)).get("format") == FORMAT:
+        if is_result(name):
             result = read_result(name)
             by_identity = {_identity(each): each for each in (result, *result.variants)}
             results += [ResultFile(name, each) for each in by_identity.values()]
@@ -260,7 +261,7 @@ def make_leaderboard(files: Sequence[ResultFile], *, progress: Progress | None =
     rows = sorted(rows, key=lambda row: order.index(row.label) if row.label in order else len(order))
     if len(rows) > 1 and not any(len(column.cells) > 1 for column in columns):
         notes.append("No two models were measured on the same task of the same data: nothing here can be compared.")
-    notes += [*_deviations(rows), *_split_tasks(columns), *_seen_texts(rows)]
+    notes += [*_deviations(rows), *_split_tasks(columns), *_seen_texts(rows), *_close_ranks(rows, columns)]
     row_of = {row.label: row for row in rows}
     two_best = {column: [row_of[label] for label in column.ranked[:2]] for column in columns if len(column.ranked) > 1}
     untested = [
@@ -270,7 +271,10 @@ def make_leaderboard(files: Sequence[ResultFile], *, progress: Progress | None =
     ]
     if untested:
         names = ", ".join(dict.fromkeys(column.title for column in untested))
-        notes.append(f"{names}: a result was written without items, so the best cannot be tested against the second.")
+        notes.append(
+            f"{names}: no interval, or no test of the best against the second, because a file has no scores of single "
+            f"items. Files of {BENCHMARK} have none."
+        )
     tested = {column: (first, second) for column, (first, second) in two_best.items() if column not in untested}
     best = _significant(tested, progress if tested else None)
     marked = tuple(replace(column, best=best.get(column)) for column in columns)
@@ -316,20 +320,41 @@ def _identity(result: EvaluationResult) -> str:
 
 def _task_columns(rows: Sequence[Row]) -> list[Column]:
     """A column for each task and each way it was measured, by kind."""
-    measured: dict[tuple[str, str], dict[str, dict[str, TaskResult]]] = {}
+    measured: dict[tuple[str, str], dict[str, TaskResult]] = {}
     for row in rows:
         for name, task in row.tasks.items():
-            ways = measured.setdefault((task.kind, name), {})
-            ways.setdefault(json.dumps(_terms(task), sort_keys=True), {})[row.label] = task
+            measured.setdefault((task.kind, name), {})[row.label] = task
     columns = []
-    for (kind, name), ways in measured.items():
-        firsts = [next(iter(tasks.values())) for tasks in ways.values()]
-        for first, tasks in zip(firsts, ways.values(), strict=True):
-            cells = {label: Cell(task.score, task.interval) for label, task in tasks.items()}
+    for (kind, name), results in measured.items():
+        ways = _ways(name, results)
+        firsts = [next(iter(tasks.values())) for tasks in ways]
+        for first, tasks in zip(firsts, ways, strict=True):
+            cells = {label: _cell(task) for label, task in tasks.items()}
             mark = next((task.mark for task in tasks.values() if task.mark), "")
             columns.append(Column(kind, first.metric, (name,), cells, apart=_apart(first, firsts), mark=mark))
     kinds = list(dict.fromkeys(column.kind for column in columns))
     return sorted(columns, key=lambda column: (kinds.index(column.kind), bool(column.mark)))
+
+
+def _cell(task: TaskResult) -> Cell:
+    """The score of a task, and its interval if there are items."""
+    return Cell(task.score, task.interval if len(task.items.values) else None)
+
+
+def _ways(name: str, tasks: Mapping[str, TaskResult]) -> list[dict[str, TaskResult]]:
+    """Results of a task, by label, in groups that compare; one of MTEB joins the first group that it compares with."""
+    ways: dict[str, dict[str, TaskResult]] = {}
+    published = {label: task for label, task in tasks.items() if task.protocol.get("benchmark") == BENCHMARK}
+    for label, task in tasks.items():
+        if label not in published:
+            ways.setdefault(json.dumps(_terms(task), sort_keys=True), {})[label] = task
+    for label, task in published.items():
+        alike = (way for way in ways.values() if next(iter(way.values())).mteb(name) == task.mteb(name))
+        way = next(alike, None)
+        if way is None:
+            way = ways.setdefault(str(task.mteb(name)), {})
+        way[label] = task
+    return list(ways.values())
 
 
 def _terms(task: TaskResult) -> dict[str, Any]:
@@ -387,6 +412,22 @@ def _seen_texts(rows: Sequence[Row]) -> Iterator[str]:
         ]
         if seen:
             yield f"{row.label} was fitted on a corpus that contains {', '.join(seen)}."
+
+
+def _close_ranks(rows: Sequence[Row], columns: Sequence[Column]) -> Iterator[str]:
+    """How many neighbors in the order by the mean over all tasks could change places with other tasks."""
+    shared = {column.tasks[0] for column in columns if not column.is_average and not column.apart}
+    complete = [row.tasks for row in rows if shared <= row.tasks.keys()] if len(shared) >= LEAST_TASKS else []
+    scores = [means_of_tasks({name: tasks[name] for name in sorted(shared)}) for tasks in complete]
+    scores = sorted((each for each in scores if np.isfinite(each).all()), key=lambda each: -float(np.mean(each)))
+    if len(scores) < 3 or len(scores[0]) < LEAST_TASKS:
+        return
+    compared = [compare_over_tasks(second, first, n_resamples=N_RESAMPLES) for first, second in pairwise(scores)]
+    n_close = sum(each.verdict != BETTER for each in compared)
+    yield (
+        f"By the mean over {len(scores[0])} tasks, {n_close} of {len(compared)} neighboring ranks cannot be "
+        "distinguished: other tasks of this kind may reverse them (tasks drawn again, 95%)."
+    )
 
 
 def _significant(tested: Mapping[Column, tuple[Row, Row]], progress: Progress | None) -> dict[Column, str]:

@@ -171,7 +171,9 @@ def _choices(board: Leaderboard) -> str:
 
 def _cost(board: Leaderboard) -> str:
     """Time and memory of the run of every file."""
-    results = [(row.label, file.path, file.result) for row in board.rows for file in row.files]
+    results = [(row.label, file.path, file.result) for row in board.rows for file in row.files if file.result.n_texts]
+    if not results:  # of MTEB alone, whose files say neither
+        return ""
     environments = list(dict.fromkeys(_environment(result) for *_, result in results))
     rows = []
     for label, path, result in results:
