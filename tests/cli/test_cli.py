@@ -272,7 +272,8 @@ def test_evaluate_sts_prints_a_table_of_hundredfold_scores(isosent_, here, write
     (row,) = [line for line in finished.out.splitlines() if "spearman all" in line]
     assert f"{100 * score:.2f}" in row
     told = strip_lines("\n".join(line for line in finished.out.splitlines() if not line.startswith("†")))
-    assert "model: wordllama?weighting=mean\ndimensions: 256\ntexts without a vector: 0\nunknown tokens: 0 of " in told
+    assert "model: wordllama?weighting=mean\ndimensions: 256\ntexts without a vector: 0\n" in told
+    assert "\nunknown tokens: 0 of " in told
 
 
 def test_evaluate_says_where_many_tokens_are_unknown(isosent_, here, write_stsb):

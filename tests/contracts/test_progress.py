@@ -72,6 +72,10 @@ CALLS = {  # with the totals of the stages
     "Index.add": (added, [270]),
     "Index.create": (lambda progress, model, *_: Index.create(TEXTS, model, progress=progress), [300]),
     "cluster": (lambda progress, model, *_: search.cluster(TEXTS, model, progress=progress), [300]),
+    "find_known": (
+        lambda progress, model, *_: search.find_known(TEXTS, LONG, model, progress=progress),
+        [300 + len(LONG)],
+    ),
     "find_duplicates": (lambda progress, model, *_: search.find_duplicates(TEXTS, model, progress=progress), [300]),
 }
 OTHERS = {"train", "distill"}  # whose tests make a transformer

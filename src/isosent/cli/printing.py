@@ -1,7 +1,9 @@
 """What every command prints: `deliver` renders its `Report`, `show` and `say` print a part of one.
 
-Nothing else decides between JSON and text, writes the files of ``-o``, or lays a table out on a terminal. Below are the
-reports and tables that several commands have.
+Nothing else decides between JSON and text, writes the files of ``-o``, or lays a table out on a terminal. `deliver`
+checks the files of ``-o`` first, writes them, and prints the same report: as JSON alone with ``--json``, else as
+sentences and tables. Below are the reports and tables that several commands have, and `say_replaced`, the line about a
+folder that will be replaced.
 """
 
 import json
