@@ -22,7 +22,7 @@ _NEXT_STEP = re.compile("\ue002([^\ue003]*)\ue003([^\ue004]*)\ue004")
 # of user:password@host after a scheme, which a path may have shortened to one slash; and of an option of a URL
 _PASSWORD = re.compile(
     r"(?<=[a-zA-Z0-9]:/)(/?[^\s/:@'\"]*:)\S*(?=@)"
-    r"|(?<=[?&])(\w*(?:password|secret|(?:api|account|secret)_?key)=)[^\s&'\"]+"
+    r"|(?<=[?&])([\w-]*(?:password|secret|signature|token|(?:api|account|secret)_?key)=)[^\s&'\"]+"
 )
 
 

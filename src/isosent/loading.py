@@ -46,7 +46,7 @@ from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import Progress, progress_bar
 from isosent.persistence import RECORD_FILE, ModelRecord, read_model
-from isosent.space import same_space
+from isosent.space import are_same, same_space
 
 
 def load(
@@ -263,7 +263,8 @@ def load_saved(
             "in FOLDER?encoder=words:FILE?stop_words=FILE."
         ) from error
     if encoder.fingerprint != record.encoder_fingerprint:
-        if moved_to is None or not encoder.has_vectors_of(record.canary):
+        is_same = are_same(encoder.fingerprint, record.encoder_fingerprint)
+        if not is_same and (moved_to is None or not encoder.has_vectors_of(record.canary)):
             named = PrecomputedVectors(record.encoder_dim, {"space": record.options.get("space", "")})
             if record.encoder_fingerprint == named.fingerprint:  # by a person
                 raise ModelFolderError(

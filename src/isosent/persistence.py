@@ -28,6 +28,7 @@ from msgspec import Struct, convert, defstruct, structs
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
+from isosent.encoders.api import KEPT_IN
 from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
 from isosent.encoders.reference import LANGUAGES, MODEL_FILE, absolute_reference, relative_reference
 from isosent.errors import (
@@ -46,7 +47,7 @@ from isosent.io.system import read_bytes, system_error
 from isosent.io.tensors import plain_tensors, plain_tensors_bytes
 from isosent.numeric.canary import Canary
 from isosent.postprocessing import STEPS, Postprocessing
-from isosent.space import Space, refuse_codes, same_space, warn_of_unknown_space
+from isosent.space import Space, hash_of, refuse_codes, same_space, warn_of_unknown_space
 from isosent.transforms.calibration import Calibration
 from isosent.transforms.quantization import Quantization
 
@@ -124,7 +125,7 @@ class ModelRecord:
         if not steps:
             return self.encoder_fingerprint
         contents = (step.content() for step in steps)
-        return hashlib.sha256(self.encoder_fingerprint.encode() + b"".join(contents)).hexdigest()
+        return hashlib.sha256(hash_of(self.encoder_fingerprint).encode() + b"".join(contents)).hexdigest()
 
     @property
     def name(self) -> str:
@@ -152,7 +153,7 @@ class ModelRecord:
         return {
             "reference": self.reference,
             **languages,
-            "options": dict(self.options),
+            "options": {name: value for name, value in self.options.items() if name != KEPT_IN},
             "dim": self.dim,
             "encoder_dim": self.encoder_dim,
             **({"normalize": False, "separate_query_mean": False} | of_steps),
@@ -456,7 +457,10 @@ def read_canary(path: Path) -> Canary:
     """Read the file of a canary in a model folder, which may have been copied and renamed."""
     try:
         tensors = plain_tensors(read_bytes(path))
-        return Canary.from_tensors(tensors, next(iter(tensors.values())).shape[-1])
+        first = next(iter(tensors.values()))
+        if not first.shape[-1] or first.dtype.kind != "f":
+            raise InputError(f"{first.dtype} vectors of {first.shape[-1]} dimensions.")
+        return Canary.from_tensors(tensors, first.shape[-1])
     except (SafetensorError, KeyError, StopIteration, IndexError, InputError) as error:
         raise ModelFolderError(f"{path} does not hold vectors of fixed texts: {error}") from None
 

@@ -104,7 +104,7 @@ class Space(Struct, frozen=True, forbid_unknown_fields=True):
 
     def of_codes(self, storage: Storage) -> Space:
         """The space of the codes of these vectors: codes are no vectors of the space."""
-        digest = hashlib.sha256(f"{self.fingerprint} {storage}".encode())
+        digest = hashlib.sha256(f"{hash_of(self.fingerprint)} {storage}".encode())
         return Space(digest.hexdigest(), f"{self.reference}, {storage}{_CODES}")
 
 

@@ -10,6 +10,7 @@ import sqlite3
 import time
 import warnings
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -35,7 +36,9 @@ from isosent.io.vectors import open_vectors
 from isosent.jobs.encode import encode_file
 from isosent.numeric.canary import FIXED_TEXTS, Canary
 from isosent.numeric.similarity import unit_rows
-from isosent.space import are_same, hash_of, same_space
+from isosent.search import Index
+from isosent.space import Space, are_same, hash_of, same_space
+from isosent.storage import Storage
 
 TEXTS = [f"text {number} about {'dogs' if number % 2 else 'interest rates'}" for number in range(100)]
 KEY = "sk-a-key-that-must-not-be-seen"
@@ -836,6 +839,29 @@ def test_files_of_two_machines_merge_unless_the_model_is_another(load, api, tmp_
     same_space("first", spaces[0], "second", spaces[1])
     with pytest.raises(InputError, match="cannot be compared"):
         same_space("first", spaces[0], "third", spaces[2])
+
+
+def test_what_is_made_of_noisy_vectors_has_one_space():
+    fingerprints = {served_again(seed, 0, 1e-6) for seed in range(8)}
+    assert len(fingerprints) > 1
+    assert len(set(map(hash_of, fingerprints))) == 1
+    assert len({Space(each, "x").of_codes(Storage.int8).fingerprint for each in fingerprints}) == 1
+    record = isosent.load("wordllama").fitted(TEXTS * 3, isosent.Whitening(n_components=4)).record
+    assert len({replace(record, encoder_fingerprint=each).fingerprint for each in fingerprints}) == 1
+
+
+def test_an_index_is_searched_by_the_model_as_another_machine_saw_it(load, api, tmp_path):
+    api.dim, api.noise = 384, 0.02
+    mine, theirs = (load(cache=tmp_path / name) for name in ("mine", "theirs"))
+    assert mine.fingerprint != theirs.fingerprint
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    with open_texts(str(tmp_path / "texts.txt")) as texts:
+        encode_file(mine, texts, str(tmp_path / "v.npy"), dtype="float32", role="text")
+    index = Index.create(list(TEXTS), vectors=tmp_path / "v.npy", folder=tmp_path / "index")
+    reference = f"api:{api.url}/v1?model=big&cache={tmp_path / 'theirs'}"
+    moved = isosent.load(index.folder / "model", encoder=reference)
+    assert moved.fingerprint == mine.fingerprint
+    assert Index.open(index.folder, moved).search([TEXTS[3]], k=1).ids[0][0] == 3
 
 
 def test_noise_is_no_change(load, api):

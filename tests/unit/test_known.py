@@ -33,6 +33,15 @@ def test_planted_vectors_are_found_with_the_nearest_old_one():
     assert (found.shares[:20] > 0.99).all()
 
 
+def test_vectors_that_were_scaled_before_are_equal():
+    old, new, _ = planted(n_copies=0)
+    longer = np.concatenate([new, 3.3 * old[:50]]).astype(np.float32)
+    for again in (unit(unit(old) * 7), old):
+        found = find_known(None, None, vectors=longer, old_vectors=again)
+        assert found.old_rows[200:].tolist() == list(range(50))
+        assert found.n_equal == 50
+
+
 @pytest.mark.parametrize("rate", [0.01, 0.05])
 def test_new_vectors_are_rarely_taken_for_known(rate):
     rng = np.random.default_rng(1)

@@ -49,6 +49,10 @@ NESTED = {"cos_sim": {"pearson": 0.8, "spearman": 0.7}, "manhattan": {"pearson":
 FILES = {
     "new STS": (sts("STSBenchmark", 0.75), {"STSB": ("sts", "spearman", 0.75)}),
     "old STS": (old("STSBenchmark", test={**NESTED, "evaluation_time": 2}), {"STSB": ("sts", "spearman", 0.7)}),
+    "a side score is null or a word": (
+        new("STS12", {"main_score": 0.5, "cosine_spearman": 0.5, "cosine_pearson": None, "euclidean_spearman": "x"}),
+        {"STS12": ("sts", "spearman", 0.5)},
+    ),
     "old, by language": (
         old("STS17", test={"en-en": NESTED, "ko-ko": NESTED, "evaluation_time": 2}),
         {"STS17 (en-en)": ("sts", "spearman", 0.7), "STS17 (ko-ko)": ("sts", "spearman", 0.7)},
@@ -190,6 +194,16 @@ def test_a_leaderboard_has_them_in_one_column_if_they_compare(ours, tmp_path):
     assert any("no interval" in note and "STSB" in note for note in board.notes)
     board = make_leaderboard([ResultFile("other", other), ResultFile("theirs", read_result(home))])
     assert [len(column.cells) for column in board.columns] == [1, 1]
+
+
+def test_files_of_unnamed_models_are_not_merged(tmp_path):
+    files = []
+    for folder, task in (("a", "STS12"), ("b", "STS13")):
+        (tmp_path / folder).mkdir()
+        files.append(tmp_path / folder / "1.json")
+        files[-1].write_text(json.dumps(sts(task, 0.6)))
+    board = make_leaderboard([ResultFile(str(file), read_result(file)) for file in files])
+    assert len(board.rows) == 2
 
 
 def test_neighboring_ranks_are_tested_by_drawing_the_tasks_again(tmp_path):

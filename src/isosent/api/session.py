@@ -315,7 +315,8 @@ class Session:
         if known is not self._saved:  # it comes out of the cache, or was put there
             return known
         if self._in_cache is None:
-            kept = next((each for each in self._stored() if are_same(each.fingerprint, known.fingerprint)), known)
+            stored = sorted(self._stored(), key=lambda each: each.fingerprint != known.fingerprint)  # it is the first
+            kept = next((each for each in stored if are_same(each.fingerprint, known.fingerprint)), known)
             now = Canary.from_text(known.name, known.canary)
             if (cosine := _cosine(kept, now)) < LEAST_COSINE:
                 raise ApiError(

@@ -51,6 +51,7 @@ from isosent.search.rows import TEXT, ids_from_text
 from isosent.search.stores import open_store
 from isosent.search.stores.database import pull as pull_index
 from isosent.search.stores.database import push as push_index
+from isosent.space import are_same
 from isosent.storage import INDEXED
 
 _DEFAULT = "create"
@@ -287,7 +288,7 @@ def migrate(folder: str, mapping: str) -> None:
     """  # noqa: D301
     opened, loaded = open_store(folder).index("index migrate"), open_model(mapping)
     model, record = target_model(loaded, mapping, open_model)
-    was_mapped = opened.space.fingerprint == model.fingerprint
+    was_mapped = are_same(opened.space.fingerprint, model.fingerprint)
     opened.migrate(loaded, model)
     if was_mapped:
         left = opened.stats().n_mapped or "no"

@@ -160,7 +160,7 @@ def _model(value: Any) -> str:
 
 
 def _text(value: Any) -> str:
-    if not isinstance(value, str) or "{text}" in value:
+    if not isinstance(value, str):
         raise TypeError(value)
     return value
 
@@ -384,7 +384,8 @@ def parse_reference(text: str, options: Mapping[str, Any] | None = None, *, in_u
     query = {name: unescape(value) if name in PROMPTS else value for name, value in query.items()}
     scheme, location = ("wordllama", "") if in_use and body == "wordllama" else _scheme_of(shown, body)
     allowed = SCHEMES[scheme]
-    parsed = {name: _option(shown, allowed, name, value) for name, value in (query | dict(options or {})).items()}
+    given = query | dict(options or {})
+    parsed = {name: _option(shown, allowed, name, value, in_use) for name, value in given.items()}
     return Reference(scheme, location, parsed)
 
 
@@ -457,7 +458,7 @@ def _is_folder(body: str) -> bool:
         return False
 
 
-def _option(text: str, scheme: Scheme, name: str, value: Any) -> Any:
+def _option(text: str, scheme: Scheme, name: str, value: Any, in_use: bool = False) -> Any:
     if name not in OPTIONS:
         nearest = get_close_matches(name, scheme.options, n=1)
         advice = f"Did you mean {nearest[0]}?" if nearest else f"There are {', '.join(scheme.options)}."
@@ -465,6 +466,8 @@ def _option(text: str, scheme: Scheme, name: str, value: Any) -> Any:
     if name not in scheme.options:
         raise _refused(f"{text!r}: {scheme.syntax} has no option {name}. It takes {', '.join(scheme.options)}.")
     try:
+        if name in PROMPTS and not in_use and "{text}" in value:  # a folder may hold what an earlier version took
+            raise ValueError(value)
         return OPTIONS[name].parse(value)
     except (ValueError, TypeError, AttributeError, OverflowError):
         value = "***" if name == "key_env" else value  # a key, perhaps
@@ -502,9 +505,7 @@ def with_options(text: str, options: Mapping[str, str]) -> str:
 
 
 def _option_text(value: Any) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, (bool, np.bool_)):
+    if value is None or isinstance(value, (bool, np.bool_)):
         return str(value).lower()
     if isinstance(value, str):
         return value

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from msgspec import Struct
 
@@ -75,13 +75,7 @@ class FileScores(NamedTuple):
 
 
 def mteb_score(kind: str, name: str, protocol: Mapping[str, Any]) -> MtebScore | None:
-    """Return the score of MTEB that a score of ours compares with; None if there is none.
-
-    Parameters
-    ----------
-    kind, name, protocol
-        Those of a `TaskResult`, ours or one of a file of MTEB.
-    """
+    """The score of MTEB that one of a `TaskResult` compares with, ours or of a file of MTEB; None if there is none."""
     if protocol.get("benchmark") == BENCHMARK:
         return MtebScore(protocol["task"], protocol["split"], protocol["metric"])
     task = _TASKS.get(kind, {}).get(name)
@@ -115,7 +109,7 @@ def scores_of_file(document: Mapping[str, Any], where: str) -> Iterator[FileScor
         main = values.get("main_score")
         metric = next((name for name in _KINDS if name in values and _is_main(values[name], main)), "main_score")
         score = values.get(metric)
-        if not isinstance(score, (int, float)) or abs(score) > 1:
+        if not _is_score(score):
             raise FileFormatError(f"{where}: {split} has the {metric} {score!r}; expected a number from -1 to 1.")
         found = True
         ours = _OURS.get(metric, metric)
@@ -130,10 +124,16 @@ def scores_of_file(document: Mapping[str, Any], where: str) -> Iterator[FileScor
         names = [name for name, each in _TASKS.get(kind, {}).items() if (each, split, subset) == (task, TEST, _DEFAULT)]
         parts = [part for part, usual in ((split, TEST), (subset, _DEFAULT)) if part != usual]
         name = names[0] if names else f"{task} ({', '.join(parts)})" if parts else task
-        scores = {_OURS.get(each, each): float(values[each]) for each in (metric, *_OURS) if each in values}
+        scores = {
+            _OURS.get(each, each): float(values[each]) for each in (metric, *_OURS) if _is_score(values.get(each))
+        }
         yield FileScores(name, kind, ours, scores, _draws(values, score), protocol | facts)
     if not found:
         raise FileFormatError(f"{where}: a result file of MTEB without scores.")
+
+
+def _is_score(value: Any) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and not abs(value) > 1  # NaN is one
 
 
 def _is_main(score: Any, main: Any) -> bool:

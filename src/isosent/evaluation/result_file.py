@@ -210,11 +210,12 @@ def _model_of_mteb(file: Path) -> dict[str, Any]:
     """The model, which a file does not name: by the file next to it, or by the folders ``ORG__MODEL/REVISION``."""
     folder = file.absolute().parent
     meta = read_json(folder / _META) if (folder / _META).is_file() else {}
-    name = meta.get("name")
+    name, fingerprint = meta.get("name"), ""
     if not isinstance(name, str):
+        fingerprint = "" if "__" in folder.parent.name else str(folder)  # files of two folders may be of two models
         name = folder.parent.name.replace("__", "/", 1) if "__" in folder.parent.name else file.stem
     revision = {"revision": folder.name} if "__" in folder.parent.name else {}
-    return {"reference": f"{BENCHMARK}:{name}", "options": revision, "fits": [], "fingerprint": ""}
+    return {"reference": f"{BENCHMARK}:{name}", "options": revision, "fits": [], "fingerprint": fingerprint}
 
 
 def _result_of_json(document: dict[str, Any], path: Path) -> EvaluationResult:

@@ -23,7 +23,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from isosent.errors import InputError, InputTypeError, wrong_value
-from isosent.evaluation.compare import BETTER, LEAST_TASKS, compare_over_tasks, compare_results, means_of_tasks
+from isosent.evaluation.compare import (
+    ALL_TASKS,
+    BETTER,
+    LEAST_TASKS,
+    compare_over_tasks,
+    compare_results,
+    means_of_tasks,
+)
 from isosent.evaluation.mteb import BENCHMARK
 from isosent.evaluation.result import EvaluationResult, TaskResult
 from isosent.evaluation.result_file import is_result, read_result
@@ -33,6 +40,7 @@ from isosent.evaluation.tables import interval_x100, x100
 from isosent.numeric.statistics import LEVEL, N_RESAMPLES, holm
 from isosent.pages.figures import Figure
 from isosent.pages.progress import Progress, counted
+from isosent.space import hash_of
 from isosent.transforms.base import NO_TRANSFORM
 
 EDGE = "isosent.research.sections"  # reads the files of studies, and shows them; above this package
@@ -315,7 +323,8 @@ def _identity(result: EvaluationResult) -> str:
     """Model and settings, equal for any two results that measured the same thing."""
     fits = [{**fit, "fitted_at": None} for fit in result.model["fits"]]
     fitting = {**result.fitting, "overlap": None, "distilled_from": None}
-    return json.dumps([{**result.model, "fits": fits}, fitting], sort_keys=True)
+    model = {**result.model, "fits": fits, "fingerprint": hash_of(result.model["fingerprint"])}
+    return json.dumps([model, fitting], sort_keys=True)
 
 
 def _task_columns(rows: Sequence[Row]) -> list[Column]:
@@ -445,7 +454,7 @@ def _significant(tested: Mapping[Column, tuple[Row, Row]], progress: Progress | 
             comparison = compare_results(second.result, first.result, names=names, tasks=column.tasks)
             task_p_values |= {(first, second, name): task.p_value for name, task in comparison.tasks.items()}
         if column.is_average:
-            (average,) = comparison.averages.values()
+            average = next(each for name, each in comparison.averages.items() if name != ALL_TASKS)
             p_values[column] = average.p_value
         else:
             p_values[column] = task_p_values[first, second, column.tasks[0]]

@@ -41,7 +41,7 @@ from isosent.search.recall import query_recall
 from isosent.search.rows import ID, MAPPED
 from isosent.search.snapshot import Snapshot
 from isosent.search.units import BATCH_ROWS, unit_vectors
-from isosent.space import Space, same_space
+from isosent.space import Space, are_same, same_space
 from isosent.storage import Storage
 
 _MOST_TAILS: Final = 8
@@ -183,7 +183,7 @@ def migrated(
     """Replace an index by that of its vectors mapped to another model; one that was mapped to it before stays."""
     old, names = SentenceEncoder(mapping.encoder).space, snapshot.rows[0].schema.names
     same_space("the new model", model.space, "the map", Space.of(_migration_of(mapping).parameters, "to"))
-    if snapshot.space.fingerprint == model.fingerprint and MAPPED in names:
+    if are_same(snapshot.space.fingerprint, model.fingerprint) and MAPPED in names:
         sweep(folder.resolve().parent)  # what a run that was killed after its commit left
         return snapshot
     if model.groups is not None and model.groups.column not in names:

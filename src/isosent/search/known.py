@@ -27,6 +27,8 @@ from isosent.search.units import VectorsLike, compared_units, opened_vectors
 from isosent.search.wording import Wordings
 from isosent.space import same_space
 
+_LAST_BITS = 1e-6  # of a cosine
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Known:
@@ -213,11 +215,13 @@ def find_known(
     old_places, least = _old_places(distinct_units, distinct_texts, n_old_places, false_positives, seed)
     scores, shares = chance_of_pairs(distinct_units, old_places)
     place, has_vector = place_of_row[n_old:], nonzero_rows(distinct_units)
+    # the rows of an index were scaled to length 1 before, which moves their last bits
+    is_equal = place < n_old_places if both is not None else (place < n_old_places) | (scores[place] > 1 - _LAST_BITS)
     return Known(
         texts,
         old_texts,
         np.where(old_places[place] < 0, -1, np.array(first_rows)[old_places[place]]),
-        place < n_old_places,
+        is_equal,
         scores[place],
         shares[place],
         None if np.count_nonzero(has_vector) < FEWEST_TEXTS else false_positives,

@@ -26,7 +26,7 @@ from isosent.search.engine import K_MEASURED
 from isosent.search.rows import TEXT
 from isosent.search.snapshot import Snapshot
 from isosent.search.units import row_groups, unit_vectors
-from isosent.space import Space, same_space
+from isosent.space import Space, are_same, same_space
 
 _N_VERIFIED = 8
 _VERIFIED_AMONG = 64
@@ -52,7 +52,9 @@ class IndexModels:
         except InputError:
             snapshot = Snapshot.open(self.folder, space=None, before=before)
             here = snapshot.space.fingerprint
-            if here == model.fingerprint or (here != self._other_name and not model.has_vectors_of(snapshot.record)):
+            if are_same(here, model.fingerprint) or (
+                here != self._other_name and not model.has_vectors_of(snapshot.record)
+            ):
                 raise
             self._other_name = here  # not encoded again at each commit
             return snapshot

@@ -164,7 +164,7 @@ def space_of(model: SentenceEncoder | Encoder, dimensions: int | None, fields: M
 def check_space(request: Request, space: str) -> None:
     """Refuse a request whose vectors are to be compared with those of another space."""
     wanted = request.headers.get("if-space")
-    if wanted is not None and wanted.strip('"') != space:
+    if wanted is not None and hash_of(wanted.strip('"')) != space:
         raise RequestError(409, f"If-Space names another vector space; that of this model is {space}.")
 
 

@@ -128,7 +128,7 @@ async def explain(request: Request, body: ExplainBody, served: Served) -> Respon
         return {"cosine": explanation.cosine, "pairs": pairs}
 
     content = await served.worker.call(explained, n_characters=n_characters)
-    return json_response(content, headers=space_headers(served.model.fingerprint, 0))
+    return json_response(content, headers=space_headers(space_of(served.model, None), 0))
 
 
 async def compare(request: Request, body: CompareBody) -> Response:

@@ -221,8 +221,9 @@ class Worker:
 
     def join(self, timeout_s: float | None = None) -> None:
         """Wait until the queue of a retired worker is empty."""
+        end = None if timeout_s is None else time.monotonic() + timeout_s
         for thread in self._threads:
-            thread.join(timeout_s)
+            thread.join(None if end is None else max(0.0, end - time.monotonic()))
 
     def _count(self, n_tokens: int) -> None:
         self.n_queued_tokens += n_tokens
