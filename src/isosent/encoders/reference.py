@@ -384,8 +384,7 @@ def parse_reference(text: str, options: Mapping[str, Any] | None = None, *, in_u
     query = {name: unescape(value) if name in PROMPTS else value for name, value in query.items()}
     scheme, location = ("wordllama", "") if in_use and body == "wordllama" else _scheme_of(shown, body)
     allowed = SCHEMES[scheme]
-    given = query | dict(options or {})
-    parsed = {name: _option(shown, allowed, name, value, in_use) for name, value in given.items()}
+    parsed = {name: _option(shown, allowed, name, each, in_use) for name, each in (query | dict(options or {})).items()}
     return Reference(scheme, location, parsed)
 
 
