@@ -1,10 +1,11 @@
 """Building a segment of an index from a stream of unit vectors: choose, train, encode, measure, write.
 
 Vectors come in blocks (`encoded_units` in `units.py`), and are spilled to a file without a name (`Spill`), so that an
-index may be larger than memory. `plan` chooses the kind of index and the number type, `build` trains and fills the
-codes of `engine`, keeps finer vectors next to coarse ones, measures the recall of settings from cheap to exact, fits
-`Chance`, and writes the files of the segment; `build_tail` writes a flat one of rows that are added. `write_index`
-does this for a new folder, in one step; `changes.py` for an index that is there.
+index may be larger than memory: the codes that are searched are in memory, and besides them a sample and a block.
+`plan` chooses the kind of index and the number type, `build` trains and fills the codes of `engine`, writes finer
+vectors next to coarse ones, measures the recall of settings from cheap to exact, fits `Chance`, and writes the other
+files of the segment; `build_tail` writes a flat one of rows that are added. `write_index` does this for a new folder,
+in one step; `changes.py` for an index that is there.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from isosent.numeric.similarity import nonzero_rows
 from isosent.persistence import ModelRecord, StoredSize, write_model
 from isosent.role import DOCUMENTS
 from isosent.search.chance import FEWEST_ROWS, Chance
-from isosent.search.codes_file import write_codes
+from isosent.search.codes_file import read_codes, write_blocks, write_codes
 from isosent.search.commits import (
     MODEL_FOLDER,
     CodebookFit,
@@ -79,7 +80,8 @@ from isosent.transforms.quantization import FEWEST_FOR_PRODUCT, Quantization
 FLAT_LIMIT: Final = 200_000  # rows; above, kind auto clusters them
 MIN_RECALL: Final = 0.95
 _BLOCK_ROWS: Final = 1 << 14
-_TRAINING_ROWS_A_LIST: Final = 64
+_TRAINING_ROWS_A_LIST, _FEWEST_ROWS_A_LIST = 64, 16
+_TRAINING_BYTES: Final = 192 << 20  # of the rows that clusters are found among
 SAMPLE_ROWS: Final = 20_000
 _FEWEST_FOR_IVF: Final = 1_000
 
@@ -113,7 +115,8 @@ def plan(
         raise _too_large(budget_mb, n_rows, dim, kind, store, n_parts)
     n_lists = 2 ** round(np.log2(4 * np.sqrt(n_distinct))) if kind == "ivf" else 0
     oversampling = storage.oversampling if storage is not None and is_stored else 0
-    return replace(settings, n_lists=min(n_lists, n_distinct // 39), oversampling=oversampling)
+    most_lists = min(n_distinct // 39, _TRAINING_BYTES // (4 * dim * _FEWEST_ROWS_A_LIST))
+    return replace(settings, n_lists=min(n_lists, most_lists), oversampling=oversampling)
 
 
 def _store_within(budget_mb: float | None, n_rows: int, dim: int, kind: Kind, n_parts: int, n_distinct: int) -> Storage:
@@ -145,6 +148,7 @@ class Spill:
         self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - `closing` closes it
         self.shape, self.has_vector = (0, dim), np.empty(0, bool)
         self.is_distinct = self.has_vector  # but for copies of other rows
+        self._hashes = np.empty(0, np.uint64)
 
     def close(self) -> None:
         """Remove the file."""
@@ -152,7 +156,7 @@ class Spill:
 
     def fill(self, units: Iterable[NDArray[np.float32]]) -> None:
         """Write blocks of vectors."""
-        masks, hashes = [self.has_vector], [np.empty(0, np.uint64)]
+        masks, hashes = [self.has_vector], [self._hashes]
         for block in units:
             rows = np.ascontiguousarray(block, np.float32)
             self._file.write(rows.data)
@@ -160,44 +164,44 @@ class Spill:
             hashes.append(row_hashes(rows))
         self._file.flush()
         self.has_vector = np.concatenate(masks)
-        all_hashes = np.concatenate(hashes)
-        is_first = np.zeros(len(all_hashes), bool)
-        is_first[np.unique(all_hashes, return_index=True)[1]] = True
+        self._hashes = np.concatenate(hashes)
+        is_first = np.zeros(len(self._hashes), bool)
+        is_first[np.unique(self._hashes, return_index=True)[1]] = True
         self.is_distinct = is_first & self.has_vector
         self.shape = (len(self.has_vector), self.shape[1])
 
     def blocks(self, n_rows: int = _BLOCK_ROWS) -> Iterator[NDArray[np.float32]]:
         """Read all vectors in order. A memory map would count as memory."""
-        self._file.seek(0)
         for start in range(0, self.shape[0], n_rows):
-            n = min(n_rows, self.shape[0] - start)
-            block = np.empty((n, self.shape[1]), np.float32)
-            if self._file.readinto(block.data) != block.nbytes:
-                raise OSError(errno.EIO, os.strerror(errno.EIO), str(self._folder))
+            block = np.empty((min(n_rows, self.shape[0] - start), self.shape[1]), np.float32)
+            self._read(start, block)
             yield block
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, positions: NDArray[np.intp]) -> NDArray[np.float32]:
-        if not self.shape[0]:
-            return np.empty((0, self.shape[1]), np.float32)
-        return np.memmap(self._file, np.float32, "r", shape=self.shape)[positions]
+        rows = np.empty((len(positions), self.shape[1]), np.float32)
+        for place in np.argsort(positions, kind="stable").tolist():  # as they lie on the disk
+            self._read(int(positions[place]), rows[place])
+        return rows
 
-    def sample(self, n_rows: int, seed: int = 0, without: NDArray[np.intp] | None = None) -> NDArray[np.float32]:
+    def _read(self, first_row: int, rows: NDArray[np.float32]) -> None:
+        self._file.seek(first_row * self.shape[1] * rows.itemsize)
+        if self._file.readinto(rows.data) != rows.nbytes:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(self._folder))
+
+    def sample(self, n_rows: int) -> NDArray[np.float32]:
         """Read at most this many distinct rows, drawn at random."""
+        return self[self.drawn(n_rows)]
+
+    def drawn(self, n_rows: int, seed: int = 0, without: NDArray[np.intp] | None = None) -> NDArray[np.intp]:
+        """Positions of at most this many distinct rows: of the same ones, in the same order, wherever they lie."""
         candidates = np.flatnonzero(self.is_distinct)
         if without is not None and len(candidates) > 2 * len(without):
             candidates = np.setdiff1d(candidates, without, assume_unique=True)
-        if len(candidates) > n_rows:
-            candidates = np.sort(np.random.default_rng(seed).choice(candidates, n_rows, replace=False))
-        return self[candidates]
-
-
-def finer_codes(dim: int, settings: SearchSettings, quantization: Quantization) -> Any:
-    """An empty index for the vectors next to their codes; None where the codes are as fine."""
-    finer = finer_settings(settings)
-    return None if finer is None else empty_codes(dim, finer, quantization)
+        factor = np.random.default_rng(seed).integers(1 << 63, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+        return candidates[np.argsort(self._hashes[candidates] * factor, kind="stable")[:n_rows]]
 
 
 def build(
@@ -224,11 +228,12 @@ def build(
     if settings.kind == "ivf":
         # queries are held out of the clusters, too
         rows = None if questions is None else questions.rows
-        train_codes(codes, spill.sample(_TRAINING_ROWS_A_LIST * settings.n_lists, seed, rows), settings, quantization)
+        n_trained = min(_TRAINING_ROWS_A_LIST * settings.n_lists, _TRAINING_BYTES // (4 * without_front(codes).d))
+        train_codes(codes, spill, spill.drawn(n_trained, seed, rows), settings, quantization)
     fill_codes(codes, spill, n_rows)
-    finer = finer_codes(spill.shape[1], settings, quantization)
-    if finer is not None:
-        fill_codes(finer, spill, n_rows)
+    chance = Chance.fit(spill[spill.drawn(SAMPLE_ROWS, seed)], n_rows=n_rows, seed=seed) if n_rows else None
+    vectors = _write_finer(folder, name, spill.shape, spill.blocks(), settings, quantization)
+    finer = None if vectors is None else read_codes(folder / vectors.name, spill.shape[1])
     segment = Segment(codes, finer, ~has_vector)
     recall = None
     target = MIN_RECALL if min_recall is None else min_recall
@@ -238,12 +243,11 @@ def build(
         share = float(questions.recalls(segment, settings, spill).mean())
         kept = None if originals is None else originals.recall(questions.neighbors(segment, settings))
         recall = Recall(share, len(questions.rows), n_rows, target, kept)
-    chance = Chance.fit(spill.sample(SAMPLE_ROWS, seed), n_rows=n_rows, seed=seed) if n_rows else None
     entry = SegmentEntry(
         n_rows,
         write_file(folder, f"rows-{name}.parquet", partial(write_rows, table, has_vector)),
         write_file(folder, f"codes-{name}.faiss", partial(write_codes, prepend_map(codes, linear_map))),
-        _write_finer(folder, name, finer),
+        vectors,
         write_keywords(folder, name, table),
     )
     chance_entry = None
@@ -266,14 +270,11 @@ def build_tail(
     flat = tail_settings(settings)
     codes = empty_codes(units.shape[1], flat, quantization)
     codes.add(units)
-    finer = finer_codes(units.shape[1], flat, quantization)
-    if finer is not None:
-        finer.add(units)
     return SegmentEntry(
         len(units),
         write_file(folder, f"rows-{name}.parquet", partial(write_rows, table, nonzero_rows(units))),
         write_file(folder, f"codes-{name}.faiss", partial(write_codes, prepend_map(codes, linear_map))),
-        _write_finer(folder, name, finer),
+        _write_finer(folder, name, units.shape, [units], flat, quantization),
         write_keywords(folder, name, table),
     )
 
@@ -299,8 +300,20 @@ def fill_codes(codes: Any, spill: Spill, n_rows: int) -> None:
     flat.ntotal = codes.ntotal = n_rows
 
 
-def _write_finer(folder: Path, name: str, finer: Any) -> FileEntry | None:
-    return None if finer is None else write_file(folder, f"vectors-{name}.faiss", partial(write_codes, finer))
+def _write_finer(
+    folder: Path,
+    name: str,
+    shape: tuple[int, ...],
+    blocks: Iterable[NDArray[np.float32]],
+    settings: SearchSettings,
+    quantization: Quantization,
+) -> FileEntry | None:
+    """Write the vectors next to their codes, block by block; None where the codes are as fine."""
+    finer = finer_settings(settings)
+    if finer is None:
+        return None
+    empty = empty_codes(shape[1], finer, quantization)
+    return write_file(folder, f"vectors-{name}.faiss", partial(write_blocks, empty, blocks, shape[0]))
 
 
 def write_keywords(folder: Path, name: str, table: Any) -> FileEntry | None:

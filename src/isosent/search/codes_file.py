@@ -11,7 +11,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +24,7 @@ from isosent._locks import Lock
 from isosent.errors import FileFormatError
 from isosent.io.checksum import HashingFile
 from isosent.io.system import system_error, uninterrupted
-from isosent.search.engine import FACTORS_BYTES, SearchSettings, code_width
+from isosent.search.engine import FACTORS_BYTES, SearchSettings, code_width, without_front
 from isosent.storage import Storage
 from isosent.transforms.quantization import N_CENTROIDS
 
@@ -42,6 +42,25 @@ def write_codes(index: Any, path: Path) -> str:
     with path.open("wb") as file:
         hashing = HashingFile(file)
         faiss.write_index(index, faiss.PyCallbackIOWriter(hashing.write, 1 << 20))
+        file.flush()
+    return hashing.checksum
+
+
+def write_blocks(index: Any, blocks: Iterable[NDArray[np.float32]], n_rows: int, path: Path) -> str:
+    """Write a flat index of so many rows, which are never all in memory, and return the checksum; `index` is empty."""
+    faiss = _extras.require("faiss")
+    codes = without_front(index)
+    header = bytearray(faiss.serialize_index(index))
+    # the rows are counted in the header of each part, and their codes, with which the file ends, before these
+    for start in {0, len(header) - len(faiss.serialize_index(codes))}:
+        struct.pack_into("<q", header, start + struct.calcsize("<4si"), n_rows)
+    n_items = n_rows * codes.code_size // (4 if isinstance(codes, faiss.IndexFlat) else 1)
+    struct.pack_into("<Q", header, len(header) - struct.calcsize("<Q"), n_items)
+    with path.open("wb") as file:
+        hashing = HashingFile(file)
+        hashing.write(header)
+        for block in blocks:
+            hashing.write(index.sa_encode(block).data)
         file.flush()
     return hashing.checksum
 

@@ -247,16 +247,20 @@ def _set_ranges(index: Any, quantization: Quantization, settings: SearchSettings
     index.is_trained = True
 
 
-def train_codes(index: Any, sample: NDArray[np.float32], settings: SearchSettings, quantization: Quantization) -> None:
-    """Cluster a sample of unit vectors for an index of kind ivf."""
-    sample = np.ascontiguousarray(sample)
+def train_codes(
+    index: Any, vectors: Vectors, positions: NDArray[np.intp], settings: SearchSettings, quantization: Quantization
+) -> None:
+    """Cluster the unit vectors at these positions for an index of kind ivf."""
     if settings.store is Storage.product:  # whose codebooks are not trained again
         faiss = _extras.require("faiss")
-        rows, clusters = index.chain.at(0).apply(sample), without_front(index)
+        front, clusters = index.chain.at(0), without_front(index)
+        rows = np.empty((len(positions), clusters.d), np.float32)
+        for start in range(0, len(rows), _BLOCK_ROWS):  # shorter after the projection
+            rows[start : start + _BLOCK_ROWS] = front.apply(vectors[positions[start : start + _BLOCK_ROWS]])
         clusters.train_q1(len(rows), faiss.swig_ptr(rows), False, faiss.METRIC_INNER_PRODUCT)
         index.is_trained = True
     else:
-        index.train(sample)
+        index.train(vectors[positions])
     if settings.store in (Storage.int8, Storage.product):
         _set_ranges(without_front(index), quantization, settings)
 
