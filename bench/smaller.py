@@ -30,7 +30,7 @@ import isosent
 from isosent.numeric.similarity import unit_rows
 from isosent.numeric.statistics import bootstrap_differences, central_interval
 from isosent.search import Index, sizes
-from isosent.search.engine import SearchSettings, empty_codes
+from isosent.search.engine import SearchSettings, empty_codes, packed_codes, without_front
 from isosent.storage import Storage
 from isosent.transforms.quantization import MOST_ROWS, Quantization
 
@@ -131,7 +131,7 @@ def equal_bytes(units):
     for n_bytes in (16, 24, 32, 48, 64, 96):
         codecs = {
             "product": empty_codes(
-                dim, SearchSettings(store=Storage.product, n_parts=n_bytes), fitted.with_product(sample, n_bytes)
+                dim, SearchSettings(store=Storage.product, code_bytes=n_bytes), fitted.with_product(sample, n_bytes)
             )
         }
         for bits in (1, 2, 4):
@@ -143,6 +143,8 @@ def equal_bytes(units):
                 codecs[key].train(sample)
         for name, index in codecs.items():
             index.add(docs)
+            code_size = without_front(index).code_size
+            index = packed_codes(index)
             start = process_time()
             found = index.search(queries, 80 * K)[1]
             seconds = process_time() - start
@@ -151,7 +153,6 @@ def equal_bytes(units):
                 f"x{over}": round(float((scores[:, : over * K] >= least - 1e-6).sum() / least.size / K), 4)
                 for over in (1, 10, 40, 80)
             }
-            code_size = faiss.downcast_index(index.index).code_size
             yield (
                 {"equal_bytes": n_bytes, "codes": name, "code_size": code_size}
                 | recalls

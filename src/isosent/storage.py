@@ -31,7 +31,7 @@ class Storage(StrEnum):
     uint8 = "uint8", "<u1", 0.0, "U8"
     ubinary = "ubinary", "<u1"  # packed bits, in files and in memory
     binary = "binary", "<u1"  # the same bits in an index
-    product = "product", "<u1"  # in an index: bytes that each name one of 256 vectors of a part of the dimensions
+    product = "product", "<u1"  # in an index: half bytes that name one of 16 vectors of a part of the dimensions
 
     def __new__(cls, name: str, stored: str = "", eps: float = 0.0, tensor: str = "") -> Storage:
         """Make a string with facts; ``Storage(name)`` finds it."""

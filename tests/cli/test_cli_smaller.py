@@ -36,7 +36,7 @@ def test_an_index_of_a_model_that_became_smaller_is_what_was_measured(isosent_, 
     assert "dtype=product" in isosent_("info", "model").out
     assert isosent_("index", "v.npy", "-m", "model", "-o", "index").code == 0
     stats = Index.open(here / "index").stats()
-    assert (stats.settings.store, stats.settings.n_parts) == ("product", storage.n_bytes)
+    assert (stats.settings.store, stats.settings.code_bytes) == ("product", storage.n_bytes)
     assert stats.bytes_searched / stats.n_rows == pytest.approx(storage.n_bytes, abs=0.01)
     assert stats.recall.recall >= storage.min_recall
     assert stats.settings.oversampling >= storage.oversampling >= 40

@@ -400,7 +400,7 @@ def test_a_model_without_a_map_has_nothing_to_put_there(wordllama, target, tmp_p
     with pytest.raises(InputError, match=f"{target} holds the fitted map without the encoder, and this model has none"):
         export(wordllama, target, tmp_path / "out")
     storage = StoredSize("int8", 256.0, 0.9, 0.9, 100, "the original vectors")
-    with pytest.raises(InputError, match="only isosent index stores it as int8"):
+    with pytest.raises(InputError, match=r"only isosent index stores them as int8.*Index\.create"):
         export(wordllama.with_quantization(None, storage), target, tmp_path / "out")
 
 

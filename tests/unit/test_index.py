@@ -322,11 +322,11 @@ def test_codebooks_of_a_model_are_those_of_its_index(vectors, tmp_path):
     quantization = Quantization.fit(units).with_product(units, 16)
     model = SentenceEncoder(PrecomputedVectors(32)).with_quantization(quantization)
     stats = Index.create(vectors=vectors, model=model, store="product", folder=tmp_path / "index").stats()
-    assert (stats.settings.n_parts, stats.bytes_searched) == (16, 16 * 1500)
+    assert (stats.settings.code_bytes, stats.bytes_searched) == (16, 16 * 1500)
     saved = isosent.load(tmp_path / "index" / "model").quantization
     assert_array_equal(saved.codebooks, quantization.codebooks)
     unfitted = model.with_quantization(Quantization.fit(units))  # codebooks are fitted when they are needed
-    assert Index.create(vectors=vectors, model=unfitted, store="product").stats().settings.n_parts == 8
+    assert Index.create(vectors=vectors, model=unfitted, store="product").stats().settings.code_bytes == 8
 
 
 def test_an_index_whose_model_has_other_codebooks_is_refused(vectors, tmp_path):
@@ -334,7 +334,7 @@ def test_an_index_whose_model_has_other_codebooks_is_refused(vectors, tmp_path):
     record, units = read_model(tmp_path / "index" / "model"), unit_rows(vectors)
     for quantization in (record.quantization.with_product(units, 4), record.quantization.with_product(units, 0)):
         write_model(tmp_path / "index" / "model", dataclasses.replace(record, quantization=quantization))
-        with pytest.raises(InputError, match=f"{quantization.n_parts} bytes"):
+        with pytest.raises(InputError, match=f"{quantization.code_bytes} bytes"):
             Index.open(index.folder).add(vectors=vectors[300:310])
 
 

@@ -50,12 +50,12 @@ def test_codebooks_are_as_near_to_other_rows_as_those_of_faiss(vectors, quantiza
     faiss = pytest.importorskip("faiss")
     product = quantization.with_product(vectors[:2000], 8)
     fitted, others = (np.ascontiguousarray(rows @ product.projection) for rows in (vectors[:2000], vectors[2000:]))
-    theirs = faiss.ProductQuantizer(40, 8, 8)
+    theirs = faiss.ProductQuantizer(32, 16, 4)
     theirs.cp.min_points_per_centroid = 1
     theirs.train(fitted)
     errors = []
-    for codebooks in (product.codebooks, faiss.vector_to_array(theirs.centroids).reshape(8, 256, 5)):
-        parts = others.reshape(-1, 8, 1, 5)
+    for codebooks in (product.codebooks, faiss.vector_to_array(theirs.centroids).reshape(16, 16, 2)):
+        parts = others.reshape(-1, 16, 1, 2)
         errors.append(np.square(parts - codebooks).sum(axis=-1).min(axis=-1).sum(axis=1).mean())
     assert errors[0] < 1.05 * errors[1] < 0.5 * others.var(axis=0).sum()
 
@@ -68,22 +68,22 @@ def test_a_product_is_the_same_for_the_same_rows_and_seed(vectors, quantization,
         np.testing.assert_array_equal(copy.tensors()[name], array)
     other = quantization.with_product(vectors, 8, seed=1)
     assert not np.array_equal(other.codebooks, product.codebooks)
-    assert (product.n_parts, quantization.n_parts, product.with_product(vectors, 0).n_parts) == (8, 0, 0)
+    assert (product.code_bytes, quantization.code_bytes, product.with_product(vectors, 0).code_bytes) == (8, 0, 0)
     np.testing.assert_array_equal(product.rotation, quantization.rotation)
 
 
 @pytest.mark.parametrize("rows", [np.ones((1, 3)), np.ones((5, 3)), np.array([[1.0, 0, 0], [1, 0, 1]])])
-def test_a_product_of_fewer_rows_than_a_byte_has_values(rows):
-    product = Quantization.fit(rows).with_product(rows, 3)
+def test_a_product_of_fewer_rows_than_four_bits_have_values(rows):
+    product = Quantization.fit(rows).with_product(rows, 1)
     parts = (unit_rows(rows) * np.linalg.norm(rows, axis=1, keepdims=True)) @ product.projection
     distances = np.abs(parts[:, :, None] - product.codebooks[None, :, :, 0]).min(axis=-1)
     assert distances.max() < 0.02
 
 
-@pytest.mark.parametrize("n_parts", [-1, 41, 2.5])
-def test_a_product_of_an_impossible_number_of_bytes_is_refused(vectors, quantization, n_parts):
-    with pytest.raises(InputError, match="n_parts"):
-        quantization.with_product(vectors, n_parts)
+@pytest.mark.parametrize("code_bytes", [-1, 21, 2.5])
+def test_a_product_of_an_impossible_number_of_bytes_is_refused(vectors, quantization, code_bytes):
+    with pytest.raises(InputError, match="code_bytes"):
+        quantization.with_product(vectors, code_bytes)
 
 
 def test_int8_is_half_a_step_away_at_most_and_cuts_off_what_lies_beyond(vectors, quantization):
@@ -179,12 +179,13 @@ def test_codes_and_vectors_of_another_width_are_refused(vectors, quantization):
         ("rotation", None, "missing"),
         ("projection", None, "belong together"),
         ("codebooks", None, "belong together"),
-        ("codebooks", np.zeros((8, 255, 5), np.float32), "codebooks"),
-        ("codebooks", np.zeros((8, 256, 6), np.float32), "codebooks"),
-        ("codebooks", np.zeros((4, 256, 5), np.float32), "projection"),
-        ("codebooks", np.zeros((0, 256, 5), np.float32), "codebooks"),
-        ("codebooks", np.zeros((8, 256 * 5), np.float32), "codebooks"),
-        ("codebooks", np.full((8, 256, 5), np.inf, np.float32), "infinity"),
+        ("codebooks", np.zeros((16, 15, 2), np.float32), "codebooks"),
+        ("codebooks", np.zeros((16, 16, 3), np.float32), "codebooks"),
+        ("codebooks", np.zeros((15, 16, 2), np.float32), "codebooks"),
+        ("codebooks", np.zeros((8, 16, 2), np.float32), "projection"),
+        ("codebooks", np.zeros((0, 16, 2), np.float32), "codebooks"),
+        ("codebooks", np.zeros((16, 16 * 2), np.float32), "codebooks"),
+        ("codebooks", np.full((16, 16, 2), np.inf, np.float32), "infinity"),
         ("projection", np.zeros((40, 41), np.float32), "projection"),
         ("projection", np.zeros((40, 40)), "float64"),
     ],

@@ -23,12 +23,12 @@ def measured(vectors):
     return sizes(vectors)
 
 
-def one(measured, dtype, width=32, transform="none", *, center=False, oversampling=0, n_parts=8):
+def one(measured, dtype, width=32, transform="none", *, center=False, oversampling=0, code_bytes=8):
     asked = (dtype, width, transform, center, oversampling)
     [found] = [
         e
         for e in measured.rows
-        if (e.dtype, e.n_components, e.transform, e.center, e.oversampling) == asked and e.n_parts in (0, n_parts)
+        if (e.dtype, e.n_components, e.transform, e.center, e.oversampling) == asked and e.code_bytes in (0, code_bytes)
     ]
     return found
 
@@ -171,7 +171,7 @@ def test_product_codes_keep_more_than_bits_of_the_same_bytes_and_as_many_of_othe
     kept = np.mean([len(np.intersect1d(*pair)) / 10 for pair in zip(ids, exact, strict=True)])
     assert kept >= size.recall - 0.01
     stats = index.stats()
-    assert (stats.settings.store, stats.settings.n_parts, stats.bytes_searched) == ("product", 8, 8 * 2500)
+    assert (stats.settings.store, stats.settings.code_bytes, stats.bytes_searched) == ("product", 8, 8 * 2500)
 
 
 def test_of_few_vectors_product_codes_are_not_measured(vectors):

@@ -72,7 +72,7 @@ def test_a_vector_in_an_index_takes_the_bytes_that_faiss_says(store, code):
         {"store": "none"},
         {"kind": "hnsw", "store": "binary"},
         {"store": "product"},
-        {"store": "int8", "n_parts": 8},
+        {"store": "int8", "code_bytes": 8},
     ],
 )
 def test_an_index_of_a_number_type_that_none_has_is_damaged(tmp_path, settings):

@@ -86,8 +86,9 @@ def export(
         )
     parts = _parts(note)
     if (stored := loaded.record.storage) is not None:
-        index = f"only isosent index -m {model} stores them as {stored.dtype}"
-        parts.append(Note(f"note: vectors of {output} are float32; {index}."))
+        index = f"isosent index VECTORS -m {model} -o INDEX stores them as {stored.dtype}"
+        also = f"; isosent export INDEX --to {target} writes those" if target == faiss.TARGET else ""
+        parts.append(Note(f"note: vectors of {output} are float32; only {index}{also}."))
     deliver(Report(parts=parts))
 
 

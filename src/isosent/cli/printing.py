@@ -221,14 +221,14 @@ def _stats_parts(folder: Path, stats: "IndexStats") -> Iterator[Part]:
     chosen = {"lists": settings.n_lists, "probed": settings.n_probe, "ef": settings.ef_search}
     listed = "".join(f", {name} {value}" for name, value in chosen.items() if value)
     bits = " (1 bit per dimension)" if settings.store.is_bits else ""
-    bits = f" ({settings.n_parts} bytes per vector)" if settings.n_parts else bits
-    codebooks = f", and {megabytes(stats.codebook_bytes)} of codebooks" if settings.n_parts else ""
+    bits = f" ({settings.code_bytes} bytes per vector)" if settings.code_bytes else bits
+    codebooks = f", and {megabytes(stats.codebook_bytes)} of codebooks" if settings.code_bytes else ""
     yield (
         f"{settings.kind}, {settings.store}{bits}{listed}: {megabytes(stats.bytes_searched)} in memory{codebooks}, "
         f"{megabytes(stats.bytes_on_disk)} on disk"
     )
-    if settings.n_parts:
-        yield "product: each byte names the nearest of 256 vectors of its part of the dimensions: a codebook"
+    if settings.code_bytes:
+        yield "product: each half byte names the nearest of 16 vectors of its part of the dimensions: a codebook"
     if settings.oversampling:
         reranked = f", {part:.0%} of the rows for ten results," if (part := stats.large_share) else ""
         yield (
@@ -297,7 +297,7 @@ def stale_notes(folder: Path, stats: "IndexStats") -> Iterator[Note]:
         yield Note(
             f"warning: the codebooks of the product codes no longer fit the rows: before reranking they keep "
             f"{fit.recall:.2f} of the ten nearest, and codebooks fitted on these rows {fit.refitted:.2f}. Rebuild it "
-            f"from all its rows: isosent fit ROWS --bytes {stats.settings.n_parts} -o MODEL, then isosent index "
+            f"from all its rows: isosent fit ROWS --bytes {stats.settings.code_bytes} -o MODEL, then isosent index "
             f"ROWS -m MODEL -o {folder}"
         )
     if stats.is_stale and stats.recall is not None:

@@ -146,13 +146,16 @@ def required_maps(target: str, model: SentenceEncoder) -> tuple[LinearMap, ...]:
     """The map of a model, and that of queries if they have another, for formats that hold nothing else."""
     refuse_nonlinear(model)
     if not (maps := model.record.postprocessing.maps):
-        stored = model.record.storage
-        kept = f"only isosent index stores it as {stored.dtype}" if stored else "auto may have chosen no transform"
-        named = option("transform", "NAME")
-        raise InputError(
-            f"export: {target} holds the fitted map without the encoder, and this model has none ({kept}). Fit one: "
-            f"{next_step(f'isosent fit TEXTS -m MODEL {named}', 'model.fitted(texts, NAME)')}."
-        )
+        lacks = f"export: {target} holds the fitted map without the encoder, and this model has none"
+        if (stored := model.record.storage) is not None:
+            made = next_step("isosent index VECTORS -m MODEL -o INDEX", "Index.create")
+            exported = next_step("isosent export INDEX --to faiss -o FILE", "isosent.exports.faiss_index.export_index")
+            raise InputError(
+                f"{lacks}: it leaves vectors unchanged, and only isosent index stores them as {stored.dtype}. Make the "
+                f"index: {made}. FAISS searches it, too: {exported}."
+            )
+        fitted = next_step(f"isosent fit TEXTS -m MODEL {option('transform', 'NAME')}", "model.fitted(texts, NAME)")
+        raise InputError(f"{lacks} (auto may have chosen no transform). Fit one: {fitted}.")
     return maps
 
 

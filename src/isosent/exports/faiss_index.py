@@ -26,6 +26,7 @@ from isosent.search.engine import (
 )
 from isosent.search.snapshot import Snapshot
 from isosent.storage import Storage
+from isosent.transforms.quantization import CODE_BITS, PARTS_A_BYTE
 
 _SEARCHED_ROWS = 64
 _TIE = 1e-5  # scores that are closer count as equal
@@ -76,7 +77,7 @@ def export_index(folder: str | os.PathLike[str], output: str | os.PathLike[str],
     ids = np.where(snapshot.segments[0].hidden, -1, np.arange(state.n_rows) if is_numbered else ids)  # -1: no vector
     segment, settings = snapshot.segments[0], state.settings
     made, factory = segment.standalone(settings), factory_string(segment, settings)
-    recipe = _recipe(factory, made, output)
+    recipe = _recipe(factory, made, settings.oversampling, output)
     numbered = "; ids are text, so rows are numbered from 0" if is_numbered else ""
 
     def contents(saved: Any) -> str:
@@ -95,7 +96,7 @@ def export_index(folder: str | os.PathLike[str], output: str | os.PathLike[str],
 def factory_string(segment: Segment, settings: SearchSettings) -> str:
     """What ``faiss.index_factory`` calls such an index; it would draw other rotations, and train other codebooks."""
     names = {Storage.float32: "Flat", Storage.float16: "SQfp16", Storage.int8: "SQ8", Storage.binary: "RaBitQ"}
-    codes = names.get(settings.store, f"PQ{settings.n_parts}")
+    codes = names.get(settings.store, f"PQ{PARTS_A_BYTE * settings.code_bytes}x{CODE_BITS}fs")
     front = {Storage.binary: "RR", Storage.product: "PCAR"}.get(settings.store)
     parts = [
         *([f"{front}{without_front(segment.codes).d}"] if front else []),
@@ -106,14 +107,14 @@ def factory_string(segment: Segment, settings: SearchSettings) -> str:
     return ",".join(parts if finer is None else [*parts, f"Refine({names[finer.store]})"])
 
 
-def _recipe(factory: str, made: Any, output: Path) -> str:
+def _recipe(factory: str, made: Any, oversampling: int, output: Path) -> str:
     """How FAISS searches the file, in words."""
     recipe = f"recipe: {factory}, inner product of vectors of length 1"
     if not isinstance(made, _extras.require("faiss").IndexRefine):
         return recipe
     return (
-        f"{recipe}; {K_MEASURED * made.k_factor:.0f} candidates for {K_MEASURED} results, k_factor {made.k_factor:g}, "
-        f"are reranked by the copy, which stays on disk with faiss.read_index({output.name!r}, "
+        f"{recipe}; rescored x {oversampling}, with k_factor {made.k_factor:g} for {K_MEASURED} results (isosent takes "
+        f"some candidates to spare) from the copy, which stays on disk with faiss.read_index({output.name!r}, "
         "faiss.IO_FLAG_MMAP_IFC)"
     )
 

@@ -68,5 +68,5 @@ def calibrated_on_pairs(
 def quantized(model: SentenceEncoder, sample: NDArray[np.float32]) -> SentenceEncoder:
     """The model with ranges, rotation, and codebooks if it had some, fitted on some of its vectors."""
     units, before = unit_rows(sample), model.quantization
-    n_parts = 0 if before is None else before.n_parts
-    return model.with_quantization(Quantization.fit(units).with_product(units, n_parts), model.record.storage)
+    code_bytes = 0 if before is None else before.code_bytes
+    return model.with_quantization(Quantization.fit(units).with_product(units, code_bytes), model.record.storage)

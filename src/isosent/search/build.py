@@ -95,43 +95,43 @@ def plan(
     *,
     n_distinct: int | None = None,
     storage: StoredSize | None = None,
-    n_parts: int = 0,
+    code_bytes: int = 0,
 ) -> SearchSettings:
     """Choose the kind by the number of rows, and the finest number type that fits into the budget.
 
-    The oversampling and the bytes of a product code are those of `storage`, if this names the number type; `n_parts`
+    The oversampling and the bytes of a product code are those of `storage`, if this names the number type; `code_bytes`
     are the bytes that a quantization has codebooks for.
     """
     n_distinct = n_rows if n_distinct is None else n_distinct
     kind = kind or ("flat" if n_rows <= FLAT_LIMIT else "ivf")
     if kind == "ivf" and n_distinct < _FEWEST_FOR_IVF:
         kind = "flat"
-    store = store or _store_within(budget_mb, n_rows, dim, kind, n_parts, n_distinct)
+    store = store or _store_within(budget_mb, n_rows, dim, kind, code_bytes, n_distinct)
     is_stored = storage is not None and storage.dtype == store
     if store is Storage.product:
-        n_parts = n_parts or (round(storage.n_bytes) if storage is not None and is_stored else bytes_of_product(dim))
-    settings = SearchSettings(kind, store, n_parts=n_parts if store is Storage.product else 0)
-    if budget_mb is not None and n_rows * bytes_per_vector(dim, kind, store, n_parts) > budget_mb * 1e6:
-        raise _too_large(budget_mb, n_rows, dim, kind, store, n_parts)
+        code_bytes = code_bytes or (round(storage.n_bytes) if storage is not None and is_stored else bytes_of_product(dim))
+    settings = SearchSettings(kind, store, code_bytes=code_bytes if store is Storage.product else 0)
+    if budget_mb is not None and n_rows * bytes_per_vector(dim, kind, store, code_bytes) > budget_mb * 1e6:
+        raise _too_large(budget_mb, n_rows, dim, kind, store, code_bytes)
     n_lists = 2 ** round(np.log2(4 * np.sqrt(n_distinct))) if kind == "ivf" else 0
     oversampling = storage.oversampling if storage is not None and is_stored else 0
     most_lists = min(n_distinct // 39, _TRAINING_BYTES // (4 * dim * _FEWEST_ROWS_A_LIST))
     return replace(settings, n_lists=min(n_lists, most_lists), oversampling=oversampling)
 
 
-def _store_within(budget_mb: float | None, n_rows: int, dim: int, kind: Kind, n_parts: int, n_distinct: int) -> Storage:
+def _store_within(budget_mb: float | None, n_rows: int, dim: int, kind: Kind, code_bytes: int, n_distinct: int) -> Storage:
     if budget_mb is None:
         return Storage.float32
-    has_product = n_parts or n_distinct >= FEWEST_FOR_PRODUCT
+    has_product = code_bytes or n_distinct >= FEWEST_FOR_PRODUCT
     stores = [store for store in stores_of(kind) if has_product or store is not Storage.product]
     for store in stores:
-        if n_rows * bytes_per_vector(dim, kind, store, n_parts) <= budget_mb * 1e6:
+        if n_rows * bytes_per_vector(dim, kind, store, code_bytes) <= budget_mb * 1e6:
             return store
-    raise _too_large(budget_mb, n_rows, dim, kind, stores[-1], n_parts)
+    raise _too_large(budget_mb, n_rows, dim, kind, stores[-1], code_bytes)
 
 
-def _too_large(budget_mb: float, n_rows: int, dim: int, kind: Kind, store: Storage, n_parts: int) -> InputError:
-    size = f"{n_rows * bytes_per_vector(dim, kind, store, n_parts) / 1e6:.3g} MB"
+def _too_large(budget_mb: float, n_rows: int, dim: int, kind: Kind, store: Storage, code_bytes: int) -> InputError:
+    size = f"{n_rows * bytes_per_vector(dim, kind, store, code_bytes) / 1e6:.3g} MB"
     dims = f"isosent fit {option('n_components')}"
     return InputError(
         f"index: {n_rows} x {dim} as {store} in a {kind} index takes {size}; the budget is {budget_mb:g} MB. "
@@ -355,17 +355,17 @@ def write_index(
             store, least_recall = _stored_by_default(model.record.storage, kind)
             min_recall = least_recall if min_recall is None else min_recall
         storage, chosen = model.record.storage, None if store is None else Storage(store)
-        n_parts = 0 if model.quantization is None else model.quantization.n_parts
+        code_bytes = 0 if model.quantization is None else model.quantization.code_bytes
         settings = plan(
-            len(spill), model.dim, kind, chosen, budget_mb, n_distinct=n_distinct, storage=storage, n_parts=n_parts
+            len(spill), model.dim, kind, chosen, budget_mb, n_distinct=n_distinct, storage=storage, code_bytes=code_bytes
         )
-        has_codes = model.quantization is not None and settings.n_parts in (0, n_parts)
+        has_codes = model.quantization is not None and settings.code_bytes in (0, code_bytes)
         if not settings.store.is_float and not has_codes and n_distinct < FEWEST_ROWS:
             raise InputError(
                 f"index: {settings.store} is fitted on {FEWEST_ROWS} different rows or more; there are {n_distinct}. "
                 f"Use float32 or float16, or fit it first: {next_step('isosent quantize', 'isosent.Quantization.fit')}."
             )
-        model = _with_quantization(model, spill, settings.n_parts)
+        model = _with_quantization(model, spill, settings.code_bytes)
         assert model.quantization is not None
         state = State(
             generation=1,
@@ -417,22 +417,22 @@ def codebook_fit(spill: Spill, quantization: Quantization) -> CodebookFit | None
     nearest = best_columns(cosines, K_MEASURED)
     least = np.take_along_axis(cosines, nearest[:, -1:], axis=1)
     # on half of them at most: a codebook knows what it was fitted on
-    refitted = quantization.with_product(docs[: len(docs) // 2], quantization.n_parts)
+    refitted = quantization.with_product(docs[: len(docs) // 2], quantization.code_bytes)
     recalls = []
     for each in (quantization, refitted):
-        codes = empty_codes(docs.shape[1], SearchSettings(store=Storage.product, n_parts=each.n_parts), each)
+        codes = empty_codes(docs.shape[1], SearchSettings(store=Storage.product, code_bytes=each.code_bytes), each)
         codes.add(docs)
         found = codes.search(queries, K_MEASURED)[1]
         recalls.append(float((np.take_along_axis(cosines, found, axis=1) >= least - TIE).mean()))
     return CodebookFit(*recalls)
 
 
-def _with_quantization(model: SentenceEncoder, spill: Spill, n_parts: int) -> SentenceEncoder:
+def _with_quantization(model: SentenceEncoder, spill: Spill, code_bytes: int) -> SentenceEncoder:
     """The model with its number types; what it lacks of them is fitted on a sample."""
     quantization = model.quantization
-    if quantization is not None and n_parts in (0, quantization.n_parts):
+    if quantization is not None and code_bytes in (0, quantization.code_bytes):
         return model
     sample = spill.sample(SAMPLE_ROWS)
     rows = sample if len(sample) else np.eye(1, spill.shape[1], dtype=np.float32)
     quantization = Quantization.fit(rows) if quantization is None else quantization
-    return model.with_quantization(quantization.with_product(rows, n_parts), model.record.storage)
+    return model.with_quantization(quantization.with_product(rows, code_bytes), model.record.storage)

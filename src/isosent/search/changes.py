@@ -115,9 +115,9 @@ def rebuilt(folder: Path, snapshot: Snapshot) -> tuple[State, Deleted]:
         spill.fill(blocks)
         n_distinct = int(spill.is_distinct.sum())
         store, storage = state.settings.store, snapshot.record.storage
-        n_parts = snapshot.quantization.n_parts
+        code_bytes = snapshot.quantization.code_bytes
         settings = plan(
-            len(live), state.dim, state.kind, store, n_distinct=n_distinct, storage=storage, n_parts=n_parts
+            len(live), state.dim, state.kind, store, n_distinct=n_distinct, storage=storage, code_bytes=code_bytes
         )
         rebuilt_state = build(
             folder,

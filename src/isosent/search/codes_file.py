@@ -26,7 +26,7 @@ from isosent.io.checksum import HashingFile
 from isosent.io.system import system_error, uninterrupted
 from isosent.search.engine import FACTORS_BYTES, SearchSettings, code_width, without_front
 from isosent.storage import Storage
-from isosent.transforms.quantization import N_CENTROIDS
+from isosent.transforms.quantization import CODE_BITS, N_CENTROIDS, PARTS_A_BYTE
 
 _INNER_PRODUCT: Final = 0
 _SCALARS: Final = {Storage.float16: 4, Storage.int8: 0}  # faiss::ScalarQuantizer::QuantizerType
@@ -217,7 +217,7 @@ class _Reader:
             self._expect("number of steps", self._fields("i"), (1,))
             if settings.store is Storage.product:
                 self._code("LTra")
-                width = self._projection(dim, settings.n_parts)
+                width = self._projection(dim, settings.code_bytes)
             elif settings.store.is_bits:
                 self._code("LTra")
                 self._linear_transform(dim, dim)
@@ -225,7 +225,7 @@ class _Reader:
                 self._padding(dim, width)
         match settings.kind:
             case "flat":
-                self._flat(width, self.n_rows, settings.store, settings.n_parts)
+                self._flat(width, self.n_rows, settings.store, settings.code_bytes)
             case "ivf":
                 self._clusters(width, settings)
             case _:
@@ -234,12 +234,12 @@ class _Reader:
                 self._graph()
                 self._flat(width, self.n_rows, settings.store)
 
-    def _flat(self, dim: int, n_rows: int, store: Storage, n_parts: int = 0) -> None:
+    def _flat(self, dim: int, n_rows: int, store: Storage, code_bytes: int = 0) -> None:
         self._code({Storage.float32: "IxFI", Storage.binary: "Ixrq", Storage.product: "IxPq"}.get(store, "IxSQ"))
         self._header(dim, n_rows)
         if store is Storage.product:
-            self._codebooks(dim, n_parts)
-            self._skip_vector("bytes", 1, n_rows * n_parts)
+            self._codebooks(dim, code_bytes)
+            self._skip_vector("bytes", 1, n_rows * code_bytes)
             self._expect("way of searching", self._fields("iB"), (0, 0))
             self._fields("i")
             return
@@ -269,18 +269,18 @@ class _Reader:
         self._expect("metric", metric, _INNER_PRODUCT)
         return int(n_bytes)
 
-    def _projection(self, dim: int, n_parts: int) -> int:
+    def _projection(self, dim: int, code_bytes: int) -> int:
         """The map before product codes; returns its dimensions, which the file may choose."""
         place, (_, n_weights) = self._place, self._fields("BQ")
         self._place = place
         width = n_weights // dim
-        if not 1 <= width <= dim or width % n_parts:
+        if not 1 <= width <= dim or width % (PARTS_A_BYTE * code_bytes):
             raise _UnsoundError(f"its map has {width} dimensions at byte {place}")
         self._linear_transform(dim, width)
         return int(width)
 
-    def _codebooks(self, dim: int, n_parts: int) -> None:
-        self._expect("parts", self._fields("QQQ"), (dim, n_parts, 8))
+    def _codebooks(self, dim: int, code_bytes: int) -> None:
+        self._expect("parts", self._fields("QQQ"), (dim, PARTS_A_BYTE * code_bytes, CODE_BITS))
         self._skip_vector("codebooks", 4, N_CENTROIDS * dim)
 
     def _query_bits(self) -> None:
@@ -297,7 +297,7 @@ class _Reader:
             raise _UnsoundError(f"it searches {n_probe} of {n_lists} clusters")
         self._flat(dim, n_lists, Storage.float32)
         self._expect("map of rows", self._fields("BQ"), (0, 0))
-        n_bytes = settings.n_parts or settings.store.n_bytes(dim)
+        n_bytes = settings.code_bytes or settings.store.n_bytes(dim)
         if settings.store is Storage.product:
             self._expect("codes", self._fields("BQ"), (0, n_bytes))  # of whole vectors, not of residuals
             self._codebooks(dim, n_bytes)

@@ -42,6 +42,7 @@ from isosent.space import Space
 FORMAT, FORMAT_VERSION = "isosent-index", 1
 MANIFEST = "manifest.json"
 MODEL_FOLDER = "model"
+_DRIFTED: Final = 0.05  # of the recall of product codes alone; of texts of the same kind it differs by 0.025 at most
 QUERY_FOLDER = "queries"  # of a static model that encodes queries
 _FILES: Final = re.compile(
     r"(rows|codes|vectors|keywords|deleted|chance)-\d{6,}(-\d+)?\.(parquet|faiss|npy|safetensors)"
@@ -83,6 +84,11 @@ class Recall(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     min_recall: Share  # what was asked for
     original_recall: Share | None = None  # of the same queries, against an exact search of the vectors before the map
     codebooks: CodebookFit | None = None  # of product codes, when the index was compacted
+
+    @property
+    def has_drifted(self) -> bool:
+        """Whether codebooks that are fitted on the rows as they are now would keep clearly more of their neighbors."""
+        return self.codebooks is not None and self.codebooks.refitted - self.codebooks.recall > _DRIFTED
 
 
 class QueryRecall(Struct, frozen=True, forbid_unknown_fields=True):

@@ -2,9 +2,9 @@
 
 `SearchSettings` names a kind, a `Storage`, and how widely to search. `empty_codes` makes the FAISS index of unit
 vectors that they describe, with the number types of the model's quantization; `prepend_map` puts the map of the model
-in front, for the file. A `Segment` is such codes, finer vectors by which candidates are scored again, and the rows that
-are hidden: `search` widens for a filter, compares one by one where few rows are left, and goes on where a query found
-too few. `best` is the one order of hits. `held_out` draws rows as queries with their exact nearest others,
+in front, for the file. A `Segment` is such codes, product codes as FAISS compares them fast (`packed_codes`), finer
+vectors by which candidates are scored again, and the rows that are hidden: `search` widens for a filter, compares one
+by one where few rows are left, and goes on where a query found too few. `best` is the one order of hits. `held_out` draws rows as queries with their exact nearest others,
 `choose_settings` walks from cheap settings to exact ones until the recall is reached, and `OriginalNeighbors` are those
 of the same queries before the map.
 """
@@ -30,7 +30,7 @@ from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.neighbors import best, exact_products, fast_nearest, nearest_of_blocks, no_neighbors
 from isosent.numeric.similarity import unit_rows
 from isosent.storage import INDEXED, Storage
-from isosent.transforms.quantization import Quantization
+from isosent.transforms.quantization import CODE_BITS, PARTS_A_BYTE, Quantization
 
 Kind = Literal["flat", "ivf", "hnsw"]
 KINDS: Final[tuple[Kind, ...]] = ("flat", "ivf", "hnsw")
@@ -41,12 +41,13 @@ _KEPT_NEIGHBORS: Final = 50  # of a query among the original vectors
 LINKS: Final = 16  # of a node of HNSW on a layer; twice as many on the lowest
 _EF_CONSTRUCTION: Final = 80
 FACTORS_BYTES: Final = 8  # that RaBitQ keeps beside the bits of a vector
-_CODE_BITS: Final = 8  # of each part of a product code
+_PACKED: Final = 32  # product codes that FAISS compares at a time
+_FEWEST_OF_PACKED: Final = 20  # that are fetched: of fewer, FAISS 1.15 sometimes finds none
 _QUERY_BITS: Final = 8  # per dimension of a query that is compared with bits
 _FACTORS: Final[dict[Storage, tuple[int, ...]]] = {  # candidates per result to try
     Storage.int8: (2, 4, 10),
     Storage.binary: (10, 20, 40, 100),
-    Storage.product: (10, 20, 40, 80, 160, 320),
+    Storage.product: (10, 20, 30, 40, 60, 80, 120, 160, 240, 320),
 }
 _LARGE_SHARE: Final = 0.1
 _SIMD: Final = 16  # FAISS is about ten times slower on float16 and int8 codes of other widths than multiples of this
@@ -70,7 +71,7 @@ class SearchSettings(Struct, frozen=True, forbid_unknown_fields=True):
     n_probe: Count = 0  # ivf: clusters that are searched
     ef_search: Count = 0  # hnsw: nodes that are kept while searching
     oversampling: Annotated[int, Meta(ge=0, le=10_000)] = 0  # candidates per result that are scored again; 0: none
-    n_parts: Count = 0  # product: bytes of a code
+    code_bytes: Count = 0  # product: bytes of a code
 
     def __post_init__(self) -> None:
         _check.one_of("index", "store", self.store, INDEXED)
@@ -79,8 +80,8 @@ class SearchSettings(Struct, frozen=True, forbid_unknown_fields=True):
                 f"index: hnsw has no {self.store} store. Use {option('kind', 'ivf')}, or "
                 f"{option('store', Storage.int8)}."
             )
-        if (self.n_parts > 0) != (self.store is Storage.product):
-            raise InputError(f"index: {self.store} has codes of {self.n_parts} parts. Make the index again.")
+        if (self.code_bytes > 0) != (self.store is Storage.product):
+            raise InputError(f"index: {self.store} has codes of {self.code_bytes} bytes. Make the index again.")
 
 
 def stores_of(kind: Kind | None) -> tuple[Storage, ...]:
@@ -95,13 +96,13 @@ def tail_settings(settings: SearchSettings) -> SearchSettings:
 
 def bytes_of_product(dim: int) -> int:
     """Bytes of a product code, unless a size was chosen by measuring: one for 16 dimensions, and 8 or more."""
-    return max(dim // 16, min(dim, 8))
+    return max(dim // 16, min(dim // PARTS_A_BYTE, 8), 1)
 
 
-def bytes_per_vector(dim: int, kind: Kind, store: Storage, n_parts: int = 0) -> float:
-    """Bytes in memory for a vector while it is searched; of a product code, `n_parts`, or as many as are usual."""
+def bytes_per_vector(dim: int, kind: Kind, store: Storage, code_bytes: int = 0) -> float:
+    """Bytes in memory for a vector while it is searched; of a product code, `code_bytes`, or as many as are usual."""
     if store is Storage.product:
-        codes = n_parts or bytes_of_product(dim)
+        codes = code_bytes or bytes_of_product(dim)
     else:
         codes = store.n_bytes(code_width(dim, store)) + FACTORS_BYTES * store.is_bits
     return codes + {"flat": 0, "ivf": 8, "hnsw": 4 * 2 * LINKS * 1.1 + 8}[kind]
@@ -197,7 +198,7 @@ def empty_codes(dim: int, settings: SearchSettings, quantization: Quantization) 
         case "flat", Storage.binary:
             index = faiss.IndexRaBitQ(dim, inner_product)
         case "flat", Storage.product:
-            index = faiss.IndexPQ(dim, settings.n_parts, _CODE_BITS, inner_product)
+            index = faiss.IndexPQ(dim, PARTS_A_BYTE * settings.code_bytes, CODE_BITS, inner_product)
         case "flat", _:
             index = faiss.IndexScalarQuantizer(dim, scalar, inner_product)
         case "ivf", Storage.float32:
@@ -205,7 +206,8 @@ def empty_codes(dim: int, settings: SearchSettings, quantization: Quantization) 
         case "ivf", Storage.binary:
             index = faiss.IndexIVFRaBitQ(quantizer, dim, settings.n_lists, inner_product)
         case "ivf", Storage.product:
-            index = faiss.IndexIVFPQ(quantizer, dim, settings.n_lists, settings.n_parts, _CODE_BITS, inner_product)
+            n_parts = PARTS_A_BYTE * settings.code_bytes
+            index = faiss.IndexIVFPQ(quantizer, dim, settings.n_lists, n_parts, CODE_BITS, inner_product)
             index.by_residual = False  # the codebooks are those of whole vectors
         case "ivf", _:
             index = faiss.IndexIVFScalarQuantizer(quantizer, dim, settings.n_lists, scalar, inner_product, False)
@@ -292,7 +294,8 @@ class Segment:
         self.codes = codes  # a FAISS index of unit vectors
         self.finer = finer  # a flat one; None if the codes are as fine
         self.hidden, self.n_hidden = hidden, int(hidden.sum())  # (n_rows,) rows that are deleted or have no vector
-        self._refined = None if finer is None else _extras.require("faiss").IndexRefine(codes, finer)
+        self._packed = codes if finer is None else packed_codes(codes)
+        self._refined = None if finer is None else _extras.require("faiss").IndexRefine(self._packed, finer)
 
     @property
     def n_rows(self) -> int:
@@ -367,7 +370,8 @@ class Segment:
         n_hits = max(k, K_MEASURED + 1) if settings.oversampling else k
         n_hits = min(n_hits + n_dropped, self.n_rows)
         # no more than there are: FAISS makes room for as many as a manifest says
-        settings = replace(settings, oversampling=min(settings.oversampling, -(-self.n_rows // n_hits)))
+        most = -(-max(self.n_rows, _FEWEST_OF_PACKED if settings.code_bytes else 0) // n_hits)
+        settings = replace(settings, oversampling=min(settings.oversampling, most))
         scores, positions = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
         n_fetched, asking = min(n_hits + _SPARE, self.n_rows), np.arange(len(queries))
         has_rows = self.finer is not None or not settings.store.is_coarse  # such codes alone are no rows to score
@@ -441,7 +445,7 @@ class Segment:
 
     def standalone(self, settings: SearchSettings) -> Any:
         """A FAISS index that searches in this way by itself, with the candidates that ten results have here."""
-        faiss, index = _extras.require("faiss"), without_front(self.codes)
+        faiss, index = _extras.require("faiss"), without_front(self._packed)
         if settings.kind == "ivf":
             index.nprobe = settings.n_probe
         elif settings.kind == "hnsw":
@@ -450,7 +454,7 @@ class Segment:
             index.qb = _QUERY_BITS
         if self.finer is None or not settings.oversampling:
             return self.codes
-        refined = faiss.IndexRefine(self.codes, self.finer)
+        refined = faiss.IndexRefine(self._packed, self.finer)
         n_dropped = self.n_hidden if self.n_hidden <= _FEW_HIDDEN // 10 else 0  # as in `search_once`
         refined.k_factor = (K_MEASURED + 1 + n_dropped) * settings.oversampling / K_MEASURED
         return refined
@@ -462,13 +466,27 @@ class Segment:
         return nearest_of_blocks(queries, ((self.rows(part), part) for part in parts), k)
 
 
+def packed_codes(codes: Any) -> Any:
+    """The same product codes as FAISS compares them in registers; other codes are returned unchanged."""
+    faiss, inner = _extras.require("faiss"), without_front(codes)
+    if isinstance(inner, faiss.IndexIVFPQ):
+        packed = faiss.IndexIVFPQFastScan(inner, _PACKED)
+    elif isinstance(inner, faiss.IndexPQ):
+        packed = faiss.IndexPQFastScan(inner, _PACKED)
+    else:
+        return codes
+    front = faiss.IndexPreTransform(faiss.downcast_VectorTransform(codes.chain.at(0)), packed)
+    front.referenced_objects = [codes, packed]  # whose clusters and projection it uses
+    return front
+
+
 def _selectable(codes: Any) -> Any:
     """The same product codes as the only cluster of an index of kind ivf: FAISS cannot leave out rows of a flat one."""
     faiss = _extras.require("faiss")
     flat, front = without_front(codes), faiss.downcast_VectorTransform(codes.chain.at(0))
     quantizer = faiss.IndexFlatIP(flat.d)
     quantizer.add(np.zeros((1, flat.d), np.float32))
-    one = faiss.IndexIVFPQ(quantizer, flat.d, 1, flat.pq.M, _CODE_BITS, faiss.METRIC_INNER_PRODUCT)
+    one = faiss.IndexIVFPQ(quantizer, flat.d, 1, flat.pq.M, CODE_BITS, faiss.METRIC_INNER_PRODUCT)
     one.own_fields, one.by_residual, one.pq, one.is_trained = True, False, flat.pq, True
     quantizer.this.disown()
     places = np.arange(flat.ntotal, dtype=np.int64)

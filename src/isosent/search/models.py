@@ -73,7 +73,8 @@ class IndexModels:
             vector = next_step("a file of its vector, such as query.npy", "its vector")
             raise InputError(
                 f"{self.folder} has no model of texts: it holds vectors alone. Encode the query where they came from, "
-                f"and search with {vector}; or make the index with the model: {next_step('-m MODEL', 'model=...')}."
+                f"and search with {vector}; or name the model that made the vectors when you fit or index them: "
+                f"{next_step('-m MODEL', 'model=...')}."
             )
         return model
 

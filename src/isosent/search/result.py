@@ -61,7 +61,6 @@ class Hit:
 
 
 STALE_SHARE: Final = 0.1  # of the rows; if more have changed, the recall is measured again
-DRIFTED: Final = 0.05  # of the recall of product codes alone; of texts of the same kind it differs by 0.025 at most
 
 
 class SearchResult:
@@ -284,7 +283,7 @@ class IndexStats:
             state.dim,
             state.space,
             settings,
-            round(state.n_rows * bytes_per_vector(state.dim, settings.kind, settings.store, settings.n_parts)),
+            round(state.n_rows * bytes_per_vector(state.dim, settings.kind, settings.store, settings.code_bytes)),
             n_bytes,
             state.recall,
             snapshot.record.postprocessing.dim is not None,
@@ -292,7 +291,7 @@ class IndexStats:
             state.generation,
             state.queries,
             snapshot.n_mapped,
-            snapshot.quantization.codebook_bytes if settings.n_parts else 0,
+            snapshot.quantization.codebook_bytes if settings.code_bytes else 0,
         )
 
     def bytes_by_store(self) -> dict[Storage, float]:
@@ -303,8 +302,8 @@ class IndexStats:
         dict of str to float
             Bytes by the name of the dtype.
         """
-        kind, n_parts = self.settings.kind, self.settings.n_parts
-        return {store: self.n_rows * bytes_per_vector(self.dim, kind, store, n_parts) for store in stores_of(kind)}
+        kind, code_bytes = self.settings.kind, self.settings.code_bytes
+        return {store: self.n_rows * bytes_per_vector(self.dim, kind, store, code_bytes) for store in stores_of(kind)}
 
     def to_json(self) -> dict[str, Any]:
         """Return the facts as JSON values.
@@ -324,8 +323,7 @@ class IndexStats:
     @property
     def has_drifted(self) -> bool:
         """Whether codebooks that are fitted on the rows as they are now would keep clearly more of their neighbors."""
-        fit = None if self.recall is None else self.recall.codebooks
-        return fit is not None and fit.refitted - fit.recall > DRIFTED
+        return self.recall is not None and self.recall.has_drifted
 
     @property
     def is_stale(self) -> bool:

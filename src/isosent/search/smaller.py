@@ -57,7 +57,7 @@ _STORED: Final[tuple[tuple[Storage, int], ...]] = (  # dtype, and candidates per
 )
 _ALONE: Final[tuple[tuple[Storage, int], ...]] = ((Storage.int8, 0), (Storage.binary, 0), (Storage.product, 0))
 _PRODUCTS: Final = (8, 16, 24, 32, 48, 64, 96)  # bytes of product codes
-_PRODUCT_OVERSAMPLING: Final = (0, 40, 80)
+_PRODUCT_OVERSAMPLING: Final = (0, 40, 80, 160)
 _FEWEST_DIMS_A_BYTE: Final = 4  # with fewer, other codes take as little and keep more
 _ENOUGH: Final = 0.9995  # recall, above which longer product codes are not tried
 _LEAST_RECALL, _MOST_RECALL, _RECALL_MARGIN = 0.5, 0.999, 0.001  # of what an index is to reach
@@ -132,7 +132,7 @@ class Size:
         return self.dtype in INDEXED and (self.dtype, self.oversampling) not in _ALONE
 
     @property
-    def n_parts(self) -> int:
+    def code_bytes(self) -> int:
         """Bytes of a product code; 0 for other codes."""
         return round(self.n_bytes) if self.dtype == Storage.product else 0
 
@@ -191,12 +191,12 @@ class Sizes(Struct, frozen=True):
             raise InputError(
                 f"{option('n_bytes', f'{n_bytes:g}')}: the smallest size that was measured takes {least:g} bytes."
             )
-        return max(fitting, key=lambda each: (each.recall, -each.n_bytes, each.oversampling == 0))
+        return max(fitting, key=lambda each: (each.recall, -each.n_bytes, -each.oversampling))
 
     def smallest(self, loss: float) -> Size:
-        """The smallest size of an index that loses at most this share of the neighbors."""
+        """The smallest size of an index that loses at most this share of the neighbors, with the fewest candidates."""
         stored = [each for each in self.rows if each.is_stored and each.recall >= 1 - loss - 1e-12]
-        return min(stored, key=lambda each: (each.n_bytes, -each.recall))
+        return min(stored, key=lambda each: (each.n_bytes, each.oversampling, -each.recall))
 
     def next_smaller(self, size: Size) -> Size | None:
         """The next smaller size of an index on the front; None if there is none."""
@@ -298,7 +298,7 @@ class Sizes(Struct, frozen=True):
             neighbors_of="the original vectors" if size.original_recall is None else "the transformed vectors",
         )
         units = unit_rows(fitted.transform(array))
-        quantization = Quantization.fit(units).with_product(units, size.n_parts)
+        quantization = Quantization.fit(units).with_product(units, size.code_bytes)
         return fitted.with_quantization(quantization, storage)
 
     def to_json(self) -> dict[str, Any]:
@@ -490,20 +490,20 @@ class _Experiment:
             self._quantization = Quantization.fit(self._mapped_docs, seed=self._seed)
         return self._quantization
 
-    def measure(self, store: Storage, *oversamplings: int, n_parts: int = 0) -> Iterator[Size]:
+    def measure(self, store: Storage, *oversamplings: int, code_bytes: int = 0) -> Iterator[Size]:
         """Store the vectors as an index does, and search them."""
         dim, docs = self._map[0], self._mapped_docs
-        quantization, settings = self._fitted_quantization(), SearchSettings(store=store, n_parts=n_parts)
-        if n_parts:  # on half of them at most: a codebook knows what it was fitted on
+        quantization, settings = self._fitted_quantization(), SearchSettings(store=store, code_bytes=code_bytes)
+        if code_bytes:  # on half of them at most: a codebook knows what it was fitted on
             sample = docs[: min(len(docs) // 2, MOST_ROWS)]
-            quantization = quantization.with_product(sample, n_parts, seed=self._seed)
+            quantization = quantization.with_product(sample, code_bytes, seed=self._seed)
         finer_store = finer_settings(settings) if any(oversamplings) else None
         codes = empty_codes(dim, settings, quantization)
         codes.add(docs)
         finer = None if finer_store is None else empty_codes(dim, finer_store, quantization)
         if finer is not None:
             finer.add(docs)
-        in_memory = bytes_per_vector(dim, "flat", store, n_parts)
+        in_memory = bytes_per_vector(dim, "flat", store, code_bytes)
         for oversampling in oversamplings:
             segment = Segment(codes, finer if oversampling else None, np.zeros(len(docs), bool))
             start = perf_counter()
@@ -517,10 +517,10 @@ class _Experiment:
 
     def products(self) -> Iterator[Size]:
         """Product codes, from few bytes to as many as keep nearly all neighbors."""
-        for n_parts in _PRODUCTS:
-            if n_parts * _FEWEST_DIMS_A_BYTE > self._map[0]:
+        for code_bytes in _PRODUCTS:
+            if code_bytes * _FEWEST_DIMS_A_BYTE > self._map[0]:
                 return
-            found = list(self.measure(Storage.product, *_PRODUCT_OVERSAMPLING, n_parts=n_parts))
+            found = list(self.measure(Storage.product, *_PRODUCT_OVERSAMPLING, code_bytes=code_bytes))
             yield from found
             if any(each.recall >= _ENOUGH and each.oversampling == _PRODUCT_OVERSAMPLING[1] for each in found):
                 return

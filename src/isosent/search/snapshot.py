@@ -174,11 +174,11 @@ class Snapshot:
         """The number types of the model."""
         if self.record.quantization is None:
             raise FileFormatError(f"{self._folder / MODEL_FOLDER}: its quantization is missing. Make the index again.")
-        n_parts = self.state.settings.n_parts
-        if n_parts not in (0, self.record.quantization.n_parts):
+        code_bytes = self.state.settings.code_bytes
+        if code_bytes not in (0, self.record.quantization.code_bytes):
             raise FileFormatError(
-                f"{self._folder / MODEL_FOLDER}: its quantization has codes of {self.record.quantization.n_parts} "
-                f"bytes, and the index of {n_parts}. Make the index again."
+                f"{self._folder / MODEL_FOLDER}: its quantization has codes of {self.record.quantization.code_bytes} "
+                f"bytes, and the index of {code_bytes}. Make the index again."
             )
         return self.record.quantization
 
