@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 from safetensors.numpy import load_file
 from tampering import replace_part
 
@@ -17,7 +18,9 @@ pytest.importorskip("faiss")
 
 import isosent
 from isosent.cli.main import main
+from isosent.errors import InputError
 from isosent.search import Index
+from isosent.search.commits import CodebookFit, read_state, write_state
 
 
 @pytest.fixture(scope="module")
@@ -215,6 +218,34 @@ def test_plain_lines_get_numbers(isosent_, table, tmp_path):
     assert isosent_("index", "lines.txt", "-o", "lines").code == 0
     assert hits(isosent_("search", "lines", "an animal", "-k", 2, "--json"))[0] in ([0, 1], [1, 0])
     assert "1 of 1" in isosent_("index", "remove", "lines", 1).out
+
+
+def test_an_index_of_many_texts_resumes_after_a_kill(isosent_, table, texts, monkeypatch):
+    monkeypatch.setattr("isosent.jobs.shards.SHARD_SIZE", 50)
+
+    def killed(*args, **kwargs):
+        raise InputError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Index, "create", killed)
+        assert isosent_("index", table, "-o", "many").code == 2
+    assert len(np.load("many.shards/part-00000.npy")) == 60
+    finished = isosent_("index", table, "-o", "many")
+    assert "nothing is left to encode" in finished.err
+    assert not Path("many.shards").exists()
+    assert hits(isosent_("search", "many", texts[7], "-k", 1, "--json")) == [["r7"]]
+
+
+def test_a_search_says_that_the_codebooks_no_longer_fit(isosent_, tmp_path):
+    folder, rows = tmp_path / "index", np.random.default_rng(0).standard_normal((1100, 32))
+    np.save(tmp_path / "query.npy", rows[:2])
+    Index.create(vectors=rows, store="product", folder=folder)
+    state = read_state(folder)
+    for refitted, n_said in ((0.62, 0), (0.7, 1)):
+        write_state(folder, replace(state, recall=replace(state.recall, codebooks=CodebookFit(0.6, refitted))))
+        found = isosent_("search", str(folder), str(tmp_path / "query.npy"), "--json")
+        assert found.err.count("codebooks") == 2 * n_said
+        assert hits(found)[0][0] == 0
 
 
 def test_vectors_become_an_index_with_texts_and_ids_beside_them(isosent_, table, texts):

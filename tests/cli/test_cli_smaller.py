@@ -207,10 +207,10 @@ def test_product_codes_are_explained_on_the_screen(isosent_, tmp_path):
     model, index = str(tmp_path / "model"), str(tmp_path / "index")
     fitted = isosent_("fit", str(tmp_path / "v.npy"), "--bytes", "8", "-o", model)
     assert fitted.code == 0, fitted.err
-    assert "256 vectors" in fitted.out
-    assert "% are reranked for ten results" in fitted.out  # of a thousand texts, 80 candidates per result are most
+    assert "16 vectors" in fitted.out
+    assert "% are reranked for ten results" in fitted.out  # of a thousand texts, 160 candidates per result are most
     assert "product (8 bytes)" in isosent_("info", model).out
     shown = isosent_("index", str(tmp_path / "v.npy"), "-m", model, "-o", index).out
-    n_bytes = 4 * (32 * 32 + 256 * 32)  # the projection and the codebooks
+    n_bytes = 4 * (32 * 32 + 16 * 32)  # the projection and the codebooks
     assert f"{n_bytes / 1e6:.3g} MB of codebooks" in shown
     assert "% of the rows for ten results" in shown

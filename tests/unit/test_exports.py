@@ -772,8 +772,8 @@ def many():
         ("flat", "float32", "Flat"),
         ("flat", "int8", "SQ8,Refine(SQfp16)"),
         ("flat", "binary", "RR24,RaBitQ,Refine(SQfp16)"),
-        ("flat", "product", "PCAR24,PQ8,Refine(SQfp16)"),
-        ("ivf", "product", "PCAR24,IVF30,PQ8,Refine(SQfp16)"),
+        ("flat", "product", "PCAR16,PQ16x4fs,Refine(SQfp16)"),
+        ("ivf", "product", "PCAR16,IVF30,PQ16x4fs,Refine(SQfp16)"),
         ("hnsw", "float16", "HNSW16,SQfp16"),
     ],
 )

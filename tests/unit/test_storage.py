@@ -57,7 +57,7 @@ def test_what_lies_in_an_index_is_what_files_call_otherwise():
 
 @pytest.mark.parametrize(
     ("store", "code"),
-    [("float32", "Flat"), ("float16", "SQfp16"), ("int8", "SQ8"), ("binary", "RaBitQ"), ("product", "PQ8np")],
+    [("float32", "Flat"), ("float16", "SQfp16"), ("int8", "SQ8"), ("binary", "RaBitQ"), ("product", "PQ16x4np")],
 )
 def test_a_vector_in_an_index_takes_the_bytes_that_faiss_says(store, code):
     faiss = pytest.importorskip("faiss")

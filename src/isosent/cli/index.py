@@ -37,7 +37,7 @@ from isosent.cli.printing import (
 )
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
-from isosent.jobs.shards import Engine, encoded_vectors, how_resumed
+from isosent.jobs.shards import Engine, encoded_vectors, how_resumed, may_resume
 from isosent.numeric.canary import CHANGED
 from isosent.pages.progress import progress_bar
 from isosent.pages.report import Note, Part, Report
@@ -125,8 +125,9 @@ def create(
 
     The other columns of a table can be filtered by. The model is saved in the index. Without -m, texts are encoded by
     wordllama, and vectors are used unchanged. An existing index is replaced. Workers encode texts; the index is
-    made of their vectors in this process. A model with a transform for each group of texts takes the group of a row
-    from the column that it names (see "isosent info MODEL").
+    made of their vectors in this process. More than 100,000 texts are first encoded into the folder INDEX.shards: if
+    that is interrupted, the same command resumes. A model with a transform for each group of texts takes the group of
+    a row from the column that it names (see "isosent info MODEL").
 
     \b
     isosent index texts.csv --column text -m model -o index
@@ -143,9 +144,9 @@ def create(
         paths = ", ".join(file.source.name for file in files)
         if not inputs.n_rows:
             raise InputError(f"{paths}: no {'texts' if inputs.vectors is None else 'vectors'}.")
-        if engine is not None:
-            if loaded is None or inputs.vectors is not None:
-                raise InputError(f"index: --workers encode texts; {files[0].source.name} holds vectors.")
+        if engine is not None and (loaded is None or inputs.vectors is not None):
+            raise InputError(f"index: --workers encode texts; {files[0].source.name} holds vectors.")
+        if loaded is not None and inputs.vectors is None and (engine or may_resume(loaded, names, inputs.n_rows)):
             folder = f"{output}.shards"
             with progress_bar("encoding") as bar:
                 vectors = stack.enter_context(

@@ -168,6 +168,14 @@ def encoded_vectors(
     remote.remove(folder)
 
 
+def may_resume(model: SentenceEncoder, inputs: Sequence[str], n_texts: int) -> bool:
+    """Whether texts of an index are encoded into a folder first: several shards, of a model without a map.
+
+    The recall of the vectors before a map is measured while texts are encoded.
+    """
+    return n_texts > SHARD_SIZE and not any(map(remote.is_pipe, inputs)) and not model.record.postprocessing.steps
+
+
 def how_resumed(folder: str | os.PathLike[str], verb: str, index: ShardIndex) -> str:
     """How much of a folder exists, for a message."""
     rest = f"nothing is left to {verb}" if index.is_complete else "resuming"

@@ -109,7 +109,8 @@ def plan(
     store = store or _store_within(budget_mb, n_rows, dim, kind, code_bytes, n_distinct)
     is_stored = storage is not None and storage.dtype == store
     if store is Storage.product:
-        code_bytes = code_bytes or (round(storage.n_bytes) if storage is not None and is_stored else bytes_of_product(dim))
+        usual = round(storage.n_bytes) if storage is not None and is_stored else bytes_of_product(dim)
+        code_bytes = code_bytes or usual
     settings = SearchSettings(kind, store, code_bytes=code_bytes if store is Storage.product else 0)
     if budget_mb is not None and n_rows * bytes_per_vector(dim, kind, store, code_bytes) > budget_mb * 1e6:
         raise _too_large(budget_mb, n_rows, dim, kind, store, code_bytes)
@@ -119,7 +120,9 @@ def plan(
     return replace(settings, n_lists=min(n_lists, most_lists), oversampling=oversampling)
 
 
-def _store_within(budget_mb: float | None, n_rows: int, dim: int, kind: Kind, code_bytes: int, n_distinct: int) -> Storage:
+def _store_within(
+    budget_mb: float | None, n_rows: int, dim: int, kind: Kind, code_bytes: int, n_distinct: int
+) -> Storage:
     if budget_mb is None:
         return Storage.float32
     has_product = code_bytes or n_distinct >= FEWEST_FOR_PRODUCT
@@ -357,7 +360,14 @@ def write_index(
         storage, chosen = model.record.storage, None if store is None else Storage(store)
         code_bytes = 0 if model.quantization is None else model.quantization.code_bytes
         settings = plan(
-            len(spill), model.dim, kind, chosen, budget_mb, n_distinct=n_distinct, storage=storage, code_bytes=code_bytes
+            len(spill),
+            model.dim,
+            kind,
+            chosen,
+            budget_mb,
+            n_distinct=n_distinct,
+            storage=storage,
+            code_bytes=code_bytes,
         )
         has_codes = model.quantization is not None and settings.code_bytes in (0, code_bytes)
         if not settings.store.is_float and not has_codes and n_distinct < FEWEST_ROWS:

@@ -4,9 +4,9 @@
 vectors that they describe, with the number types of the model's quantization; `prepend_map` puts the map of the model
 in front, for the file. A `Segment` is such codes, product codes as FAISS compares them fast (`packed_codes`), finer
 vectors by which candidates are scored again, and the rows that are hidden: `search` widens for a filter, compares one
-by one where few rows are left, and goes on where a query found too few. `best` is the one order of hits. `held_out` draws rows as queries with their exact nearest others,
-`choose_settings` walks from cheap settings to exact ones until the recall is reached, and `OriginalNeighbors` are those
-of the same queries before the map.
+by one where few rows are left, and goes on where a query found too few. `best` is the one order of hits. `held_out`
+draws rows as queries with their exact nearest others, `choose_settings` walks from cheap settings to exact ones until
+the recall is reached, and `OriginalNeighbors` are those of the same queries before the map.
 """
 
 from __future__ import annotations
