@@ -183,7 +183,8 @@ def test_a_loss_is_one_of_the_neighbors_of_the_vectors_that_were_given(isosent_,
     lost = lost_by_hand(vectors, asked.transform(vectors))
     assert lost > 0.1
     said = float(whitened.out.split("of the original neighbors, ")[1].split(" ")[0])
-    assert 1 - said == pytest.approx(lost, abs=0.05)  # of held-out queries, among the others
+    # of held-out queries, among the others; codes may lose 0.02 more
+    assert 1 - said == pytest.approx(lost, abs=0.07)
 
     assert isosent_("fit", "v.npy", "--texts", "t.txt", *given, "-o", "model").code == 0
     model = isosent.load(here / "model")
@@ -208,7 +209,7 @@ def test_product_codes_are_explained_on_the_screen(isosent_, tmp_path):
     fitted = isosent_("fit", str(tmp_path / "v.npy"), "--bytes", "8", "-o", model)
     assert fitted.code == 0, fitted.err
     assert "16 vectors" in fitted.out
-    assert "% are reranked for ten results" in fitted.out  # of a thousand texts, 160 candidates per result are most
+    assert "% are reranked for ten results" in fitted.out  # of a thousand texts, 120 candidates per result are most
     assert "product (8 bytes)" in isosent_("info", model).out
     shown = isosent_("index", str(tmp_path / "v.npy"), "-m", model, "-o", index).out
     n_bytes = 4 * (32 * 32 + 16 * 32)  # the projection and the codebooks

@@ -10,11 +10,15 @@ import pytest
 from msgspec.structs import replace
 
 from isosent.errors import FileFormatError
+from isosent.io.checksum import file_checksum
 from isosent.search import Index
-from isosent.search.codes_file import check_codes
+from isosent.search.codes_file import check_codes, write_blocks
 from isosent.search.commits import read_state, write_state
-from isosent.search.engine import finer_settings
+from isosent.search.engine import SearchSettings, empty_codes, finer_settings
+from isosent.storage import Storage
+from isosent.transforms.quantization import Quantization
 
+faiss = pytest.importorskip("faiss")
 HUGE = struct.pack("<Q", 1 << 61)
 RELEASE = sorted(golden_formats.FORMATS.iterdir())[-1]
 
@@ -136,6 +140,18 @@ def test_a_file_that_is_cut_or_goes_on_is_refused(parts, tmp_path, kind, store):
     spoilt.write_bytes(content + b"\0")
     with pytest.raises(FileFormatError, match="goes on"):
         check(spoilt, settings, n_rows, dim)
+
+
+@pytest.mark.parametrize(("store", "dim"), [("float32", 5), ("float16", 16), ("float16", 21)])
+def test_a_file_that_is_written_in_blocks_is_that_of_faiss(tmp_path, store, dim):
+    rows = np.random.default_rng(0).standard_normal((50, dim)).astype(np.float32)
+    settings, quantization = SearchSettings(store=Storage(store)), Quantization.fit(rows)
+    filled = empty_codes(dim, settings, quantization)
+    filled.add(rows)
+    faiss.write_index(filled, str(tmp_path / "theirs"))
+    checksum = write_blocks(empty_codes(dim, settings, quantization), np.split(rows, [20, 47]), 50, tmp_path / "ours")
+    assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
+    assert checksum == file_checksum(tmp_path / "ours")
 
 
 def test_links_to_rows_on_a_layer_that_they_are_not_on_are_refused(tmp_path):

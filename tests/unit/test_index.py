@@ -317,6 +317,21 @@ def test_faiss_searches_the_files_of_an_index_of_product_codes(vectors, tmp_path
     assert (found == index.search(vectors[:200], 10).ids).mean() > 0.97  # one candidate more is taken by isosent
 
 
+def test_codebooks_do_not_depend_on_the_order_of_the_rows(vectors, tmp_path):
+    folders = tmp_path / "index", tmp_path / "other"
+    for folder, rows in zip(folders, (vectors, vectors[np.random.default_rng(0).permutation(1500)]), strict=True):
+        Index.create(vectors=rows, store="product", folder=folder)
+    assert_array_equal(*(isosent.load(folder / "model").quantization.codebooks for folder in folders))
+
+
+@pytest.mark.parametrize("kind", ["flat", "ivf"])
+def test_few_rows_that_were_added_are_found_by_their_product_codes(vectors, kind):
+    index = Index.create(vectors=vectors, store="product", kind=kind)
+    for row in range(3):  # FAISS may find nothing among so few
+        (added,) = index.add(vectors=-vectors[row : row + 1])
+        assert index.search(-vectors[row], k=1).ids.tolist() == [[added]]
+
+
 def test_codebooks_of_a_model_are_those_of_its_index(vectors, tmp_path):
     units = unit_rows(vectors)
     quantization = Quantization.fit(units).with_product(units, 16)

@@ -57,7 +57,7 @@ _STORED: Final[tuple[tuple[Storage, int], ...]] = (  # dtype, and candidates per
 )
 _ALONE: Final[tuple[tuple[Storage, int], ...]] = ((Storage.int8, 0), (Storage.binary, 0), (Storage.product, 0))
 _PRODUCTS: Final = (8, 16, 24, 32, 48, 64, 96)  # bytes of product codes
-_PRODUCT_OVERSAMPLING: Final = (0, 40, 80, 160)
+_PRODUCT_OVERSAMPLING: Final = (0, 40, 80, 120)
 _FEWEST_DIMS_A_BYTE: Final = 4  # with fewer, other codes take as little and keep more
 _ENOUGH: Final = 0.9995  # recall, above which longer product codes are not tried
 _LEAST_RECALL, _MOST_RECALL, _RECALL_MARGIN = 0.5, 0.999, 0.001  # of what an index is to reach
