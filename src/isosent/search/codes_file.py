@@ -58,7 +58,7 @@ def write_blocks(index: Any, blocks: Iterable[NDArray[np.float32]], n_rows: int,
     struct.pack_into("<Q", header, len(header) - struct.calcsize("<Q"), n_items)
     with path.open("wb") as file:
         hashing = HashingFile(file)
-        hashing.write(header)
+        hashing.write(bytes(header))
         for block in blocks:
             hashing.write(index.sa_encode(block).data)
         file.flush()
