@@ -14,7 +14,7 @@ import click
 from msgspec import to_builtins
 
 from isosent.cli.options import Share, json_option
-from isosent.cli.printing import deliver, say, shortened, stale_notes
+from isosent.cli.printing import deliver, say, shortened
 from isosent.errors import InputError, InputFileError, option
 from isosent.io.bounds import STANDARD_INPUT
 from isosent.io.formats import format_by_name
@@ -26,8 +26,7 @@ from isosent.search.index import Index
 from isosent.search.inputs import opened_rows
 from isosent.search.result import Hit
 from isosent.search.rows import TEXT
-from isosent.search.stores import Store, open_store
-from isosent.search.stores.database import is_database
+from isosent.search.stores import open_store
 
 _MOST_HITS = 10
 _LARGEST_CHANCE = 0.5  # of a recall; with fewer texts, chance finds most
@@ -124,22 +123,11 @@ def search(
         _refuse(chosen.keys() & {"hybrid", "explain", "rerank"}, f"texts; {queries[0]} holds vectors")
         asked = [f"row {row} of {queries[0]}" for row in range(vectors.n_rows)]
     hits = store.hits(texts, k, vectors=vectors, where=where, **chosen)
-    _say_drift(store, folder)
     if not likes and group is None and store.groups is not None:
         say(store.groups.note("queries without --group"))
     pairs = list(zip(asked, hits, strict=True))
     document = {"results": [{"query": query, "hits": [_hit_json(hit) for hit in found]} for query, found in pairs]}
     deliver(Report(document, _hit_parts(pairs)), as_json=as_json)
-
-
-def _say_drift(store: Store, folder: str) -> None:
-    """Say of an index that its codebooks no longer fit its rows, as its manifest says."""
-    if is_database(folder):
-        return
-    opened = store.index("search")
-    if opened.recall is not None and opened.recall.has_drifted:
-        for note in stale_notes(opened.folder, opened.stats()):
-            say(note.text)
 
 
 def _refuse(options: Collection[str], needed: str) -> None:

@@ -149,7 +149,9 @@ def required_maps(target: str, model: SentenceEncoder) -> tuple[LinearMap, ...]:
         lacks = f"export: {target} holds the fitted map without the encoder, and this model has none"
         if (stored := model.record.storage) is not None:
             made = next_step("isosent index VECTORS -m MODEL -o INDEX", "Index.create")
-            exported = next_step("isosent export INDEX --to faiss -o FILE", "isosent.exports.faiss_index.export_index")
+            exported = next_step(
+                f"isosent export INDEX {option('to', 'faiss')} -o FILE", "isosent.exports.faiss_index.export_index"
+            )
             raise InputError(
                 f"{lacks}: it leaves vectors unchanged, and only isosent index stores them as {stored.dtype}. Make the "
                 f"index: {made}. FAISS searches it, too: {exported}."

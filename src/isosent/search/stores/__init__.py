@@ -7,13 +7,14 @@ here, the one of a table in `database.py`; a database is one module with the pro
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 from isosent.encoders.reference import MODEL_FILE
-from isosent.errors import InputError, ModelFolderError, option
+from isosent.errors import InputError, IsosentWarning, ModelFolderError, next_step, option
 from isosent.io.vector_source import VectorSource
 from isosent.loading import load
 from isosent.search.commits import MODEL_FOLDER, QUERY_FOLDER, is_index
@@ -118,6 +119,13 @@ class _FolderStore:
         index = self._index
         if explain and TEXT not in index.schema.names:
             raise InputError(f"search: {option('explain', True)} needs the texts of the rows; this index has none.")
+        if index.recall is not None and index.recall.has_drifted:
+            warnings.warn(
+                f"{self.folder}: the codebooks of its product codes no longer fit its rows, so it finds fewer of them. "
+                f"How to build it again: {next_step(f'isosent info {self.folder}', 'Index.stats')}.",
+                IsosentWarning,
+                stacklevel=2,
+            )
         if like:
             return index.more_like(ids_from_text(like, index.schema), k, where=where).hits()
         asked = queries if vectors is None else vectors
