@@ -197,7 +197,7 @@ class Reader:
     def __init__(self, names, transformer, capsys, monkeypatch, start):
         self._names, self._transformer, self._port = names, transformer, 8000
         self._capsys, self._monkeypatch, self._start = capsys, monkeypatch, start
-        monkeypatch.setattr("isosent.cli.serve.serve_app", self._serve)
+        monkeypatch.setattr("isosent.server.serve", self._serve)
 
     def follow(self, block):
         """Run a block; what it prints."""
