@@ -33,6 +33,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from isosent import _check, _extras
+from isosent.api import usage
+from isosent.api.usage import Usage
 from isosent.errors import InputError, WorkerError, option
 from isosent.io.texts import is_missing
 from isosent.jobs.shards import Engine
@@ -103,7 +105,7 @@ class Processes:
 
     def _run(self, start: Callable[[], ProcessPoolExecutor], queue: deque[Task]) -> Iterator[tuple[Task, Outcome]]:
         deaths: Counter[Task] = Counter()
-        running: dict[Future[Outcome], Task] = {}
+        running: dict[Future[tuple[Outcome, dict[str, Usage]]], Task] = {}
         while queue or running:
             self._pool = self._pool or start()
             # after a death each of these tasks runs alone, before the others, so that the one that kills is found
@@ -121,7 +123,7 @@ class Processes:
             for future in done:
                 task, error = running.pop(future), future.exception()
                 if not isinstance(error, BrokenProcessPool):
-                    yield task, _worker_error(error) if error else future.result()
+                    yield task, _worker_error(error) if error else _counted(future.result())
                     continue
                 self._pool = None
                 deaths[task] += 1
@@ -163,9 +165,16 @@ def _end_with_parent(is_over: Connection) -> None:
     os._exit(1)
 
 
-def _attempt(task: Task) -> Outcome:
+def _attempt(task: Task) -> tuple[Outcome, dict[str, Usage]]:
     assert _worker is not None
-    return _worker.attempt(task)
+    return _worker.attempt_elsewhere(task)
+
+
+def _counted(answer: tuple[Outcome, dict[str, Usage]]) -> Outcome:
+    """The outcome of a task in another process; what APIs were sent for it counts here."""
+    outcome, sent = answer
+    usage.add(sent)
+    return outcome
 
 
 def _death_error() -> WorkerError:
@@ -239,7 +248,7 @@ class _Actors:
                 elif reference in self._running:
                     actor, task = self._running.pop(reference)
                     try:
-                        yield task, self._ray.get(reference)
+                        yield task, _counted(self._ray.get(reference))
                     except self._ray.exceptions.RayActorError:
                         deaths[task] += 1
                         if deaths[task] >= _MOST_DEATHS:
@@ -266,7 +275,7 @@ class _Actors:
             if queue and load[actor] < _IN_FLIGHT:
                 load[actor] += 1
                 task = queue.popleft()
-                self._running[actor.attempt.remote(task)] = (actor, task)
+                self._running[actor.attempt_elsewhere.remote(task)] = (actor, task)
 
     def _welcome(self, reference: Any) -> None:
         actor = self._starting.pop(reference)
