@@ -253,7 +253,7 @@ def _tridiagonalize(matrix: Double, n: int, reflectors: Double, columns: tuple[D
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
-def _turn(reflectors: Double, scales: Double, n: int, x: Double, forward: bool) -> None:
+def _turn(reflectors: Double, scales: Double, n: int, x: Double, forward: bool | np.bool_) -> None:
     """Change a vector to the basis in which the matrix is tridiagonal, or back."""
     for i in range(n - 1):
         step = i if forward else n - 2 - i
@@ -347,7 +347,7 @@ def sliding_weights(
         for k in range(len(column)):
             inverse[p, k] = 0.0
     head = 0
-    used = np.int64(0)
+    used: Any = np.int64(0)
     for i in range(n):
         if i > window:
             slot = slot_of[i - window - 1]
@@ -455,7 +455,7 @@ def careful_weights(
     basis = np.empty((min(n, 2 * window + 1, dim) + 1, dim))
     for i in range(n):
         first, last = max(0, i - window), min(n - 1, i + window)
-        rank = np.int64(0)
+        rank: Any = np.int64(0)
         for place in range(first, last + 1):
             if place != i and rank < dim and _orthogonalize(rows, words[place], basis, rank)[0] > 0.0:
                 rank += 1
