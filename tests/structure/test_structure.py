@@ -403,6 +403,14 @@ def test_the_readme_shows_its_two_commands_once_each():
     assert readme.count("pytest\n```") == 1
 
 
+def test_a_badge_shows_a_workflow_that_runs_on_the_main_branch():
+    badges = re.findall(r"!\[[^]]*\]\((https://\S+)\)", (ROOT / "README.md").read_text())
+    assert badges
+    for badge in badges:
+        [workflow] = re.findall(r"/actions/workflows/([\w.]+)/badge\.svg\?branch=main$", badge)
+        assert "branches: [main]" in (ROOT / ".github" / "workflows" / workflow).read_text()
+
+
 CRASHES = """
 import ctypes
 def test_passes(): pass
