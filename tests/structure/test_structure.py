@@ -404,7 +404,7 @@ def test_the_readme_shows_its_two_commands_once_each():
 
 
 def test_a_badge_shows_a_workflow_that_runs_on_the_main_branch():
-    badges = re.findall(r"!\[[^]]*\]\((https://\S+)\)", (ROOT / "README.md").read_text())
+    badges = re.findall(r"!\[[^]]*\]\((https://[^)]+)\)", (ROOT / "README.md").read_text())
     assert badges
     for badge in badges:
         [workflow] = re.findall(r"/actions/workflows/([\w.]+)/badge\.svg\?branch=main$", badge)
