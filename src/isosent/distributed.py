@@ -133,7 +133,15 @@ class Processes:
                     yield task, _death_error()
 
 
-_worker: Worker | None = None
+class _WorkerElsewhere(Worker):
+    """A worker in a process that does nothing else."""
+
+    def attempt_and_count(self, task: Task) -> tuple[Outcome, dict[str, Usage]]:
+        """Do a task; also return what APIs were sent for it, of which a process that dies says nothing."""
+        return self.attempt(task), usage.take()
+
+
+_worker: _WorkerElsewhere | None = None
 
 
 @contextmanager
@@ -155,7 +163,7 @@ def _start_process(job: Job, n_threads: int, is_over: Connection) -> None:
     Thread(target=_end_with_parent, args=(is_over,), daemon=True).start()
     os.environ["OMP_NUM_THREADS"] = str(n_threads)  # what is loaded later reads it
     threadpool_limits(n_threads)
-    _worker = Worker(job)
+    _worker = _WorkerElsewhere(job)
 
 
 def _end_with_parent(is_over: Connection) -> None:
@@ -167,7 +175,7 @@ def _end_with_parent(is_over: Connection) -> None:
 
 def _attempt(task: Task) -> tuple[Outcome, dict[str, Usage]]:
     assert _worker is not None
-    return _worker.attempt_elsewhere(task)
+    return _worker.attempt_and_count(task)
 
 
 def _counted(answer: tuple[Outcome, dict[str, Usage]]) -> Outcome:
@@ -226,7 +234,7 @@ class _Actors:
 
     def __init__(self, ray: Any, job: Job, n_actors: int | None, gpus: float) -> None:
         self._ray, self._job = ray, ray.put(job)
-        self._class = ray.remote(Worker).options(num_cpus=1, num_gpus=gpus)
+        self._class = ray.remote(_WorkerElsewhere).options(num_cpus=1, num_gpus=gpus)
         self._n_actors = n_actors or max(
             1, int(ray.cluster_resources().get("GPU" if gpus else "CPU", 1) // (gpus or 1))
         )
@@ -275,7 +283,7 @@ class _Actors:
             if queue and load[actor] < _IN_FLIGHT:
                 load[actor] += 1
                 task = queue.popleft()
-                self._running[actor.attempt_elsewhere.remote(task)] = (actor, task)
+                self._running[actor.attempt_and_count.remote(task)] = (actor, task)
 
     def _welcome(self, reference: Any) -> None:
         actor = self._starting.pop(reference)

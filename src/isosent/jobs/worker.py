@@ -19,8 +19,6 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from isosent.api import usage
-from isosent.api.usage import Usage
 from isosent.encoders.base import EncodingStats, collecting_stats
 from isosent.errors import InputError, InputFileError, IsosentError
 from isosent.io import remote
@@ -97,10 +95,6 @@ class Worker:
                 raise
             self._staged.rename(error)
             return error
-
-    def attempt_elsewhere(self, task: Task) -> tuple[Outcome, dict[str, Usage]]:
-        """Do a task in a process that does nothing else, and also return what APIs were sent for it."""
-        return self.attempt(task), usage.take()
 
     def close(self) -> None:
         """Close the file that is open, and remove copies."""
