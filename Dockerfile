@@ -10,7 +10,7 @@ RUN python -m venv /opt/isosent \
 FROM python:3.12-slim
 COPY --from=build /opt/isosent /opt/isosent
 RUN useradd --system --uid 10001 --no-create-home isosent
-USER isosent
+USER 10001
 ENV PATH=/opt/isosent/bin:$PATH NUMBA_CACHE_DIR=/tmp/numba HOME=/tmp
 EXPOSE 8000
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s \

@@ -18,6 +18,7 @@ check: lint types docs
 lint:
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/hadolint Dockerfile
 	$(BIN)/python .ci/vocabulary.py
 	$(BIN)/python bench/reading.py
 	$(BIN)/numpydoc lint $(shell find src -name '*.py')

@@ -33,6 +33,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from isosent import _check, _extras
+from isosent.api import usage
+from isosent.api.usage import Usage
 from isosent.errors import InputError, WorkerError, option
 from isosent.io.texts import is_missing
 from isosent.jobs.shards import Engine
@@ -103,7 +105,7 @@ class Processes:
 
     def _run(self, start: Callable[[], ProcessPoolExecutor], queue: deque[Task]) -> Iterator[tuple[Task, Outcome]]:
         deaths: Counter[Task] = Counter()
-        running: dict[Future[Outcome], Task] = {}
+        running: dict[Future[tuple[Outcome, dict[str, Usage]]], Task] = {}
         while queue or running:
             self._pool = self._pool or start()
             # after a death each of these tasks runs alone, before the others, so that the one that kills is found
@@ -121,7 +123,7 @@ class Processes:
             for future in done:
                 task, error = running.pop(future), future.exception()
                 if not isinstance(error, BrokenProcessPool):
-                    yield task, _worker_error(error) if error else future.result()
+                    yield task, _worker_error(error) if error else _counted(future.result())
                     continue
                 self._pool = None
                 deaths[task] += 1
@@ -131,7 +133,15 @@ class Processes:
                     yield task, _death_error()
 
 
-_worker: Worker | None = None
+class _WorkerElsewhere(Worker):
+    """A worker in a process that does nothing else."""
+
+    def attempt_and_count(self, task: Task) -> tuple[Outcome, dict[str, Usage]]:
+        """Do a task; also return what APIs were sent for it, of which a process that dies says nothing."""
+        return self.attempt(task), usage.take()
+
+
+_worker: _WorkerElsewhere | None = None
 
 
 @contextmanager
@@ -153,7 +163,7 @@ def _start_process(job: Job, n_threads: int, is_over: Connection) -> None:
     Thread(target=_end_with_parent, args=(is_over,), daemon=True).start()
     os.environ["OMP_NUM_THREADS"] = str(n_threads)  # what is loaded later reads it
     threadpool_limits(n_threads)
-    _worker = Worker(job)
+    _worker = _WorkerElsewhere(job)
 
 
 def _end_with_parent(is_over: Connection) -> None:
@@ -163,9 +173,16 @@ def _end_with_parent(is_over: Connection) -> None:
     os._exit(1)
 
 
-def _attempt(task: Task) -> Outcome:
+def _attempt(task: Task) -> tuple[Outcome, dict[str, Usage]]:
     assert _worker is not None
-    return _worker.attempt(task)
+    return _worker.attempt_and_count(task)
+
+
+def _counted(answer: tuple[Outcome, dict[str, Usage]]) -> Outcome:
+    """The outcome of a task in another process; what APIs were sent for it counts here."""
+    outcome, sent = answer
+    usage.add(sent)
+    return outcome
 
 
 def _death_error() -> WorkerError:
@@ -217,7 +234,7 @@ class _Actors:
 
     def __init__(self, ray: Any, job: Job, n_actors: int | None, gpus: float) -> None:
         self._ray, self._job = ray, ray.put(job)
-        self._class = ray.remote(Worker).options(num_cpus=1, num_gpus=gpus)
+        self._class = ray.remote(_WorkerElsewhere).options(num_cpus=1, num_gpus=gpus)
         self._n_actors = n_actors or max(
             1, int(ray.cluster_resources().get("GPU" if gpus else "CPU", 1) // (gpus or 1))
         )
@@ -239,7 +256,7 @@ class _Actors:
                 elif reference in self._running:
                     actor, task = self._running.pop(reference)
                     try:
-                        yield task, self._ray.get(reference)
+                        yield task, _counted(self._ray.get(reference))
                     except self._ray.exceptions.RayActorError:
                         deaths[task] += 1
                         if deaths[task] >= _MOST_DEATHS:
@@ -266,7 +283,7 @@ class _Actors:
             if queue and load[actor] < _IN_FLIGHT:
                 load[actor] += 1
                 task = queue.popleft()
-                self._running[actor.attempt.remote(task)] = (actor, task)
+                self._running[actor.attempt_and_count.remote(task)] = (actor, task)
 
     def _welcome(self, reference: Any) -> None:
         actor = self._starting.pop(reference)

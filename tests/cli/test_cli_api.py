@@ -161,6 +161,19 @@ def test_info_of_a_damaged_cache_says_so(isosent_, refuses, tmp_path):
 
 
 @pytest.mark.slow
+def test_what_workers_send_is_summed_up(isosent_, api, model, tmp_path):
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    encode = ("encode", "texts.txt", "-m", model, "-o", "shards/", "--workers", "2", "--shard-size", "100")
+    finished = isosent_(*encode)
+    assert finished.code == 0, finished.err
+    paid = [text for text in api.answered if text in set(TEXTS)]
+    assert sorted(paid) == sorted(TEXTS)
+    assert f"sent: 320 texts, {sum(map(len, TEXTS)):,} tokens; from the cache: 0 texts" in finished.err
+    indexed = isosent_("index", "texts.txt", "-m", model, "-o", "index", "--workers", "2")
+    assert "sent: 0 texts, 0 tokens; from the cache: 320 texts" in indexed.err
+
+
+@pytest.mark.slow
 def test_commands_take_an_api_as_any_model(isosent_, api, model, tmp_path):
     lines = [f'"{a}","{b}",{row % 6}' for row, (a, b) in enumerate(zip(TEXTS[:60], TEXTS[60:120], strict=True))]
     (tmp_path / "pairs.csv").write_text("\n".join(["a,b,score", *lines]))
@@ -182,7 +195,7 @@ def test_commands_take_an_api_as_any_model(isosent_, api, model, tmp_path):
     ):
         finished = isosent_(*command)
         assert finished.code == 0, (command, finished.err)
-        assert ("sent: " in finished.err) == (model in command and "--workers" not in command), command
+        assert ("sent: " in finished.err) == (model in command), command
     n_requests = len(api.requests)
     found = isosent_("search", "index", TEXTS[0])  # by the static model
     assert found.code == 0, found.err

@@ -1,5 +1,6 @@
 """Which column a command takes, and which numbers: the same whatever the format."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -354,3 +355,20 @@ def test_pairs_of_texts_are_found_next_to_vectors_if_their_columns_are_named(iso
     finished = isosent_("fit", "--pairs", "p.csv", "--queries", "--column", "query,document", "-o", "m")
     assert finished.code == 0, finished.err
     assert "pairs" in finished.out
+
+
+def test_a_table_without_a_header_loses_no_text_in_silence(isosent_, refuses, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    texts = isosent.demo_texts()[:8]
+    (tmp_path / "texts.csv").write_text("".join(f'"{text}"\n' for text in texts))
+    (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in itertools.pairwise(texts)))
+    (tmp_path / "ids.csv").write_text("".join(f'{n},"{text}"\n' for n, text in enumerate(texts)))
+    (tmp_path / "named.csv").write_text("".join(f'"{text}"\n' for text in ["review", *texts]))
+    for command in (("duplicates",), ("encode", "-o", "v.npy"), ("fit", "-o", "model"), ("index", "-o", "index")):
+        finished = isosent_(*command, "texts.csv")
+        assert finished.code == 0, finished.err
+        assert f"texts.csv: its first line, '{texts[0]}'" in finished.err
+        assert "first line" not in isosent_(*command, "named.csv").err
+        refuses(isosent_(*command, "pairs.tsv"), "pairs.tsv has", "--column NAME", "first line", "names above it")
+    refuses(isosent_("duplicates", "ids.csv"), "ids.csv has 2 columns", "first line")
+    assert "first line" in isosent_("index", "ids.csv", "-o", "index").err

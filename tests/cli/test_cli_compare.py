@@ -21,6 +21,8 @@ def written(tmp_path_factory, wordllama, sts_lines):
         (data / f"sts-{part}.csv").write_text("".join(rows), "utf-8")
     plain = isosent.evaluate(wordllama, data)
     white = isosent.evaluate(wordllama, data, transform=isosent.Whitening(8))
+    several = isosent.evaluate(wordllama, data, transform=["none", isosent.Whitening(8)])
+    (folder / "several.json").write_text(several.to_text(), "utf-8")
     (folder / "plain.json").write_text(plain.to_text(), "utf-8")
     (folder / "white.json").write_text(white.to_text(), "utf-8")
     (folder / "bare.json").write_text(json.dumps(plain.to_json(items=False)), "utf-8")
@@ -42,6 +44,23 @@ def test_two_results_are_laid_side_by_side(isosent_):
     assert "-> whitening(" in finished.out
     assert "white.json was fitted on the texts of each task (without labels), plain.json was not" in finished.out
     assert "spearman, paired bootstrap: STSB" in finished.out
+
+
+def test_each_transform_of_a_result_can_be_compared(isosent_, refuses):
+    def differences(first, second):
+        finished = isosent_("compare", first, second, "--resamples", "200", "--json")
+        assert finished.code == 0, finished.err
+        return json.loads(finished.out)["tasks"]
+
+    whitened = "several.json?transform=whitening"
+    alone = differences("plain.json", "white.json")
+    assert differences("several.json", whitened) == alone
+    assert differences("several.json?transform=none", "white.json") == alone
+    assert {each["verdict"] for each in differences(whitened, "white.json").values()} == {"the same"}
+    assert "several.json?transform=NAME" in isosent_("compare", "several.json", "white.json").out
+    assert "?transform=NAME" not in isosent_("compare", whitened, "white.json").out
+    for wrong in ("several.json?transform=gem", "several.json?dims=8"):
+        refuses(isosent_("compare", "plain.json", wrong), wrong, "none, whitening")
 
 
 def test_the_tests_are_printed_where_asked_for(isosent_):

@@ -47,6 +47,21 @@ def test_every_target_is_written_and_the_check_reported(isosent_, here, target, 
     assert (here / output).exists()
 
 
+def test_a_folder_that_will_be_replaced_is_named_before_any_work(isosent_, refuses, here):
+    export = ("export", "model", "--to", "sentence-transformers", "-o", "st")
+    assert isosent_(*export).err == ""
+    assert "st holds an export, which is replaced" in isosent_(*export).err
+    (here / "texts.txt").write_text("a\nb\n")
+    distill = isosent_("distill", "nowhere", "texts.txt", "-o", "st")
+    assert "st holds a model, which is replaced" in distill.err
+    refuses(distill, "nowhere")
+    assert isosent.load("./st").dim == 8  # what was there still is
+    (here / "st" / "thesis.txt").write_text("mine")
+    refused = isosent_(*export)
+    refuses(refused, "st exists")
+    assert "replaced" not in refused.err
+
+
 def test_an_index_has_the_fingerprint_beside_it(isosent_, here):
     assert isosent_("export", "model", "--to", "faiss?index=HNSW4", "-o", "map.faiss").code == 0
     note = json.loads((here / "map.faiss.isosent.json").read_text())

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 from made_results import made_result, made_task, right_and_wrong
 
@@ -23,6 +24,18 @@ def test_a_page_is_written(isosent_, here):
     text = (here / "report.html").read_text()
     assert "first" in text
     assert text.count("★</span>") == 1
+
+
+def test_the_table_for_a_paper_has_intervals_where_files_have_them(isosent_, here):
+    write(here, "c.json", made_result("third", STS12=made_task(0.5, intervals={"spearman": (np.nan, np.nan)})))
+    finished = isosent_("report", "a.json", "c.json", "-o", "table.tex", "-o", "table.csv")
+    assert finished.code == 0, finished.err
+    rows = [line.removesuffix(r" \\").split(" & ") for line in (here / "table.tex").read_text().splitlines()]
+    scores = {cells[0]: cells[1] for cells in rows if len(cells) > 1}
+    assert scores["first"] == "60.00"
+    assert scores["third"] == "50.00"
+    assert [cells[1] for cells in rows if cells[0] == r"95\% interval"] == ["58.0 to 63.0"]
+    assert "interval" not in (here / "table.csv").read_text()
 
 
 def test_figures_are_written_beside_it(isosent_, here):

@@ -271,6 +271,14 @@ def test_distill_says_what_it_needs(isosent_, refuses, here):
     refuses(isosent_("distill", "wordllama", "-o", "s"), "no texts", "hf:DIR TEXTS")
 
 
+def test_a_model_that_will_be_replaced_is_named_before_any_work(isosent_, here):
+    train = ("train", "classification", "--data", "nli.jsonl", *FAST, "-o", "m", "--seeds", 1)
+    assert "replaced" not in isosent_(*train).err
+    finished = isosent_(*train)
+    assert finished.code == 0, finished.err
+    assert finished.err.count("m/seed-0 holds a model, which is replaced") == 1
+
+
 def test_a_folder_of_something_else_is_not_replaced(isosent_, refuses, here):
     (here / "m").mkdir()
     (here / "m" / "thesis.txt").write_text("mine")

@@ -23,6 +23,7 @@ from types import SimpleNamespace
 import click
 import numpy as np
 import pytest
+import yaml
 from campaign.inputs import write_inputs, write_lines
 from campaign.seeds import write_tasks
 from vector_makers import write_vectors
@@ -33,7 +34,8 @@ from isosent.cli.main import app, main
 from isosent.demo import demo_pool, write_texts
 
 ROOT = Path(__file__).parents[2]
-PAGES = {path.stem: path for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]}
+SKILL = ROOT / "skills" / "isosent" / "SKILL.md"
+PAGES = {path.stem: path for path in [ROOT / "README.md", SKILL, *sorted((ROOT / "docs").glob("*.md"))]}
 STUDIES = {f"research/{path.stem}": path for path in sorted((ROOT / "docs" / "research").glob("*.md"))}
 SLOW = {"better", "command_line", "distill", "evaluation", "export", "layers", "migrate", "models", "pairs", "scale"}
 SLOW |= {"training", "transformers", "tutorial", "vectors", "word_vectors"}
@@ -89,6 +91,17 @@ def test_few_blocks_are_not_run_and_each_for_a_reason():
     marked = [block["reason"] for path in PAGES.values() for block in blocks_of(path) if block["reason"]]
     assert len(marked) <= 40
     assert sum(path.read_text("utf-8").count("not run:") for path in PAGES.values()) == len(marked)
+
+
+def test_an_agent_can_find_the_skill():
+    head, text = re.fullmatch(r"---\n(.*?)\n---\n(.*)", SKILL.read_text("utf-8"), re.DOTALL).groups()
+    facts = yaml.safe_load(head)
+    assert facts["name"] == SKILL.parent.name
+    assert 0 < len(facts["description"]) <= 1024  # what agents read of all skills
+    assert "Use when" in facts["description"]
+    named = set(re.findall(r"https://isosent\.github\.io/isosent/(\w+)/", text))
+    assert named
+    assert named <= PAGES.keys()
 
 
 def test_every_public_name_has_its_reference():
@@ -197,7 +210,7 @@ class Reader:
     def __init__(self, names, transformer, capsys, monkeypatch, start):
         self._names, self._transformer, self._port = names, transformer, 8000
         self._capsys, self._monkeypatch, self._start = capsys, monkeypatch, start
-        monkeypatch.setattr("isosent.cli.serve.serve_app", self._serve)
+        monkeypatch.setattr("isosent.server.serve", self._serve)
 
     def follow(self, block):
         """Run a block; what it prints."""

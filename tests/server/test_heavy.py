@@ -10,9 +10,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from isosent.server.http import Gate, read_body, unless_gone
+from isosent.server.limits import Limits
 from isosent.server.page import TryBody
 from isosent.server.registry import HeavyWork
-from isosent.server.service import Limits, Metrics
+from isosent.server.service import Metrics
 
 
 class Work:

@@ -33,9 +33,9 @@ from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
 from isosent.postprocessing import Postprocessing
 from isosent.server.fields import role_of
+from isosent.server.limits import Limits
 from isosent.server.maps import Learner, Maps
 from isosent.server.proxy import Fetches, Proxy, create_proxy
-from isosent.server.service import Limits
 from isosent.transforms.maps import GroupMaps, MapStep
 
 DIM = 12

@@ -10,8 +10,9 @@ from fake_api import Answer, FakeApi
 
 import isosent
 from isosent.errors import ApiError
+from isosent.server.limits import Limits, RequestError
 from isosent.server.registry import RetiredError, Worker
-from isosent.server.service import Limits, Metrics, RequestError
+from isosent.server.service import Metrics
 
 
 class Bench:

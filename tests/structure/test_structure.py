@@ -147,6 +147,7 @@ def test_a_module_that_one_neighbor_imports_is_part_of_it():
             n_lines = sum(len(by_name[each].read_text().splitlines()) for each in (name, importer))
             is_neighbor = name.count(".") > 1 and importer.split(".")[1:2] == name.split(".")[1:2]
             is_kind = name in kinds_of_tables(tree_of(by_name[importer]))
+            is_neighbor &= by_name[importer].name != "__init__.py"  # the front of a package names what is in it
             if is_neighbor and not is_kind and name not in OF_ITS_OWN and n_lines <= LONGEST_MERGED:
                 parts.add(f"{name} is part of {importer}")
     assert parts == set()
@@ -341,10 +342,11 @@ def test_import_sets_nothing():
 HIDE_EXTRAS = """
 import sys
 from importlib.machinery import PathFinder
+from isosent._extras import _EXTRA_OF
 class Finder(PathFinder):
     @classmethod
     def find_spec(cls, name, path=None, target=None):
-        hidden = name in ("torch", "transformers", "numba", "llvmlite", "pyarrow", "faiss", "pandas")
+        hidden = name in {*_EXTRA_OF, "llvmlite", "pandas"}
         return None if hidden else super().find_spec(name, path, target)
 sys.meta_path[sys.meta_path.index(PathFinder)] = Finder
 import pytest
@@ -375,10 +377,38 @@ def test_missing_extras_are_named():
     assert named == [f"'isosent[{extra}]'" for extra in ("plm", "words", "words", "parquet", "search")]
 
 
+def test_the_help_of_every_command_needs_no_extra():
+    code = (
+        "import click\nfrom isosent.cli.main import app\n"
+        "def names(group, before):\n"
+        "    for name in group.list_commands(None):\n"
+        "        command = group.get_command(None, name)\n"
+        "        app.main([*before, name, '--help'], standalone_mode=False)\n"
+        "        if isinstance(command, click.Group): names(command, [*before, name])\n"
+        "names(app, [])"
+    )
+    helps = run_python(HIDE_EXTRAS + code)
+    assert helps.count("Usage:") > sum(map(len, COMMANDS.values()))
+    refusals = run_python(
+        HIDE_EXTRAS + "from isosent.cli.main import app\n"
+        "for arguments in (['serve', 'wordllama'], ['proxy', '--upstream', 'http://127.0.0.1']):\n"
+        "    try: app.main(arguments, standalone_mode=False)\n    except isosent.IsosentError as error: print(error)"
+    )
+    assert refusals.count("'isosent[serve]'") == 2
+
+
 def test_the_readme_shows_its_two_commands_once_each():
     readme = (ROOT / "README.md").read_text()
     assert readme.count("isosent demo\n```") == 1
     assert readme.count("pytest\n```") == 1
+
+
+def test_a_badge_shows_a_workflow_that_runs_on_the_main_branch():
+    badges = re.findall(r"!\[[^]]*\]\((https://[^)]+)\)", (ROOT / "README.md").read_text())
+    assert badges
+    for badge in badges:
+        [workflow] = re.findall(r"/actions/workflows/([\w.]+)/badge\.svg\?branch=main$", badge)
+        assert "branches: [main]" in (ROOT / ".github" / "workflows" / workflow).read_text()
 
 
 CRASHES = """

@@ -165,6 +165,19 @@ def test_a_third_of_the_texts_may_be_in_large_groups():
     assert sorted(find_duplicates(None, vectors=vectors).groups) == sorted(map(tuple, groups))
 
 
+@pytest.mark.parametrize("n_languages", [3, 4, 6])
+def test_a_pool_of_translations_without_its_languages(n_languages):
+    rng = np.random.default_rng(0)
+    meanings = rng.normal(size=(150, 64))
+    translations = np.repeat(meanings, n_languages, axis=0)
+    rows = np.concatenate([translations + 0.2 * rng.normal(size=translations.shape), rng.normal(size=(300, 64))])
+    found = find_duplicates(None, vectors=rows.astype(np.float32))
+    expected = {tuple(range(first, first + n_languages)) for first in range(0, len(translations), n_languages)}
+    groups = {tuple(sorted(group)) for group in found.groups}
+    assert len(groups & expected) >= 0.98 * len(expected)
+    assert len(groups - expected) <= 0.03 * 300
+
+
 def test_nearly_all_texts_are_duplicates():
     vectors, _ = planted(n_texts=3, sizes=(100, 2, 2))
     assert len(find_duplicates(None, vectors=vectors).groups) <= 3

@@ -65,6 +65,7 @@ def test_each_map_equals_a_plain_reference_on_the_rows():
     np.testing.assert_allclose(mapped @ mapped[:50].T, whitened @ whitened[:50].T, atol=1e-8)  # but for a rotation
     spread = np.cov(mapped.T, bias=True)
     np.testing.assert_allclose(spread, np.diag(np.sort(spread.diagonal())[::-1]), atol=1e-9)  # its axes are in order
+    np.testing.assert_allclose(pair_whitening(joint, 0.5, 0.3, is_turned=False).apply(both), whitened, atol=1e-8)
 
     plain = MapCandidate("whitening", (("strength", 0.5),)).fit(joint)
     same_length(plain.apply(x), Whitening(strength=0.5, shrinkage="oas").fit(both).linear_map_.apply(x))

@@ -46,6 +46,7 @@ def write(folder, model, *documents):
 
 
 NESTED = {"cos_sim": {"pearson": 0.8, "spearman": 0.7}, "manhattan": {"pearson": 0.5, "spearman": 0.4}}
+MINED = {"accuracy": 0.8, "f1": 0.8, "precision": 0.8, "recall": 0.8}
 FILES = {
     "new STS": (sts("STSBenchmark", 0.75), {"STSB": ("sts", "spearman", 0.75)}),
     "old STS": (old("STSBenchmark", test={**NESTED, "evaluation_time": 2}), {"STSB": ("sts", "spearman", 0.7)}),
@@ -64,6 +65,18 @@ FILES = {
     "the main score names the metric": (
         new("Tatoeba", {"accuracy": 0.9, "f1": 0.8, "main_score": 0.8}),
         {"Tatoeba": ("bitext mining", "f1", 0.8)},
+    ),
+    "equal scores of bitext mining": (
+        new("Tatoeba", {**MINED, "main_score": 0.8}, {**MINED, "hf_subset": "nds-eng"}),
+        {"Tatoeba": ("bitext mining", "f1", 0.8), "Tatoeba (nds-eng)": ("bitext mining", "f1", 0.8)},
+    ),
+    "bitext mining without a main score": (
+        old("BUCC", test={"de-en": {**MINED, "accuracy": 0.9}, "fr-en": MINED, "evaluation_time": 2}),
+        {"BUCC (de-en)": ("bitext mining", "f1", 0.8), "BUCC (fr-en)": ("bitext mining", "f1", 0.8)},
+    ),
+    "classification with equal scores": (
+        new("Banking77Classification", {**MINED, "f1_weighted": 0.8, "recall_weighted": 0.8, "main_score": 0.8}),
+        {"Banking77Classification": ("classification", "accuracy", 0.8)},
     ),
     "retrieval": (
         new("SciFact", {"map_at_10": 0.6, "ndcg_at_10": 0.65, "main_score": 0.65, "nauc_map_at_1_std": float("nan")}),

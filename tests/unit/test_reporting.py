@@ -607,5 +607,5 @@ def test_every_transform_of_a_file_has_a_row(tmp_path, wordllama, write_stsb):
     labels = {row.label for row in board.rows}
     assert labels == {"wordllama", *(f"wordllama + truncate, n_components={width}" for width in (3, 4))}
     comparison = compare_results(result, result, names=("A", "B"), n_resamples=10)
-    [note] = [note for note in comparison.notes if note.startswith("A holds 4 transforms; only the first, none, is")]
-    assert "isosent evaluate --transform NAME -o FILE.json" in note
+    [note] = [note for note in comparison.notes if note.startswith("A holds 4 transforms (none, ")]
+    assert "'A?transform=NAME'" in note

@@ -312,7 +312,8 @@ def test_several_transforms_are_written_read_and_exported(result, tmp_path):
     assert [float(row[name]) for name in ("score", "lower", "upper")] == [1 / 3, 1 / 7, 2 / 3]
     latex = again.to_latex()
     assert r"whitening(n\_components=8) & 33.33 & " in latex
-    assert latex.count(r"\\") == 4
+    assert latex.count(r"\\") == 1 + 3 * 2
+    assert r"95\% interval & 14.3 to 66.7 & " in latex
 
 
 def test_a_result_and_a_comparison_print_their_scores_and_no_arrays(result):

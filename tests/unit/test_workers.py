@@ -158,7 +158,7 @@ def test_a_task_that_kills_every_worker_ends_and_the_others_do_not(inputs, whole
 def _kill_for_one_shard(task):
     if task.name == "make" and task.arguments[0].number == 5:
         os.kill(os.getpid(), signal.SIGKILL)
-    return distributed._worker.attempt(task)
+    return distributed._worker.attempt_and_count(task)
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,3 +38,17 @@ def count(reference: str, folder: Path | None, n_texts: int, n_tokens: int, n_ca
     with _lock:
         before = used.get(reference, Usage())._replace(folder=folder)
         used[reference] = before.plus(n_texts, n_tokens, n_cached)
+
+
+def take() -> dict[str, Usage]:
+    """What was counted in this process since the last call, to be added in another one."""
+    with _lock:
+        taken = dict(used)
+        used.clear()
+    return taken
+
+
+def add(taken: Mapping[str, Usage]) -> None:
+    """Count what another process was asked for this one."""
+    for reference, each in taken.items():
+        count(reference, each.folder, each.n_texts, each.n_tokens, each.n_cached)

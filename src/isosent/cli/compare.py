@@ -6,11 +6,13 @@ each costs.
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
 from click.core import ParameterSource
 
+from isosent._check import split_options
 from isosent.cli.options import (
     column_option,
     json_option,
@@ -25,6 +27,7 @@ from isosent.cli.printing import check_outputs, deliver, p_value, say, say_unuse
 from isosent.errors import InputError
 from isosent.evaluation.compare import CORRELATIONS, NO_TEST, Comparison, Difference, compare_results, listed
 from isosent.evaluation.overlap import count_distilled
+from isosent.evaluation.result import EvaluationResult
 from isosent.evaluation.result_file import read_result
 from isosent.evaluation.tables import model_lines, x100
 from isosent.evaluation.unlabelled import ModelsComparison, compare_models
@@ -36,7 +39,7 @@ from isosent.pages.report import Note, Part, Report, ReportTable
 
 
 @click.command()
-@click.argument("inputs", nargs=-1, required=True, metavar="A.json B.json | TEXTS")
+@click.argument("inputs", nargs=-1, required=True, metavar="A.json[?transform=NAME] B.json | TEXTS")
 @click.option("--model", "-m", "models", metavar="REFERENCE", multiple=True, help="TEXTS: a model; repeat it.")
 @column_option
 @tasks_option
@@ -66,7 +69,8 @@ def compare(
 
     Both are results of "isosent evaluate ... -o FILE.json" on the same data. Items are compared in pairs: Pearson
     correlations by Williams's test, accuracies by the exact McNemar test, all others by the paired bootstrap.
-    P-values are corrected for the number of tasks (Holm). A result may also be a file of MTEB, or the folder of a
+    P-values are corrected for the number of tasks (Holm). Of a result with several transforms, the first is compared,
+    or the one that follows a question mark. A result may also be a file of MTEB, or the folder of a
     model in its public results; it has no scores of single items, and so no intervals.
 
     With -m, models are compared on TEXTS, without labels: which finds the second half of a text by the first one, and
@@ -75,20 +79,21 @@ def compare(
 
     \b
     isosent compare first.json second.json
+    isosent compare scores.json 'scores.json?transform=whitening'
     isosent compare corpus.txt -m wordllama -m model
     """  # noqa: D301
-    check_outputs(outputs, reads=inputs)
+    check_outputs(outputs, reads=[name.partition("?")[0] for name in inputs])
     if models:
         deliver(_models_report(inputs, models, column, seed, outputs), outputs, as_json=as_json)
         return
     if len(inputs) != 2 or column is not None:
         raise InputError("compare: name two results, or one file of texts and its models: -m MODEL -m MODEL.")
-    first, second = map(_result_file, inputs)
-    results = read_result(first), read_result(second)
+    first, second = inputs
+    results = _result_of(first), _result_of(second)
     with progress_bar("comparing", "items") as bar:
         comparison = compare_results(
             *results,
-            names=(str(first), str(second)),
+            names=(first, second),
             tasks=split_names(tasks),
             correlation=correlation,
             level=level,
@@ -101,6 +106,18 @@ def compare(
     if tests:
         tables.insert(0, _test_table(comparison))
     deliver(Report(comparison.to_json(), tables, files), outputs, as_json=as_json)
+
+
+def _result_of(name: str) -> EvaluationResult:
+    """Read FILE, or of ``FILE?transform=NAME`` the result under that transform."""
+    file, options = split_options(name)
+    result = read_result(_result_file(file))
+    if not options:
+        return result
+    label, by_transform = options.pop("transform", ""), result.by_transform()
+    if options or label not in by_transform:
+        raise InputError(f"compare: {name}: write {file}?transform=NAME, with one of {', '.join(by_transform)}.")
+    return replace(by_transform[label], variants=())
 
 
 def _result_file(name: str) -> Path:

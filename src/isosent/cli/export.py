@@ -7,13 +7,14 @@ import click
 
 from isosent._check import split_options
 from isosent.cli.options import PATH, output_option
-from isosent.cli.printing import deliver
+from isosent.cli.printing import deliver, say_replaced
 from isosent.errors import InputError
 from isosent.evaluation.result_file import read_result
-from isosent.exports import TARGETS, faiss
+from isosent.exports import TARGETS, faiss, onnx, sentence_transformers
 from isosent.exports import export as export_model
-from isosent.exports.check import Export
+from isosent.exports.check import EXPORT, Export
 from isosent.exports.faiss_index import export_index
+from isosent.io.atomic import check_folder
 from isosent.io.vectors import open_vectors
 from isosent.loading import load_model
 from isosent.pages.progress import progress_bar
@@ -68,6 +69,8 @@ def export(
             raise InputError(f"export: {model} is an index, which is written unchanged. Use no option but map=false.")
         deliver(Report(parts=_parts(export_index(found.folder, output, **options))))
         return
+    if target in (sentence_transformers.TARGET, onnx.TARGET):
+        say_replaced("an export", output, check_folder(output, EXPORT))
     scores = None if results is None else read_result(results)
     if column is not None and vectors is None:
         raise InputError("export: --column names vectors of --vectors FILE; there is none.")

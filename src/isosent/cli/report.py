@@ -53,7 +53,9 @@ def report(results: tuple[Path, ...], outputs: tuple[Path, ...], figures: Path |
     files = {
         ".html": lambda: html_report(data, board),
         ".csv": lambda: csv_table(*board.table()),
-        ".tex": lambda: latex_table(*board.table(), caption=" ".join(n for n in board.notes if n.startswith(MARK))),
+        ".tex": lambda: latex_table(
+            *board.table(has_intervals=True), caption=" ".join(n for n in board.notes if n.startswith(MARK))
+        ),
     }
     deliver(Report(parts=[f"{output}: {report_title(data, board)}" for output in outputs], files=files), outputs)
     if figures is not None:

@@ -87,6 +87,9 @@ def search(
     file holds the original vectors of the texts of INDEX, in their order; a parquet file may have their ids. Up to 500
     of them are queries. The neighbors that INDEX finds are compared with those of an exact search of the file.
 
+    Each call loads the model again, which takes seconds for a transformer: give it all queries in one file, or keep the
+    model loaded by isosent serve INDEX.
+
     \b
     isosent search INDEX "a query" --where 'lang = "en"'
     isosent search 'postgresql://user@host/db?table=rows' "a query" -m MODEL

@@ -17,8 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import click
+import httpx
 
-from isosent import _check, _extras
+from isosent import _check, server
+from isosent.api.cache import MEGABYTE, VectorCache
+from isosent.api.client import Upstream
+from isosent.api.dialects import DIALECTS, Dialect, dialect_of
 from isosent.cli.options import PATH
 from isosent.cli.printing import say
 from isosent.encoders.api import ApiEncoder
@@ -28,22 +32,7 @@ from isosent.loading import load
 from isosent.model import SentenceEncoder
 from isosent.search.index import Index
 from isosent.search.stores import find_index
-
-for _package in ("starlette", "uvicorn", "orjson", "prometheus_client"):
-    _extras.require(_package)
-
-import httpx  # noqa: E402 - after the message about the extra
-
-from isosent.api.cache import MEGABYTE, VectorCache  # noqa: E402
-from isosent.api.client import Upstream  # noqa: E402
-from isosent.api.dialects import DIALECTS, Dialect, dialect_of  # noqa: E402
-from isosent.server.app import create_app  # noqa: E402
-from isosent.server.maps import Learner, Maps  # noqa: E402
-from isosent.server.proxy import Proxy, create_proxy  # noqa: E402
-from isosent.server.run import KEYS_VARIABLE, check_address, is_loopback, read_keys  # noqa: E402
-from isosent.server.run import serve as serve_app  # noqa: E402
-from isosent.server.service import Limits, flag_of  # noqa: E402
-from isosent.server.workers import serve_workers  # noqa: E402
+from isosent.server.limits import KEYS_VARIABLE, Limits, flag_of
 
 UPSTREAM_KEY_VARIABLE = "ISOSENT_UPSTREAM_KEY"
 _CACHE_MB, _LARGEST_CACHE_MB = 1000.0, 1e9
@@ -122,8 +111,8 @@ def serve(
     isosent serve model
     isosent serve index small=model text-embedding-3-small=wordllama
     """  # noqa: D301
-    keys = read_keys(api_key_file)
-    check_address(host, has_keys=bool(keys))
+    keys = server.read_keys(api_key_file)
+    server.check_address(host, has_keys=bool(keys))
     named: dict[str, str] = {}
     for number, source in enumerate(sources):
         name, separator, reference = source.partition("=")
@@ -136,12 +125,14 @@ def serve(
             say(f"{reference} is served as {name}")
         named[name] = reference
     models = {name: partial(open_source, reference) for name, reference in named.items()}
-    hosts = [host] if is_loopback(host) and not keys else None
-    make_app = partial(create_app, models, limits=limits, keys=keys, hosts=hosts)
+    hosts = [host] if server.is_loopback(host) and not keys else None
+    make_app = partial(server.create_app, models, limits=limits, keys=keys, hosts=hosts)
     if n_workers == 1:
-        serve_app(make_app(), host=host, port=port, drain_delay_s=drain[0], drain_timeout_s=drain[1])
+        server.serve(make_app(), host=host, port=port, drain_delay_s=drain[0], drain_timeout_s=drain[1])
     else:
-        serve_workers(make_app, n_workers, host=host, port=port, drain_delay_s=drain[0], drain_timeout_s=drain[1])
+        server.serve_workers(
+            make_app, n_workers, host=host, port=port, drain_delay_s=drain[0], drain_timeout_s=drain[1]
+        )
 
 
 def open_source(reference: str) -> SentenceEncoder | Index | tuple[SentenceEncoder, SentenceEncoder]:
@@ -233,11 +224,11 @@ def proxy(
     """  # noqa: D301
     if not upstream.startswith(("http://", "https://")):
         raise InputError(f"--upstream {upstream}: write an address that begins with http:// or https://.")
-    keys = read_keys(api_key_file)
+    keys = server.read_keys(api_key_file)
     if (named_dialect := dialect or dialect_of(upstream)) is None:
         raise InputError(f"--upstream {upstream}: name its dialect: --dialect {', '.join(DIALECTS)}.")
     chosen, most_texts = _named_dialect(named_dialect)
-    check_address(host, has_keys=bool(keys))
+    server.check_address(host, has_keys=bool(keys))
     if learn is not None:
         check_destination(learn)
     named = [_named(model) for model in models]
@@ -245,7 +236,7 @@ def proxy(
     if not folders and learn is None and cache is None:
         raise InputError("proxy: name a model (-m FOLDER), or --learn FILE to find out what one would do.")
     key = _upstream_key(upstream_key_file)
-    maps = Maps(folders, {name: query_model for name, _, query_model in named if query_model is not None})
+    maps = server.Maps(folders, {name: query_model for name, _, query_model in named if query_model is not None})
     name = upstream_model if upstream_model is not None else maps.upstream_model
     if name is None:
         raise InputError("proxy: name the model of the API: --upstream-model NAME.")
@@ -260,17 +251,17 @@ def proxy(
         max_requests=max_upstream_requests,
         max_texts=most_texts,
     )
-    proxy = Proxy(
+    proxy = server.Proxy(
         api,
         maps,
         cache=None if cache is None else _opened_cache(cache),
-        learner=None if learn is None else Learner(learn, name, maps.dim),
+        learner=None if learn is None else server.Learner(learn, name, maps.dim),
         limits=limits,
         has_keys=bool(keys),
-        is_local=is_loopback(host),
+        is_local=server.is_loopback(host),
     )
-    app = create_proxy(proxy, keys=keys, hosts=[host] if is_loopback(host) and not keys else None)
-    serve_app(app, host=host, port=port, drain_delay_s=drain[0], drain_timeout_s=drain[1])
+    app = server.create_proxy(proxy, keys=keys, hosts=[host] if server.is_loopback(host) and not keys else None)
+    server.serve(app, host=host, port=port, drain_delay_s=drain[0], drain_timeout_s=drain[1])
 
 
 def _named(model: str) -> tuple[str, Path, str | None]:
@@ -292,7 +283,7 @@ def _named_dialect(text: str) -> tuple[Dialect, int | None]:
 def _upstream_key(file: Path | None) -> str | None:
     if file is None:
         return os.environ.get(UPSTREAM_KEY_VARIABLE) or None
-    [key, *others] = read_keys(file)
+    [key, *others] = server.read_keys(file)
     if others:
         raise InputError(f"{file} holds {1 + len(others)} keys. Keep one.")
     return key

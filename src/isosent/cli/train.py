@@ -27,11 +27,12 @@ from isosent.cli.options import (
     split_names,
     worker_options,
 )
-from isosent.cli.printing import deliver, say
+from isosent.cli.printing import deliver, say, say_replaced
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.evaluation.tables import overlap_table, x100
-from isosent.io.atomic import check_parent
+from isosent.exports.check import EXPORT
+from isosent.io.atomic import check_folder, check_parent
 from isosent.jobs.shards import Engine
 from isosent.pages.progress import Progress, make_console
 from isosent.pages.report import Note, Report, ReportTable
@@ -157,8 +158,10 @@ def train(
         stages = nli_stsb_stages(job, read_examples("regression", list(sts), score_range=limits), n_epochs=sts_epochs)
     trainer_class()  # its extra is missed before any work is done
     jobs = plan(stages, n_seeds=seeds)
-    if len(jobs) == 1:
-        check_training_folder(output)
+    for job in jobs:
+        if job.output.parent.is_dir():
+            is_replaced = check_training_folder(job.output) and not resume
+            say_replaced("a model", job.output, is_replaced and is_first_process())
     check_parent(output)
     if is_first_process():
         _show_data(stages, overlap)
@@ -305,6 +308,7 @@ def distill(
             f"distill: {what}. Name a transformer, and then files of texts: isosent distill hf:DIR TEXTS -o FOLDER. "
             "If you have its vectors of these texts, add --vectors FILE."
         )
+    say_replaced("a model", output, check_folder(output, EXPORT))
     loaded = open_model(model)
     settings = {} if dims is None else {"n_components": parse_option(dims)}
     result = distill_files(

@@ -474,9 +474,9 @@ def _notes(
     for name, result in zip(names, results, strict=True):
         if result.variants:
             yield (
-                f"{name} holds {1 + len(result.variants)} transforms; only the first, "
-                f"{result.fitting['transform'] or 'none'}, is compared. To compare another, evaluate it alone: isosent "
-                "evaluate --transform NAME -o FILE.json. In Python: EvaluationResult.by_transform."
+                f"{name} holds {1 + len(result.variants)} transforms ({', '.join(result.by_transform())}); only the "
+                f"first is compared. To compare another: isosent compare '{name}?transform=NAME'. In Python: "
+                "EvaluationResult.by_transform."
             )
     for task in differences:
         sides = [result.tasks[task].deviations for result in results]

@@ -107,7 +107,8 @@ def scores_of_file(document: Mapping[str, Any], where: str) -> Iterator[FileScor
     found = False
     for split, subset, values in _subsets(document):
         main = values.get("main_score")
-        metric = next((name for name in _KINDS if name in values and _is_main(values[name], main)), "main_score")
+        metrics = ("f1",) if _is_bitext(values) else _KINDS
+        metric = next((name for name in metrics if name in values and _is_main(values[name], main)), "main_score")
         score = values.get(metric)
         if not _is_score(score):
             raise FileFormatError(f"{where}: {split} has the {metric} {score!r}; expected a number from -1 to 1.")
@@ -130,6 +131,14 @@ def scores_of_file(document: Mapping[str, Any], where: str) -> Iterator[FileScor
         yield FileScores(name, kind, ours, scores, _draws(values, score), protocol | facts)
     if not found:
         raise FileFormatError(f"{where}: a result file of MTEB without scores.")
+
+
+def _is_bitext(values: Mapping[str, Any]) -> bool:
+    """Whether all metrics are those of bitext mining, of which accuracy and f1 are often equal.
+
+    Classification has no precision in older files, and weighted means next to it in newer ones.
+    """
+    return {"accuracy", "f1", "precision", "recall"} <= values.keys() and "f1_weighted" not in values
 
 
 def _is_score(value: Any) -> TypeGuard[float]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -264,12 +264,13 @@ class EvaluationResult:
         return csv_table(columns, rows)
 
     def to_latex(self) -> str:
-        """Return the main scores x100 as a LaTeX table for booktabs: one row per transform, one column per task.
+        """Return the main scores x100 as a LaTeX table for booktabs: two rows per transform, one column per task.
 
         Returns
         -------
         str
-            The table, with an average if all tasks have the same kind and metric. The caption names the model.
+            The table, with the 95% intervals in a row below the scores, where tasks have them, and an average if all
+            tasks have the same kind and metric. The caption names the model.
         """
         metrics = {(task.kind, task.metric) for task in self.tasks.values()}
         has_average = len(metrics) == 1 and len(self.tasks) > 1
@@ -279,6 +280,7 @@ class EvaluationResult:
             if has_average:
                 scores.append(result.average_of(*next(iter(metrics))))
             rows.append([label, *("" if math.isnan(score) else f"{100 * score:.2f}" for score in scores)])
+            rows += interval_rows([task.interval for task in result.tasks.values()], len(scores))
         judged = "; ".join(
             f"{metric}: {', '.join(name for name, task in self.tasks.items() if task.metric == metric)}"
             for metric in dict.fromkeys(task.metric for task in self.tasks.values())
@@ -326,6 +328,17 @@ class EvaluationResult:
         further = f',\n  "variants": {json.dumps(variants, ensure_ascii=False)}' if variants else ""
         text = f'{head},\n  "items": {{\n{lines}\n  }}{further},\n  "checksum": "{UNSEALED}"\n}}\n'
         return sealed(text.encode()).decode()
+
+
+def interval_x100(interval: tuple[float, float]) -> str:
+    """Format an interval for a table."""
+    return "undefined" if any(map(math.isnan, interval)) else " to ".join(f"{100 * end:.1f}" for end in interval)
+
+
+def interval_rows(intervals: Sequence[tuple[float, float] | None], n_columns: int) -> list[list[str]]:
+    """The row of the intervals below a row of scores, in a table of so many columns of scores; none without one."""
+    cells = ["" if each is None or any(map(math.isnan, each)) else interval_x100(each) for each in intervals]
+    return [["95% interval", *cells, *[""] * (n_columns - len(cells))]] if any(cells) else []
 
 
 def _shown(metric: str, score: float) -> str:

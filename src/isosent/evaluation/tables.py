@@ -9,7 +9,7 @@ from typing import Any
 
 from isosent.evaluation.overlap import NEAR_SHARE, NEAR_WORDS
 from isosent.evaluation.published import published_rows
-from isosent.evaluation.result import ERRORS, MANY_UNKNOWN, EvaluationResult, TaskResult
+from isosent.evaluation.result import ERRORS, MANY_UNKNOWN, EvaluationResult, TaskResult, interval_x100
 from isosent.evaluation.rte import ENTAILMENT
 from isosent.evaluation.sts import AGGREGATIONS, METRICS
 from isosent.pages.report import ReportTable
@@ -21,11 +21,6 @@ BASELINES = ("majority", "search_engine", "random")  # details of a task with sc
 def x100(score: float) -> str:
     """Format a score for a table."""
     return "undefined" if math.isnan(score) else f"{100 * score:.2f}"
-
-
-def interval_x100(interval: tuple[float, float]) -> str:
-    """Format an interval for a table."""
-    return "undefined" if any(map(math.isnan, interval)) else " to ".join(f"{100 * end:.1f}" for end in interval)
 
 
 def result_tables(results: Sequence[EvaluationResult], transforms: Sequence[str]) -> Iterator[ReportTable]:

@@ -29,8 +29,8 @@ from isosent.encoders.st_modules import ROLES
 from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import PROMPT_OF, TransformerEncoder
 from isosent.errors import InputError, InputTypeError, next_step, option, wrong_value
-from isosent.evaluation.result import EvaluationResult
-from isosent.evaluation.tables import interval_x100, x100
+from isosent.evaluation.result import EvaluationResult, interval_x100
+from isosent.evaluation.tables import x100
 from isosent.exports.check import (
     EXPORT,
     Agreement,

@@ -41,6 +41,7 @@ _DEEPEST = 64  # levels of objects in objects
 _SAMPLED_LINES, _SAMPLED_BYTES = 100, 1 << 20
 _OTHER_SEPARATORS = {";": "semicolons", "|": "bars"}
 DECIMAL_COMMA = re.compile(r"^([-+]?\d+),(\d+)$")  # where semicolons separate the columns
+_LONGEST_NAME, _MOST_SPACES = 40, 3  # of a column; a longer one may be a text
 _LINE, _ROW = "line {}", "row {} (counted from 0)"
 
 Values = tuple[Any, ...]
@@ -158,6 +159,17 @@ def open_table(
         bounds.unpacked(name, file) if is_packed else nullcontext(file) as content,
     ):
         yield table_in(name, file_format, content, header=header, short_rows=short_rows)
+
+
+def header_advice(name: str, columns: Sequence[str]) -> str:
+    """What to do about a first line that looks like a row of texts, not like names of columns; empty if it does not."""
+    sentence = next((each for each in columns if len(each) > _LONGEST_NAME or each.count(" ") >= _MOST_SPACES), None)
+    if sentence is None or format_by_name(name).rows != "fields":
+        return ""
+    return (
+        f"Its first line, {_check.brief(sentence)!r}, is taken for names of columns. If it is a row like the others, "
+        "put a line with names above it."
+    )
 
 
 def has_table_name(path: str | os.PathLike[str]) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, ClassVar, Literal
 
 from isosent import _check, _extras
-from isosent.errors import FileFormatError, InputError, InputFileError, option
+from isosent.errors import FileFormatError, InputError, InputFileError, IsosentWarning, option
 from isosent.io import bounds
 from isosent.io.bounds import lines_in, open_content
 from isosent.io.checksum import FileState, open_file_state
@@ -38,7 +39,7 @@ from isosent.io.number_lists import (
     parse_numbers,
 )
 from isosent.io.parquet import VECTOR_COLUMN
-from isosent.io.tables import Table, check_depth, is_number, table_in
+from isosent.io.tables import Table, check_depth, header_advice, is_number, table_in
 from isosent.io.vector_source import no_column_error
 from isosent.storage import Storage
 
@@ -138,6 +139,7 @@ def _text_column(table: Table, column: str | None) -> str:
         return column
     if _USUAL_COLUMN in table.columns:
         return _USUAL_COLUMN
+    advice = header_advice(table.name, table.columns)
     if len(table.columns) != 1:
         first = next(table.rows(optional=table.columns), (0, ("",)))[1]
         if all(map(is_number, table.columns)) or all(map(is_number, first)):
@@ -148,8 +150,10 @@ def _text_column(table: Table, column: str | None) -> str:
                 refuse_vectors(table.name, name, [value])
         raise InputError(
             f"{table.name} has {len(table.columns)} columns ({_check.brief(', '.join(table.columns), 600)}). "
-            f"Choose one with {option('column', 'NAME')}."
+            f"Choose one with {option('column', 'NAME')}.{advice and ' '}{advice}"
         )
+    if advice:
+        warnings.warn(f"{table.name}: {advice[0].lower()}{advice[1:]}", IsosentWarning, stacklevel=2)
     return table.columns[0]
 
 

@@ -5,6 +5,8 @@ matrix near its diagonal (`fill_band`) feeds the inverse that slides along the t
 float32 cannot resolve is repeated in float64 (`careful_weights`), and `_sum_up` adds the words and removes the chosen
 vectors. Kernels take rows by their ids, write the texts of one chunk, and share nothing: threads run one chunk each.
 
+numba compiles a kernel once more for an argument that is a literal, so where one begins at 0, it is ``np.int64(0)``.
+
 The eigen-solver is our own. `np.linalg.eigh` gives the same coarse vectors, in 23 instead of 11 us for a text of STS-B:
 GEM would fit and encode 32,400 instead of 42,600 texts/s in one thread (bench/words.py, dim 300). And it calls the
 LAPACK of scipy, whose threads nothing limits here: 120 words take six times as long if it starts them.
@@ -152,7 +154,7 @@ def _right_combination(band: Double, n: int, power: float, shares: Double, room:
             matrix[i, j] = matrix[j, i] = band[i, i - j]
     _tridiagonalize(matrix, n, reflectors, (values, beside, scales, image))
     _diagonalize(values, beside, vectors, n)
-    _turn(reflectors, scales, n, toward, True)
+    _turn(reflectors, scales, n, toward, np.bool_(True))
     floor = n * _EPS * values[:n].max()
     for j in range(n):
         if values[j] > floor:
@@ -162,12 +164,12 @@ def _right_combination(band: Double, n: int, power: float, shares: Double, room:
             strength = values[j] ** ((power - 1) / 2)
             if abs(total) <= RANK_TOLERANCE * np.sqrt(n):
                 entries = vectors[j, :n].copy()
-                _turn(reflectors, scales, n, entries, False)
+                _turn(reflectors, scales, n, entries, np.bool_(False))
                 total = _side(entries)
             strength *= 1.0 if total > 0 else -1.0
             for i in range(n):
                 shares[i] += strength * vectors[j, i]
-    _turn(reflectors, scales, n, shares, False)
+    _turn(reflectors, scales, n, shares, np.bool_(False))
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
@@ -191,7 +193,7 @@ def _add_left_vectors(rows: Single, words: Ids, power: float, total: Double, roo
         if values[j] > floor:
             for k in range(dim):
                 left[k] = vectors[j, k]
-            _turn(reflectors, scales, dim, left, False)
+            _turn(reflectors, scales, dim, left, np.bool_(False))
             for i in range(n):
                 entries[i] = 0.0
                 for k in range(dim):
@@ -251,7 +253,7 @@ def _tridiagonalize(matrix: Double, n: int, reflectors: Double, columns: tuple[D
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)
-def _turn(reflectors: Double, scales: Double, n: int, x: Double, forward: bool) -> None:
+def _turn(reflectors: Double, scales: Double, n: int, x: Double, forward: bool | np.bool_) -> None:
     """Change a vector to the basis in which the matrix is tridiagonal, or back."""
     for i in range(n - 1):
         step = i if forward else n - 2 - i
@@ -344,7 +346,8 @@ def sliding_weights(
         border[p] = 0.0
         for k in range(len(column)):
             inverse[p, k] = 0.0
-    head = used = 0
+    head = 0
+    used: Any = np.int64(0)
     for i in range(n):
         if i > window:
             slot = slot_of[i - window - 1]
@@ -452,7 +455,7 @@ def careful_weights(
     basis = np.empty((min(n, 2 * window + 1, dim) + 1, dim))
     for i in range(n):
         first, last = max(0, i - window), min(n - 1, i + window)
-        rank = 0
+        rank: Any = np.int64(0)
         for place in range(first, last + 1):
             if place != i and rank < dim and _orthogonalize(rows, words[place], basis, rank)[0] > 0.0:
                 rank += 1
@@ -525,7 +528,7 @@ def gem_kernel(
     reach = min(2 * window, longest - 1)
     recent = np.zeros((recent_rows(reach), padded(rows.shape[1])), dtype=np.float32)
     band = band_room(longest, reach)
-    chosen, chosen_sigma = np.arange(n_chosen), np.empty(n_chosen)
+    chosen, chosen_sigma = np.arange(n_chosen, dtype=np.int32), np.empty(n_chosen)
     near, sums = np.empty((longest, n_chosen)), np.empty(products.shape[1])
     weights, total = np.empty(longest), np.empty(rows.shape[1], dtype=np.float32)
     shares, common = np.empty(max(longest, n_chosen), dtype=np.float32), np.empty(n_chosen)
@@ -554,7 +557,7 @@ def gem_kernel(
 
 
 @njit(cache=True, nogil=True, fastmath=True)
-def _choose(products: Double, words: Ids, strengths: Double, chosen: Bounds, sums: Double) -> None:
+def _choose(products: Double, words: Ids, strengths: Double, chosen: Ids, sums: Double) -> None:
     """Corpus vectors with the largest sum of squared products with the words, times their strength squared."""
     for j in range(len(sums)):
         sums[j] = 0.0
@@ -582,7 +585,7 @@ def _choose(products: Double, words: Ids, strengths: Double, chosen: Bounds, sum
 def _sum_up(
     words: tuple[Single, Ids],
     weighted: tuple[Double, Double],
-    removal: tuple[Single, Bounds, bool],
+    removal: tuple[Single, Ids, bool],
     scratch: tuple[Single, Double],
     total: Single,
 ) -> None:

@@ -32,11 +32,11 @@ from isosent.evaluation.compare import (
     means_of_tasks,
 )
 from isosent.evaluation.mteb import BENCHMARK
-from isosent.evaluation.result import EvaluationResult, TaskResult
+from isosent.evaluation.result import EvaluationResult, TaskResult, interval_rows, interval_x100
 from isosent.evaluation.result_file import is_result, read_result
 from isosent.evaluation.run import TARGET
 from isosent.evaluation.sizes import deviation_note
-from isosent.evaluation.tables import interval_x100, x100
+from isosent.evaluation.tables import x100
 from isosent.numeric.statistics import LEVEL, N_RESAMPLES, holm
 from isosent.pages.figures import Figure
 from isosent.pages.progress import Progress, counted
@@ -241,8 +241,8 @@ class Leaderboard:
         kinds = dict.fromkeys(column.kind for column in self.columns)
         return {kind: [column for column in self.columns if column.kind == kind] for kind in kinds}
 
-    def table(self) -> tuple[list[str], list[list[str]]]:
-        """Headings and rows as text, scores x100; a star marks the best of a column."""
+    def table(self, *, has_intervals: bool = False) -> tuple[list[str], list[list[str]]]:
+        """Headings and rows as text, scores x100; a star marks the best of a column. Intervals have separate rows."""
         heads = [f"{column.title}{f' ({column.subtitle})' if column.subtitle else ''}" for column in self.columns]
         rows = []
         for row in self.rows:
@@ -250,6 +250,8 @@ class Leaderboard:
             marks = ["*" if column.best == row.label else "" for column in self.columns]
             scores = ["" if cell is None else x100(cell.score) + mark for cell, mark in zip(cells, marks, strict=True)]
             rows.append([row.label, *scores])
+            if has_intervals:
+                rows += interval_rows([cell and cell.interval for cell in cells], len(cells))
         return ["model", *heads], rows
 
 

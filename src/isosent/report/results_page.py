@@ -16,9 +16,9 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
-from isosent.evaluation.result import ERRORS, EvaluationResult, TaskResult
+from isosent.evaluation.result import ERRORS, EvaluationResult, TaskResult, interval_x100
 from isosent.evaluation.run import TARGET
-from isosent.evaluation.tables import interval_x100, x100
+from isosent.evaluation.tables import x100
 from isosent.pages.html import (
     NONE,
     breakable,

@@ -29,7 +29,7 @@ from isosent.io.parquet import bounded_batches, reading_parquet
 from isosent.io.remote import local_copies
 from isosent.io.shards import input_paths
 from isosent.io.source import open_source
-from isosent.io.tables import DECIMAL_COMMA, is_number, open_table, table_in
+from isosent.io.tables import DECIMAL_COMMA, header_advice, is_number, open_table, table_in
 from isosent.io.texts import TextSource, numbers_error, read_texts, refuse_vectors
 from isosent.io.vector_source import VectorSource
 from isosent.search.rows import ID, TEXT, VECTOR, is_text
@@ -316,13 +316,16 @@ def read_rows(
             and not kind_of(values.slice(0, SAMPLED_ROWS).to_pylist(), name)
         ]
         candidates = [TEXT] if TEXT in columns and vector_column != TEXT else candidates
+        advice = header_advice(path, list(columns))
         if len(candidates) != 1 and vector_column is None:
             if is_untyped and len(columns) > 1 and not any(is_text(values.type) for values in columns.values()):
                 raise FileFormatError(numbers_error(path))
             raise InputError(
                 f"{path} has the columns {brief(', '.join(columns), 600)}. Choose the texts: "
-                f"{option('column', 'NAME')}."
+                f"{option('column', 'NAME')}.{advice and ' '}{advice}"
             )
+        if advice and candidates != [TEXT]:
+            warnings.warn(f"{path}: {advice[0].lower()}{advice[1:]}", IsosentWarning, stacklevel=2)
         column = candidates[0] if len(candidates) == 1 else None
     for name in (column, id_column):
         if name is not None and name not in columns:

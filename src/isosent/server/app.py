@@ -17,8 +17,8 @@ from isosent.model import SentenceEncoder
 from isosent.search.index import Index
 from isosent.server import dialects, http, isosent_api, page
 from isosent.server.embeddings import EmbeddingsBody, is_ordered
+from isosent.server.limits import Limits
 from isosent.server.registry import ModelLoader, ModelPair, ModelService
-from isosent.server.service import Limits
 
 
 class Endpoint(NamedTuple):

@@ -33,8 +33,8 @@ from isosent.server.embeddings import (
 )
 from isosent.server.fields import role_of
 from isosent.server.http import json_response, on_model, vectors_response
+from isosent.server.limits import Limits, RequestError
 from isosent.server.registry import ModelService, Served
-from isosent.server.service import Limits, RequestError
 from isosent.transforms.calibration import RANDOM_PAIRS
 
 _MOST_PERCENTILES = 300  # in a header, of which many proxies take 4 kB

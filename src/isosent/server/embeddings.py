@@ -25,8 +25,9 @@ from isosent.persistence import FitRecord
 from isosent.role import RoleName
 from isosent.server.fields import space_fields
 from isosent.server.http import vectors_response
+from isosent.server.limits import Limits, RequestError
 from isosent.server.registry import Served
-from isosent.server.service import Limits, RequestError, reason_of
+from isosent.server.service import reason_of
 from isosent.space import hash_of
 
 Side = Literal["query", "search_query", "document", "search_document", "passage", "default", "text"]

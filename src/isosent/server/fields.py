@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from isosent.role import RoleName
-from isosent.server.service import RequestError
+from isosent.server.limits import RequestError
 from isosent.storage import Storage
 
 INERT: Final = frozenset(

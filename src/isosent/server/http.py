@@ -37,8 +37,9 @@ from isosent.api.refusals import HttpError
 from isosent.errors import ApiError, InputError, InputTypeError, IsosentError, option
 from isosent.io.json import decode
 from isosent.server.fields import refuse_if_ignored, refuse_too_many
+from isosent.server.limits import Limits, RequestError
 from isosent.server.registry import Registry, RetiredError, Served
-from isosent.server.service import CONTENT_TYPE, Limits, Metrics, RequestError, Service, named_for_clients, reason_of
+from isosent.server.service import CONTENT_TYPE, Metrics, Service, named_for_clients, reason_of
 
 T = TypeVar("T")
 Body = TypeVar("Body", bound=msgspec.Struct)

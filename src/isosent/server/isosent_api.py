@@ -22,8 +22,8 @@ from isosent.search.result import Hit
 from isosent.search.rows import TEXT
 from isosent.server.embeddings import checked_space, space_headers, space_of
 from isosent.server.http import json_response, on_model, with_served
+from isosent.server.limits import RequestError
 from isosent.server.registry import ModelService, Registry, Served
-from isosent.server.service import RequestError
 
 _MOST_HITS = 1000
 _MOST_EXPLAINED = 100

@@ -34,8 +34,9 @@ from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import nonzero_rows
 from isosent.search.models import check_query_model
 from isosent.server.fields import space_fields
+from isosent.server.limits import RequestError
 from isosent.server.registry import CANARY_EVERY_S
-from isosent.server.service import Metrics, RequestError, failure_facts
+from isosent.server.service import Metrics, failure_facts
 from isosent.space import Space
 
 _log = logging.getLogger("isosent.server")

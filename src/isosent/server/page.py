@@ -40,8 +40,8 @@ from isosent.pages.html import theme
 from isosent.persistence import model_files
 from isosent.search.inputs import read_rows
 from isosent.server.http import json_response, with_served
+from isosent.server.limits import RequestError
 from isosent.server.registry import ModelService, Served
-from isosent.server.service import RequestError
 from isosent.transforms.auto import AutoChoice, choose_from_texts
 from isosent.transforms.base import Auto, make_linear
 from isosent.transforms.labels import LabeledMoments

@@ -49,8 +49,9 @@ from isosent.server.embeddings import (
 )
 from isosent.server.fields import SIDES, role_of, sides_of, upstream_fields
 from isosent.server.http import json_response
+from isosent.server.limits import Limits, RequestError
 from isosent.server.maps import CanaryWatch, Learner, Maps
-from isosent.server.service import Limits, RequestError, Service
+from isosent.server.service import Service
 
 _log = logging.getLogger("isosent.server")
 _MOST_FETCHES: Final = 256

@@ -36,7 +36,8 @@ from isosent.numeric.similarity import nonzero_rows
 from isosent.role import RoleName
 from isosent.search.index import Index
 from isosent.search.models import check_query_model
-from isosent.server.service import Limits, Metrics, RequestError, Service, failure_facts, freeze_memory
+from isosent.server.limits import Limits, RequestError
+from isosent.server.service import Metrics, Service, failure_facts, freeze_memory
 from isosent.words.tokens import TokenIds
 
 _CHARACTERS_A_TOKEN = 4  # for a queue whose texts are not yet tokenized; corrected by what was measured

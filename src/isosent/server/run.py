@@ -36,9 +36,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from isosent import _check
 from isosent.errors import InputError, option
 from isosent.io.bounds import decode_utf8
-from isosent.server.service import MOST_UNREAD, Limits, Service, flag_of, freeze_memory
+from isosent.server.limits import KEYS_VARIABLE, Limits, flag_of
+from isosent.server.service import MOST_UNREAD, Service, freeze_memory
 
-KEYS_VARIABLE = "ISOSENT_API_KEYS"
 _LARGEST_HEADERS = 1 << 14
 _SHORTEST_KEY = 16
 _BACKLOG = 2048

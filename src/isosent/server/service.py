@@ -1,23 +1,21 @@
 """What every service has, whether it serves models or stands in front of an API: limits, errors, metrics, state.
 
 A `Service` is what `isosent.server.run` and `isosent.server.http` need of both: its `Limits`, its `Metrics`, and what
-goes on while it runs. A request that is refused is a `RequestError`, whose message is for the client. Messages of the
-library are not: `reason_of` gives one to clients without folders of this machine, with the names that clients use for
-models in their place (`named_for_clients`).
+goes on while it runs. The message of a `RequestError` is for the client. Messages of the library are not: `reason_of`
+gives one to clients without folders of this machine, with the names that clients use for models in their place
+(`named_for_clients`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import math
 import os
 import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any, Final
 
@@ -31,8 +29,8 @@ from prometheus_client import (
 )
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from isosent.api.refusals import HttpError
-from isosent.errors import IsosentError, in_shell, option
+from isosent.errors import IsosentError
+from isosent.server.limits import Limits, RequestError
 
 MOST_UNREAD: Final = 64 << 20  # bytes of several answers, for longer than a sweep
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"  # of metrics
@@ -42,18 +40,6 @@ _RISING = (b"te_request_count", b"te_request_success", b"te_request_failure")
 _UNREAD_LOOK_S = 0.05
 _PATH: Final = re.compile(r"(^|[\s'\"(=:,])(/(?!/)|[A-Za-z]:\\|~/)\S|\b(s3|gs|hdfs|file)://")
 _SIZES = tuple(2**power for power in range(0, 17, 2))
-
-
-def flag_of(name: str) -> str:
-    """The option of ``isosent serve`` for a parameter or a limit, for whoever runs the server."""
-    return f"--{name.removesuffix('_s').replace('_', '-')}"
-
-
-class RequestError(HttpError):
-    """A request that is refused; its message is for the client and says nothing about the machine."""
-
-    def __init__(self, status: int, message: str, **more: Any) -> None:
-        super().__init__(status, in_shell(message, lambda name, _: flag_of(name)), **more)
 
 
 def reason_of(error: Exception, references: Mapping[str, str] | None = None) -> str:
@@ -80,109 +66,6 @@ def freeze_memory() -> None:
     gc.unfreeze()
     gc.collect()
     gc.freeze()
-
-
-def _limit(default: float, meaning: str) -> Any:
-    return field(default=default, metadata={"meaning": meaning})
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Limits of a server; each is an option of ``isosent serve``.
-
-    Parameters
-    ----------
-    max_body_bytes : int, default 4,000,000
-        Bytes of a request.
-    max_texts : int, default 2048
-        Texts of a request.
-    max_batch_tokens : int, default 16,384
-        Tokens that a model computes at once. Larger requests are split.
-    max_queued_tokens : int, default 1,000,000
-        Tokens that may wait for a model. A request that comes later gets 429.
-    max_connections : int, default 512
-        Connections at the same time. For a further one, that is closed whose client has sent nothing for longest.
-    request_timeout_s : float, default 30
-        Seconds in which a request must have arrived, and in which a client must read 1 MiB of an answer, or its rest.
-    """
-
-    max_body_bytes: int = _limit(4_000_000, "Bytes of a request.")
-    max_texts: int = _limit(2048, "Texts of a request.")
-    max_batch_tokens: int = _limit(16_384, "Tokens of a batch; larger requests are split.")
-    max_queued_tokens: int = _limit(1_000_000, "Tokens that may wait; later requests get 429.")
-    max_connections: int = _limit(512, "Connections at the same time.")
-    request_timeout_s: float = _limit(30.0, "Seconds to send a request, or to read 1 MiB of an answer.")
-
-    def to_json(self) -> list[dict[str, Any]]:
-        """Return names, values, flags and meanings, for ``/info``.
-
-        Returns
-        -------
-        list of dict
-            One for each limit.
-        """
-        return [
-            {"name": f.name, "value": getattr(self, f.name), "flag": flag_of(f.name), **f.metadata}
-            for f in fields(self)
-        ]
-
-    def check_texts(self, n_texts: int, param: str) -> None:
-        """Refuse too many texts.
-
-        Parameters
-        ----------
-        n_texts : int
-            Texts of a request.
-        param : str
-            Field of the body that holds them, for the message.
-
-        Raises
-        ------
-        RequestError
-            With status 413, if there are more than `max_texts`.
-        """
-        if n_texts > self.max_texts:
-            raise RequestError(
-                413,
-                f"{param} has {n_texts} texts; a request may have at most {self.max_texts} ({option('max_texts')}).",
-                param=param,
-            )
-
-    def body_too_large(self) -> RequestError:
-        """The error for a request of too many bytes.
-
-        Returns
-        -------
-        RequestError
-            With status 413.
-        """
-        return RequestError(
-            413, f"a request may have at most {self.max_body_bytes} bytes ({option('max_body_bytes')})."
-        )
-
-    def queue_is_full(self, n_tokens: int, tokens_per_s: float) -> RequestError:
-        """The error for a request that comes when too many tokens wait.
-
-        Parameters
-        ----------
-        n_tokens : int
-            Tokens that wait.
-        tokens_per_s : float
-            How fast the model has been; 0 if that is not known.
-
-        Returns
-        -------
-        RequestError
-            With status 429, and the seconds to wait in the header ``Retry-After``.
-        """
-        wait_s = max(1, math.ceil(n_tokens / tokens_per_s)) if tokens_per_s > 0 else 1
-        return RequestError(
-            429,
-            f"{n_tokens} tokens wait for this model; at most {self.max_queued_tokens} may "
-            f"({option('max_queued_tokens')}). Try again in {wait_s} s.",
-            code="rate_limit_exceeded",
-            headers={"Retry-After": str(wait_s)},
-        )
 
 
 class Metrics:

@@ -171,11 +171,11 @@ def _save(
 # -- the folder of a trained model ------------------------------------------------------------------------------------
 
 
-def check_training_folder(folder: str | os.PathLike[str]) -> None:
-    """Refuse a place where no trained model can be written, before any work is done."""
+def check_training_folder(folder: str | os.PathLike[str]) -> bool:
+    """Refuse a place where no trained model can be written, before any work is done; say whether one is replaced."""
     if holds_its_encoder(parent := Path(folder).absolute().parent):
         raise OutputError(f"{folder} lies in a trained model, {parent}. Choose another folder.")
-    check_folder(folder, _TRAINED)
+    return check_folder(folder, _TRAINED)
 
 
 @contextmanager

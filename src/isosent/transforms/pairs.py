@@ -87,28 +87,29 @@ class MapCandidate(NamedTuple):
         strength = dict(self.settings).get("whitening")
         return MapCandidate() if strength is None else MapCandidate("whitening", (("strength", strength),))
 
-    def fit(self, joint: JointMoments) -> LinearMap | None:
-        """The map of both sides, or of queries; None for no map."""
+    def fit(self, joint: JointMoments, *, is_turned: bool = True) -> LinearMap | None:
+        """The map of both sides, or of queries; None for no map. See `pair_whitening` for `is_turned`."""
         values = self.parameters
         if self.name == NO_TRANSFORM:
             return None
         if self.name == "query_ridge":
             return joint.ridge(values["penalty"], towards=np.eye(joint.x_dim))
         if self.name == "pair_whitening":
-            return pair_whitening(joint, **values)
+            return pair_whitening(joint, **values, is_turned=is_turned)
         return make_linear(self.name, settings=values).fit_moments(joint.x + joint.y).linear_map_
 
 
-def pair_whitening(joint: JointMoments, strength: float, shrinkage: float) -> LinearMap:
+def pair_whitening(joint: JointMoments, strength: float, shrinkage: float, *, is_turned: bool = True) -> LinearMap:
     r"""Divide by the deviations of matching vectors from each other: :math:`(x - \mu) D_g^{-s/2} V`.
 
     D is the covariance of x - y, shrunk by g towards a multiple of the identity and of mean variance 1, and V are the
-    principal axes of what results (Radenovic, Tolias & Chum 2018, section 3.4, without strength and shrinkage).
+    principal axes of what results (Radenovic, Tolias & Chum 2018, section 3.4, without strength and shrinkage). No
+    cosine depends on V: without `is_turned` it is left out, and the time that it takes.
     """
     values, axes = _axes_of_differences(joint)
     both, shrunk = joint.x + joint.y, (1 - shrinkage) * values + shrinkage
     root = (axes * np.maximum(shrunk, _FLOOR) ** (-strength / 2)) @ axes.T
-    weight = root @ spectrum(root @ both.covariance @ root).vectors
+    weight = root @ spectrum(root @ both.covariance @ root).vectors if is_turned else root
     return LinearMap(weight, -both.mean @ weight)
 
 
@@ -412,7 +413,9 @@ def choose_from_pairs(pairs: MatchingPairs, *, queries_only: bool = False) -> Pa
         by_part = [
             [
                 search.scores(part, fitted, queries_only=each.is_of_queries)
-                for each, fitted in zip(candidates, _fitted(candidates, pairs, joint, rows), strict=True)
+                for each, fitted in zip(
+                    candidates, _fitted(candidates, pairs, joint, rows, is_turned=False), strict=True
+                )
             ]
             for part, joint, rows in parts
         ]
@@ -449,7 +452,14 @@ def choose_from_pairs(pairs: MatchingPairs, *, queries_only: bool = False) -> Pa
     )
 
 
-def _fitted(candidates: Sequence[MapCandidate], pairs: MatchingPairs, joint: JointMoments, rows: Mask) -> list[Fitted]:
+def _fitted(
+    candidates: Sequence[MapCandidate],
+    pairs: MatchingPairs,
+    joint: JointMoments,
+    rows: Mask,
+    *,
+    is_turned: bool = True,
+) -> list[Fitted]:
     """Each candidate, fitted on some pairs, of which these are the moments."""
     by_label: dict[MapCandidate, dict[int, LinearMap]] = {each: {} for each in candidates if each.name == GROUP_MAPS}
     bases = {each.base: each.base.fit(joint) for each in by_label}
@@ -459,7 +469,10 @@ def _fitted(candidates: Sequence[MapCandidate], pairs: MatchingPairs, joint: Joi
             for each in (each for each in by_label if each.base == base):
                 after = mapped.ridge(dict(each.settings)["penalty"], towards=np.eye(mapped.x_dim))
                 by_label[each][label] = after if before is None else before.then(after)
-    return [(bases[each.base], by_label[each]) if each in by_label else (each.fit(joint), {}) for each in candidates]
+    return [
+        (bases[each.base], by_label[each]) if each in by_label else (each.fit(joint, is_turned=is_turned), {})
+        for each in candidates
+    ]
 
 
 def _failed_test(gains: Iterable[Gain], differences: Iterable[Double], groups: Rows) -> str | None:
