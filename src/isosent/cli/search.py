@@ -61,6 +61,11 @@ _LARGEST_CHANCE = 0.5  # of a recall; with fewer texts, chance finds most
 @click.option(
     "--against", metavar="VECTORS", help="Instead of a query: measure recall of these vectors of the same texts."
 )
+@click.option(
+    "--truth",
+    metavar="FILE",
+    help="Measure recall against the true neighbors of the queries in FILE (.hdf5, .ivecs, .ibin).",
+)
 @json_option
 def search(
     folder: str,
@@ -76,6 +81,7 @@ def search(
     unique: bool,
     explain: bool,
     against: str | None,
+    truth: str | None,
     as_json: bool,
 ) -> None:
     """Find the rows of INDEX, or of the table of a database, that are nearest to each QUERY.
@@ -86,6 +92,9 @@ def search(
     A QUERY is a text, or a file of texts, or of vectors of the encoder (.npy, .parquet and others). With --against, the
     file holds the original vectors of the texts of INDEX, in their order; a parquet file may have their ids. Up to 500
     of them are queries. The neighbors that INDEX finds are compared with those of an exact search of the file.
+
+    With --truth, FILE holds the nearest rows of each query, and of ann-benchmarks the queries too. INDEX was made of the
+    same vectors: isosent index FILE.hdf5 -o INDEX.
 
     \b
     isosent search INDEX "a query" --where 'lang = "en"'
@@ -104,9 +113,17 @@ def search(
     chosen = {name: value for name, value in settings.items() if value not in (None, False, ())}
     store = open_store(folder, model)
     if against is not None:
-        if chosen or queries or conditions or model or k != _MOST_HITS:
+        if chosen or queries or conditions or model or k != _MOST_HITS or truth:
             raise InputError("search: --against measures recall@10; leave out queries and all options but --json.")
         deliver(_recall_report(store.index(f"search: {option('against')}"), against), as_json=as_json)
+        return
+    if truth is not None:
+        if chosen or conditions or model or len(queries) > 1:
+            raise InputError("search: --truth measures recall; leave out all but -k, --json and one file of queries.")
+        index = store.index(f"search: {option('truth')}")
+        recall, n_queries = index.recall_of_neighbors(truth, *queries, k=k)
+        line = f"recall@{k}: {recall:.4f} against the neighbors in {truth}; {n_queries} queries, {len(index)} rows"
+        deliver(Report({"recall": recall, "k": k, "n_queries": n_queries, "truth": truth}, [line]), as_json=as_json)
         return
     where = conditions[0] if len(conditions) == 1 else " and ".join(f"({each})" for each in conditions) or None
     if bool(queries) == bool(likes):

@@ -3,7 +3,7 @@
 `contents_of` looks at the first rows, in the same way whatever the format; `number_lists` has the rule for a value.
 `open_rows` opens a column, or the lines of a file, as a `VectorSource`: each row is read once when it is opened, so
 that one without a vector is named before any work is done. What is not small is read again for each pass. A column of
-parquet lists is opened by `isosent.io.parquet` instead. `isosent.io.vectors` is where all others ask.
+lists with a type is opened by `isosent.io.typed_tables` instead. `isosent.io.vectors` is where all others ask.
 """
 
 from __future__ import annotations
@@ -42,11 +42,12 @@ from isosent.io.number_lists import (
     may_be_vectors,
     parse_numbers,
 )
-from isosent.io.parquet import VECTOR_COLUMN, find_seal, list_storage, table_batches, table_schema
+from isosent.io.parquet import find_seal
 from isosent.io.remote import is_remote
 from isosent.io.system import open_to_read
 from isosent.io.tables import ABSENT, Table, is_number, paths_of, table_in, value_at
 from isosent.io.texts import is_table
+from isosent.io.typed_tables import VECTOR_COLUMN, list_storage, table_batches, table_schema
 from isosent.io.vector_source import ParsedRows, VectorSource
 from isosent.space import Space
 from isosent.storage import Storage
@@ -83,8 +84,8 @@ def _contents_of_version(path: Path, _: FileState) -> Contents:
     if not file_format.is_table:
         with open_to_read(path) as file:
             return _contents_of_lines(path, file)
-    if file_format.is_parquet:
-        return _contents_of_parquet(path)
+    if file_format.is_typed:
+        return _contents_of_typed(path)
     with open_content(path) as (name, file):
         if holds_lists(file_format.ending, file):
             return Contents(vectors=(LINES,), are_lists=True)
@@ -202,7 +203,7 @@ def _plain(fields: dict[str, Any], column: str) -> Any:
     return None if value is ABSENT else value
 
 
-def _contents_of_parquet(path: Path) -> Contents:
+def _contents_of_typed(path: Path) -> Contents:
     schema, _ = table_schema(path)
     fields = [field for field in schema if _may_hold(field.type)]
     typed = frozenset(field.name for field in fields if list_storage(field.type))

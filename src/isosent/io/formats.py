@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
+from isosent.errors import option
 from isosent.storage import CODES, NUMPY, TENSORS, WRITTEN, Storage
 
 Holds = Literal["texts", "vectors", "moments"]
@@ -27,7 +28,7 @@ class Format(NamedTuple):
     dtypes: tuple[Storage, ...] = ()  # of vectors that are read
     written: tuple[Storage, ...] = ()  # dtypes in which vectors are written
     module: str = ""  # reads vectors, where the file holds nothing else
-    rows: Literal["fields", "objects", "parquet", ""] = ""  # how `isosent.io.tables` reads it
+    rows: Literal["fields", "objects", "parquet", "arrow", ""] = ""  # how `isosent.io.tables` reads it
     refusal: str = ""  # what it is and what to do, if it is not read
 
     @property
@@ -37,8 +38,13 @@ class Format(NamedTuple):
 
     @property
     def is_parquet(self) -> bool:
-        """Whether it is a table whose columns are read one by one, with their types."""
+        """Whether it is a table of Parquet."""
         return self.rows == "parquet"
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether it is a table whose columns are read one by one, with their types."""
+        return self.rows in ("parquet", "arrow")
 
     @property
     def reader(self) -> Any:
@@ -52,6 +58,10 @@ class Format(NamedTuple):
 
 
 _FLOAT: Final = (Storage.float32,)
+_NEIGHBORS: Final = (
+    "holds neighbors of queries as int32, not vectors. Name the file of the vectors; the recall of an index against "
+    f"these neighbors is measured by isosent search INDEX QUERIES {option('truth', 'FILE')}."
+)
 
 FORMATS: Final = (
     Format(".npy", ("vectors",), NUMPY, (*WRITTEN, *CODES), "npy"),
@@ -60,7 +70,11 @@ FORMATS: Final = (
     Format(".fbin", ("vectors",), _FLOAT, module="bigann"),
     Format(".u8bin", ("vectors",), (Storage.uint8,), module="bigann"),
     Format(".i8bin", ("vectors",), (Storage.int8,), module="bigann"),
-    Format(".ibin", refusal="holds neighbors of queries as int32, not vectors. Name the file of the vectors."),
+    Format(".ibin", refusal=_NEIGHBORS),
+    Format(".ivecs", refusal=_NEIGHBORS),
+    Format(".npz", ("vectors",), NUMPY, module="npz"),
+    Format(".hdf5", ("vectors",), NUMPY, module="hdf5"),
+    Format(".h5", ("vectors",), NUMPY, module="hdf5"),
     Format(".safetensors", ("vectors", "moments"), TENSORS, module="safetensors"),
     Format(".txt", ("texts",), _FLOAT, rows="fields"),
     Format(".csv", ("texts", "vectors"), _FLOAT, rows="fields"),
@@ -68,7 +82,9 @@ FORMATS: Final = (
     Format(".jsonl", ("texts", "vectors"), _FLOAT, rows="objects"),
     Format(".json", ("texts", "vectors"), _FLOAT, rows="objects"),
     Format(".parquet", ("texts", "vectors"), NUMPY, WRITTEN, rows="parquet"),
-    Format(".npz", refusal="is an archive of arrays, not vectors. Save the array that holds them: numpy.save."),
+    Format(".arrow", ("texts", "vectors"), NUMPY, rows="arrow"),
+    Format(".arrows", ("texts", "vectors"), NUMPY, rows="arrow"),
+    Format(".feather", ("texts", "vectors"), NUMPY, rows="arrow"),
 )
 _BY_ENDING: Final = {each.ending: each for each in FORMATS}
 NOTES: Final = ".json"  # what a folder holds of this format are notes
