@@ -93,8 +93,8 @@ def search(
     file holds the original vectors of the texts of INDEX, in their order; a parquet file may have their ids. Up to 500
     of them are queries. The neighbors that INDEX finds are compared with those of an exact search of the file.
 
-    With --truth, FILE holds the nearest rows of each query, and of ann-benchmarks the queries too. INDEX was made of the
-    same vectors: isosent index FILE.hdf5 -o INDEX.
+    With --truth, FILE holds the nearest rows of each query, and if it is of ann-benchmarks the queries, too. INDEX was
+    made of the same vectors: isosent index FILE.hdf5 -o INDEX.
 
     \b
     isosent search INDEX "a query" --where 'lang = "en"'

@@ -32,6 +32,7 @@ from isosent.io.number_lists import (
     EXCEL,
     SAMPLED_ROWS,
     SAVE_ADVICE,
+    are_json_objects,
     has_whole_number,
     is_blank,
     is_comment,
@@ -55,6 +56,7 @@ from isosent.storage import Storage
 LINES: Final = ""  # in place of a column: each line is a vector
 _FEW_ROWS: Final = 3
 _FEWEST_SPREAD: Final = 8  # columns of numbers that may be a vector
+_SPARSE: Final = (".values", ".indices")  # fields of a sparse vector, as Pinecone has them
 _MOST_BLANK_ROWS: Final = 20_000  # in which a column is looked for a value
 _SAMPLED_BYTES: Final = 4 << 20
 
@@ -156,6 +158,9 @@ def _contents(columns: dict[str, list[Any]], typed: frozenset[str] = frozenset()
         or ("vectors" if name in typed and _all_blank(values) else None)
         for name, values in columns.items()
     }
+    for name in kinds:
+        if name.endswith(_SPARSE[0]) and name.removesuffix(_SPARSE[0]) + _SPARSE[1] in columns:
+            kinds[name] = None
     texts = tuple(name for name, values in columns.items() if kinds[name] is None and _is_text(name, values))
     found = {kind: tuple(name for name in columns if kinds[name] == kind) for kind in ("vectors", "lists", "cut")}
     only = [name for name in found["lists"] if all(isinstance(value, list | None) for value in columns[name])]
@@ -195,7 +200,11 @@ def _is_text(name: str, values: Sequence[Any]) -> bool:
     """Whether a column holds texts, other than ids and numbers."""
     present = [value for value in values if not is_blank(value)]
     is_id = name.lower().rpartition("_")[2] == "id"
-    return not is_id and any(isinstance(value, str) and not is_number(value) for value in present)
+    return (
+        not is_id
+        and not are_json_objects(present)
+        and any(isinstance(value, str) and not is_number(value) for value in present)
+    )
 
 
 def _plain(fields: dict[str, Any], column: str) -> Any:

@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
+from isosent._check import DATA_SET_FILE, is_data_set
 from isosent.errors import option
 from isosent.storage import CODES, NUMPY, TENSORS, WRITTEN, Storage
 
@@ -28,7 +29,7 @@ class Format(NamedTuple):
     dtypes: tuple[Storage, ...] = ()  # of vectors that are read
     written: tuple[Storage, ...] = ()  # dtypes in which vectors are written
     module: str = ""  # reads vectors, where the file holds nothing else
-    rows: Literal["fields", "objects", "parquet", "arrow", ""] = ""  # how `isosent.io.tables` reads it
+    rows: Literal["fields", "objects", "parquet", "arrow", "data set", ""] = ""  # how `isosent.io.tables` reads it
     refusal: str = ""  # what it is and what to do, if it is not read
 
     @property
@@ -44,7 +45,7 @@ class Format(NamedTuple):
     @property
     def is_typed(self) -> bool:
         """Whether it is a table whose columns are read one by one, with their types."""
-        return self.rows in ("parquet", "arrow")
+        return self.rows in ("parquet", "arrow", "data set")
 
     @property
     def reader(self) -> Any:
@@ -89,6 +90,7 @@ FORMATS: Final = (
 _BY_ENDING: Final = {each.ending: each for each in FORMATS}
 NOTES: Final = ".json"  # what a folder holds of this format are notes
 _UNKNOWN: Final = Format("", ("texts",), _FLOAT)
+_DATA_SET: Final = Format("", ("texts", "vectors"), NUMPY, rows="data set")
 
 
 def ending_of(path: str | os.PathLike[str]) -> str:
@@ -97,8 +99,21 @@ def ending_of(path: str | os.PathLike[str]) -> str:
 
 
 def format_by_name(path: str | os.PathLike[str]) -> Format:
-    """The format that the name of a file says; a file of any other name holds lines."""
-    return _BY_ENDING.get(ending_of(path), _UNKNOWN)
+    """The format that the name of a file says; a file of any other name holds lines. Or that of a data set's folder."""
+    named = _BY_ENDING.get(ending_of(path), _UNKNOWN)
+    if named in (_UNKNOWN, _BY_ENDING[NOTES]) and data_set_folder(path):
+        return _DATA_SET
+    return named
+
+
+def data_set_folder(path: str | os.PathLike[str]) -> Path | None:
+    """The folder of a data set on disk, named itself or by the file that `input_file` found; None for anything else."""
+    path = Path(path)
+    folder = path.parent if path.name == DATA_SET_FILE else path
+    try:
+        return folder if is_data_set(folder) else None
+    except (OSError, ValueError):  # a text that cannot be a path
+        return None
 
 
 def listed(formats: Iterable[Format], last: str = ", ") -> str:

@@ -77,9 +77,7 @@ def _of_ivecs(name: str, content: bytes) -> Neighbors:
     table = np.frombuffer(content, "<i4").reshape(-1, k + 1)
     if (table[:, 0] != k).any():
         row = int(np.flatnonzero(table[:, 0] != k)[0])
-        raise FileFormatError(
-            f"{name}: row {row}, counted from 0, has {table[row, 0]} neighbors, and the first has {k}."
-        )
+        raise FileFormatError(f"{name}: row {row}, counted from 0, has {table[row, 0]} neighbors, and the first {k}.")
     return Neighbors(name, table[:, 1:].astype(np.int64), None, "", None)
 
 

@@ -28,7 +28,7 @@ from typing import Any, BinaryIO, NamedTuple
 from isosent import _check, _extras
 from isosent.errors import FileFormatError, InputError, InputFileError, IsosentWarning, option
 from isosent.io import bounds
-from isosent.io.answers import EMBEDDING, rows_of_answer
+from isosent.io.answers import EMBEDDING, rows_of_answer, rows_of_export
 from isosent.io.bounds import DecodedBlocks, lines_in, open_content, split_lines
 from isosent.io.formats import FORMATS, Format, ending_of, format_by_name, listed
 from isosent.io.number_lists import SAMPLED_ROWS, VECTORS_ADVICE, parse_numbers
@@ -490,7 +490,8 @@ def _json_objects(name: str, file: BinaryIO) -> Iterator[tuple[int, dict[str, An
         if first is None or _is_item(first):  # no list, or the list within an answer, perhaps
             listed = json.loads(text)
         if isinstance(listed, dict):
-            rows = rows_of_answer(name, listed) or ([listed] if EMBEDDING in listed else None)
+            rows = rows_of_answer(name, listed) or rows_of_export(listed)
+            rows = rows or ([listed] if EMBEDDING in listed else None)
             if rows is not None:
                 yield from enumerate(rows)
                 return

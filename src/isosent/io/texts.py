@@ -286,7 +286,7 @@ def open_texts(
             return table_in(name, format_by_name(path), file, header=True, is_streamed=True)
 
         # columns with types are read by the path, and a pipe has none
-        has_columns = is_table(path) and (not format_by_name(path).is_typed or Path(path).is_file())
+        has_columns = is_table(path) and (not format_by_name(path).is_typed or _check.input_file(path).is_file())
         table = partial(TextTable, open_again, column) if has_columns else None
         labels = partial(read_labels, path) if is_table(path) else None
         yield CountedTexts(name, n_texts, sha256, read, before, lambda: state() == before, table, labels)

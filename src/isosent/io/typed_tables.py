@@ -1,6 +1,6 @@
-"""Tables whose columns have types, .parquet and Arrow: opened alike, vectors in one of their columns, and written.
+"""Tables whose columns have types, .parquet, Arrow and data sets: opened alike, and vectors in one of their columns.
 
-- `typed_table` opens one of either format; `table_batches` reads columns of a file whose state is known.
+- `typed_table` opens one; `table_batches` reads columns of a file whose state is known.
 - `open_column` opens a column of vectors, `read_integers` reads one of ids.
 - `writing_parquet` writes vectors, with the `OtherColumns` of a table, and a checksum ahead of the footer.
 """
@@ -22,7 +22,8 @@ from isosent.errors import FileFormatError, InputError
 from isosent.io import bounds
 from isosent.io.arrow import ArrowTable
 from isosent.io.checksum import UNSEALED, FileState, HashingFile, check_unchanged, file_state, seal_file
-from isosent.io.formats import Format, format_by_name
+from isosent.io.data_sets import DataSetTable
+from isosent.io.formats import Format, data_set_folder, format_by_name
 from isosent.io.parquet import SEAL_MARK, ParquetTable, find_seal
 from isosent.io.system import open_to_read
 from isosent.io.vector_source import Array, VectorSource, in_blocks
@@ -33,6 +34,7 @@ VECTOR_COLUMN = "vector"
 
 _BATCH_BYTES = 4 << 20  # pyarrow needs five times as much to decode a batch of lists
 _INTEGER_ROWS = 1 << 16
+_SAMPLED_ROWS, _LEAST_BYTES = 64, 256
 
 
 class TypedTable(Protocol):
@@ -60,6 +62,8 @@ class TypedTable(Protocol):
 
 def typed_table(name: str, source: Path | BinaryIO, file_format: Format | None = None) -> TypedTable:
     """Open a table, by the format that its name says unless it is known."""
+    if (folder := data_set_folder(name)) is not None:
+        return DataSetTable(folder)
     is_parquet = (file_format or format_by_name(name)).is_parquet
     return ParquetTable(name, source) if is_parquet else ArrowTable(name, source)
 
@@ -98,6 +102,9 @@ def open_column(path: Path, name: str) -> VectorSource:
     table.rows_at_once([name])
     dim = getattr(schema.field(name).type, "list_size", None) or _first_length(path, name)
 
+    if storage is Storage.uint8:
+        _refuse_bytes_of_floats(path, name)
+
     def read(start_row: int, block_rows: int) -> Iterator[Array]:
         batch_rows = max(1, _BATCH_BYTES // (dim * storage.decoded_bytes))
         return in_blocks(_matrices(path, state, name, dim, start_row, batch_rows), block_rows)
@@ -130,6 +137,22 @@ def _first_length(path: Path, name: str) -> int:
             return length
         raise FileFormatError(f"{path}: the vectors in {name} have no dimensions.")
     raise FileFormatError(f"{path} holds no vectors.")
+
+
+def _refuse_bytes_of_floats(path: Path, name: str) -> None:
+    """Refuse lists of bytes that are float16 or bfloat16, as Milvus writes them to .parquet."""
+    batch = next(table_batches(path, [name], n_rows=_SAMPLED_ROWS), None)
+    values = np.empty(0, np.uint8) if batch is None else batch.column(name).flatten().drop_null().to_numpy()
+    if len(values) % 2 or len(values) < _LEAST_BYTES:
+        return
+    high = values[1::2]  # signs, exponents and the first bits: of numbers below 4, and most are above 1/2^15
+    magnitudes = high & 0x7F
+    are_small = np.mean(magnitudes < 0x44) > 0.99 and 0x20 <= np.median(magnitudes) < 0x40
+    if are_small and 0.2 < np.mean(high >= 0x80) < 0.8:
+        raise FileFormatError(
+            f"{path}: column {name} holds the bytes of float16 or bfloat16 numbers, as Milvus writes them, not vectors "
+            "of uint8. Export the field as FLOAT_VECTOR, or unpack it with numpy.frombuffer and save that as .npy."
+        )
 
 
 def _matrices(path: Path, state: FileState, name: str, dim: int, start_row: int, n_rows: int) -> Iterator[Array]:

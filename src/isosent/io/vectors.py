@@ -95,14 +95,14 @@ def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) ->
     Vectors go before texts; if a table has both and no column is named, a warning says which are used. Standard input
     holds texts.
     """
-    if is_folder(path):
-        return (Path(path) / INDEX_FILE).exists()
     file = Path(path)
     file_format = _readable_format(file)
+    if is_folder(path) and not file_format.is_typed:
+        return (file / INDEX_FILE).exists()
     if file_format.module:
         return True
-    if file_format.rows in ("objects", "parquet", "arrow"):
-        _check.input_file(file)
+    if file_format.rows == "objects" or file_format.is_typed:
+        file = _check.input_file(file)
     if not file.is_file() or not file.stat().st_size:
         return False
     try:

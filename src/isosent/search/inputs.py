@@ -24,7 +24,7 @@ from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import FileFormatError, InputError, IsosentWarning, option
 from isosent.io.bounds import open_content
 from isosent.io.formats import format_by_name
-from isosent.io.number_lists import SAMPLED_ROWS, kind_of
+from isosent.io.number_lists import SAMPLED_ROWS, are_json_objects, kind_of
 from isosent.io.remote import local_copies
 from isosent.io.shards import input_paths
 from isosent.io.source import open_source
@@ -313,7 +313,8 @@ def read_rows(
             if is_text(values.type)
             and values.null_count < len(values)
             and name not in (ID, id_column)
-            and not kind_of(values.slice(0, SAMPLED_ROWS).to_pylist(), name)
+            and not kind_of(sample := values.slice(0, SAMPLED_ROWS).to_pylist(), name)
+            and not (vector_column and are_json_objects(sample))
         ]
         candidates = [TEXT] if TEXT in columns and vector_column != TEXT else candidates
         if len(candidates) != 1 and vector_column is None:

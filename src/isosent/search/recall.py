@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from isosent.encoders.load import encoder_for
-from isosent.errors import InputError, option
+from isosent.errors import InputError
 from isosent.io.neighbors import Neighbors, read_neighbors
 from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.model import SentenceEncoder
@@ -119,10 +119,13 @@ def recall_of_neighbors(
     n_queries, n_neighbors = truth.rows.shape
     if source.n_rows != n_queries:
         raise InputError(
-            f"{truth.name} has neighbors of {n_queries} queries, and {source.name} {source.n_rows} vectors."
+            f"{truth.name} has neighbors of {n_queries} queries, and {source.name} has vectors of "
+            f"{source.n_rows}. Name those of the same queries."
         )
     if n_neighbors < k:
-        raise InputError(f"{truth.name} has {n_neighbors} neighbors of each query. Choose {option('k', n_neighbors)}.")
+        raise InputError(
+            f"{truth.name} has {n_neighbors} neighbors of each query. Choose a k of {n_neighbors} or less."
+        )
     if snapshot.state.ids == "str":
         raise InputError(f"{truth.name} names rows by their numbers, and the ids of the index are strings.")
     known = snapshot.positions_of(np.unique(truth.rows)) >= 0
@@ -136,7 +139,7 @@ def recall_of_neighbors(
     if truth.metric and truth.metric not in _COSINE:
         raise InputError(
             f"{truth.name} has the nearest by {truth.metric} distance, and an index ranks by cosine. Name a file of "
-            "angular distance, or of vectors of length 1."
+            "angular distance."
         )
     result = search(source, k)
     if not truth.metric and snapshot.record.postprocessing.dim is None:
