@@ -6,6 +6,7 @@ of wrong value each, and return the value in one type.
 """
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -356,7 +357,9 @@ def input_file(path: str | os.PathLike[str]) -> Path:
             raise InputFileError(f"{path} holds the splits {', '.join(splits)}. Name one: {path / splits[0]}.")
         raise InputFileError(f"{path} is a folder. Name a file.")
     if not path.exists():
-        raise InputFileError(f"{path}: no such file.")
+        is_url = re.match(r"[a-z][a-z0-9+.-]+:/", str(path))
+        advice = " It seems to be on another machine; copy it here first." if is_url else ""
+        raise InputFileError(f"{path}: no such file.{advice}")
     if path.is_file() and path.stat().st_size == 0:
         raise InputFileError(f"{path} is empty.")
     return path
