@@ -17,7 +17,7 @@ from isosent import read_texts
 from isosent.errors import FileFormatError
 from isosent.evaluation.cqa import read_cqa
 from isosent.evaluation.sts import read_scored_pairs
-from isosent.io import bounds, parquet
+from isosent.io import bounds, parquet, typed_tables
 from isosent.io.tables import open_table
 from isosent.io.texts import open_texts, text_blocks
 from isosent.io.vectors import open_vectors
@@ -380,7 +380,7 @@ def test_lists_of_one_long_text_are_refused(tmp_path):
 def test_a_vector_of_endless_numbers_is_refused_unread(tmp_path, monkeypatch):
     numbers = pa.ListArray.from_arrays(pa.array([0, 1, 20_000_000], pa.int32()), pa.array(np.zeros(20_000_000, "f4")))
     pq.write_table(pa.table({"vector": numbers}), tmp_path / "vectors.parquet")
-    monkeypatch.setattr(parquet.ParquetTable, "batches", None)
+    monkeypatch.setattr(typed_tables, "table_batches", None)
     with pytest.raises(FileFormatError, match="unpacks to"):
         open_vectors(tmp_path / "vectors.parquet")
 

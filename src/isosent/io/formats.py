@@ -2,8 +2,9 @@
 
 One row a format; who asks what a file is by its name asks here, and messages and docs/formats.md list what stands here.
 A format of nothing but vectors is a module of `isosent.io` with ``open_vectors(path, column)``, and with
-``writer(file, shape, dtype)`` if it is written, and its row. Vectors in tables and in lines are seen from the content:
-see `isosent.io.columns`. What a file is by its first bytes is known to `isosent.io.signatures`.
+``writer(file, shape, dtype)`` if it is written, and its row; one of the neighbors of queries has
+``read_neighbors(path)``. Vectors in tables and in lines are seen from the content: see `isosent.io.columns`. What a
+file is by its first bytes is known to `isosent.io.signatures`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from isosent._check import DATA_SET_FILE, is_data_set
 from isosent.errors import option
 from isosent.storage import CODES, NUMPY, TENSORS, WRITTEN, Storage
 
-Holds = Literal["texts", "vectors", "moments"]
+Holds = Literal["texts", "vectors", "moments", "neighbors"]
 
 
 class Format(NamedTuple):
@@ -30,7 +31,7 @@ class Format(NamedTuple):
     written: tuple[Storage, ...] = ()  # dtypes in which vectors are written
     module: str = ""  # reads vectors, where the file holds nothing else
     rows: Literal["fields", "objects", "parquet", "arrow", "data set", ""] = ""  # how `isosent.io.tables` reads it
-    refusal: str = ""  # what it is and what to do, if it is not read
+    refusal: str = ""  # what it is and what to do, if it holds neither texts nor vectors
 
     @property
     def is_table(self) -> bool:
@@ -71,11 +72,11 @@ FORMATS: Final = (
     Format(".fbin", ("vectors",), _FLOAT, module="bigann"),
     Format(".u8bin", ("vectors",), (Storage.uint8,), module="bigann"),
     Format(".i8bin", ("vectors",), (Storage.int8,), module="bigann"),
-    Format(".ibin", refusal=_NEIGHBORS),
-    Format(".ivecs", refusal=_NEIGHBORS),
-    Format(".npz", ("vectors",), NUMPY, module="npz"),
-    Format(".hdf5", ("vectors",), NUMPY, module="hdf5"),
-    Format(".h5", ("vectors",), NUMPY, module="hdf5"),
+    Format(".ibin", ("neighbors",), module="bigann", refusal=_NEIGHBORS),
+    Format(".ivecs", ("neighbors",), module="vecs", refusal=_NEIGHBORS),
+    Format(".npz", ("vectors",), NUMPY, module="npy"),
+    Format(".hdf5", ("vectors", "neighbors"), NUMPY, module="hdf5"),
+    Format(".h5", ("vectors", "neighbors"), NUMPY, module="hdf5"),
     Format(".safetensors", ("vectors", "moments"), TENSORS, module="safetensors"),
     Format(".txt", ("texts",), _FLOAT, rows="fields"),
     Format(".csv", ("texts", "vectors"), _FLOAT, rows="fields"),

@@ -147,6 +147,7 @@ _SIGNATURES: Final = (
     ),
     _signature("utf-16", rb"\xff\xfe|\xfe\xff", "text in UTF-16 or UTF-32", "Convert the file to UTF-8."),
 )
+_KINDS: Final = {".h5": "hdf5", ".arrows": "arrow", ".feather": "arrow"}  # of endings that are no kind themselves
 READ_AS_WORDS: Final = ("fasttext", "word2vec", "zip", GZIP)  # besides text
 
 
@@ -157,7 +158,7 @@ def refuse_other_formats(where: str, start: bytes, *, reads: Collection[str] | N
     """
     if reads is None:
         named = format_by_name(where)
-        reads = () if named.refusal else (named.ending.removeprefix("."), named.module, named.rows)
+        reads = () if named.refusal else (_KINDS.get(named.ending, named.ending.removeprefix(".")),)
     for signature in _SIGNATURES:
         if signature.start.match(start):
             if signature.kind not in reads:

@@ -20,9 +20,8 @@ from isosent import _extras
 from isosent._check import brief
 from isosent.errors import FileFormatError, InputError
 from isosent.io import bounds
-from isosent.io.arrow import ArrowTable
+from isosent.io.arrow import ArrowTable, DataSetTable
 from isosent.io.checksum import UNSEALED, FileState, HashingFile, check_unchanged, file_state, seal_file
-from isosent.io.data_sets import DataSetTable
 from isosent.io.formats import Format, data_set_folder, format_by_name
 from isosent.io.parquet import SEAL_MARK, ParquetTable, find_seal
 from isosent.io.system import open_to_read
