@@ -307,7 +307,7 @@ class _Compared(NamedTuple):
     @property
     def line(self) -> str:
         """Where the vectors come from."""
-        named = None if self.vectors is None else f"vectors of {self.vectors.path.name}"
+        named = None if self.vectors is None else f"vectors of {Path(self.vectors.name).name}"
         return ", ".join(filter(None, (named, self.reference and f"model: {self.reference}")))
 
     @property
@@ -316,7 +316,7 @@ class _Compared(NamedTuple):
 
     def document(self, found: dict[str, Any]) -> dict[str, Any]:
         """JSON of a result, with what it is of."""
-        vectors = None if self.vectors is None else self.vectors.path.name
+        vectors = None if self.vectors is None else Path(self.vectors.name).name
         return {"model": self.reference, "vectors": vectors} | found
 
 

@@ -79,7 +79,7 @@ def rows_of_export(document: Mapping[str, Any]) -> list[Row] | None:
     for name in _EXPORTED:
         records = document.get(name)
         if isinstance(records, Mapping):
-            records = [{"id": key} | record for key, record in records.items() if isinstance(record, Mapping)]
+            records = [{"id": key, **record} for key, record in records.items() if isinstance(record, Mapping)]
         if isinstance(records, list) and records and all(isinstance(record, Mapping) for record in records):
             return [dict(record) for record in records]
     return None

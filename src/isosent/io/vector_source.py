@@ -25,7 +25,7 @@ from isosent._check import brief
 from isosent.errors import FileFormatError, InputError, option
 from isosent.io.bounds import MOST_DIMENSIONS
 from isosent.io.checksum import FileState, check_unchanged, verify_file
-from isosent.io.formats import TABLES, format_by_name
+from isosent.io.formats import TABLES, data_set_folder, format_by_name
 from isosent.io.notes import INDEX_FILE, file_identity
 from isosent.io.system import naming, open_to_read
 from isosent.space import Space
@@ -83,7 +83,7 @@ class VectorSource:
     @property
     def name(self) -> str:
         """What messages call it: the path, if the user named it."""
-        return self.texts or str(self.path)
+        return self.texts or str(data_set_folder(self.path) or self.path)
 
     @property
     def is_table(self) -> bool:

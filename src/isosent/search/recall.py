@@ -128,9 +128,11 @@ def recall_of_neighbors(
         )
     if snapshot.state.ids == "str":
         raise InputError(f"{truth.name} names rows by their numbers, and the ids of the index are strings.")
-    known = snapshot.positions_of(np.unique(truth.rows)) >= 0
+    named = np.unique(truth.rows)
+    known = named >= 0
+    known[known] = snapshot.positions_of(named[known]) >= 0
     if not known.all():
-        unknown = int(np.unique(truth.rows)[~known][0])
+        unknown = int(named[~known][0])
         query = int(np.flatnonzero((truth.rows == unknown).any(axis=1))[0])
         raise InputError(
             f"{truth.name}: a neighbor of query {query} is row {unknown}, which the index of {len(snapshot)} rows has "
