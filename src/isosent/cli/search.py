@@ -121,7 +121,7 @@ def search(
         if chosen or conditions or model or len(queries) > 1:
             raise InputError("search: --truth measures recall; leave out all but -k, --json and one file of queries.")
         index = store.index(f"search: {option('truth')}")
-        recall, n_queries = index.recall_of_neighbors(truth, *queries, k=k)
+        recall, n_queries = index.recall_of_neighbors(truth, queries[0] if queries else None, k)
         line = f"recall@{k}: {recall:.4f} against the neighbors in {truth}; {n_queries} queries, {len(index)} rows"
         deliver(Report({"recall": recall, "k": k, "n_queries": n_queries, "truth": truth}, [line]), as_json=as_json)
         return
