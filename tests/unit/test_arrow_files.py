@@ -150,6 +150,13 @@ def test_what_cannot_be_read_is_one_sentence(tmp_path, make, words):
     assert "\n" not in str(caught.value)
 
 
+def test_what_unpacks_too_far_is_refused_unread(tmp_path, monkeypatch):
+    zeros(tmp_path / "a.arrow")
+    monkeypatch.setattr("isosent.io.arrow.ArrowTable._at_once", None)  # the first that looks at a batch
+    with pytest.raises(FileFormatError, match="unpacks to"):
+        open_source(tmp_path / "a.arrow")
+
+
 def test_a_long_text_that_many_rows_share_is_read_a_few_rows_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr("isosent.io.arrow._BATCH_TEXT_BYTES", 1 << 16)
     text = "x" * 9000

@@ -76,7 +76,7 @@ def duplicates(
     """Find near-duplicates: groups of texts that differ little.
 
     ROWS is a .txt file (one text per line), a .csv, .tsv, .jsonl or .parquet table, or - for standard input; or a file
-    of vectors (.npy, .fvecs, .bvecs, .safetensors, .parquet, lists in .json or .jsonl), whose texts are in --texts FILE
+    of vectors (.npy, .parquet, .arrow, .hdf5 and others), whose texts are in --texts FILE
     or in another column. With -m, they are vectors of its encoder. Texts that differ in a number, a negation or a name
     are no duplicates; vectors without texts are compared by their distance alone.
 

@@ -35,6 +35,8 @@ _FOOTER_AT: Final = -10  # where the length of the footer of a file lies
 _MOST_ROWS_A_BYTE: Final = 8  # of a batch: truth values
 _BATCH_ROWS: Final = 1024
 _BATCH_TEXT_BYTES: Final = 64 << 20  # of a batch of texts, if each row repeats the longest
+# what a damaged message raises here, and where a batch is missing
+_OF_MESSAGES: Final = (struct.error, IndexError, ValueError, OverflowError, StopIteration)
 _LARGEST_ROW: Final = 256 << 20  # of the texts of a list
 
 
@@ -51,11 +53,13 @@ class ArrowTable:
         if end != _MAGIC if self._is_file else any(end[-4:]):  # a stream ends in a message of no bytes
             raise FileFormatError(f"{name} is truncated: it has no end of a table of Arrow. Copy it again.")
         with reading_arrow(name):
-            reader = self._reader(None)  # which checks the footer
+            reader = self._reader([])  # which checks the footer
             messages = _messages_of_file(content) if self._is_file else _messages_of_stream(content)
             self._batches = [_batch_of(message) for message in messages]
             self.n_rows = sum(batch.n_rows for batch in self._batches)
             fields = [field.with_type(_without_views(field.type)) for field in reader.schema]
+            for kind in _kinds_in(pa.struct(fields)):  # names that are no UTF-8 are met here
+                _ = [kind.field(place).name for place in range(kind.num_fields)]
             self._stored, self.schema = reader.schema, pa.schema(fields, reader.schema.metadata)
 
     def rows_at_once(self, names: Sequence[str] | None, *, is_streamed: bool = True) -> int:
@@ -75,39 +79,41 @@ class ArrowTable:
         is_streamed: bool = True,
     ) -> Iterator[Any]:
         """Read columns, or all, from a row on, at most `n_rows` at once, or `rows_at_once`."""
-        at_once = self.rows_at_once(names, is_streamed=is_streamed)
+        bounded = self.rows_at_once(names, is_streamed=is_streamed)
+        places = list(range(len(self.schema)))
+        if names is not None:  # all columns where none of these exists
+            tops = {name.partition(".")[0] for name in names} | set(names)
+            places = [place for place in places if self.schema.names[place] in tops] or places
+        self._refuse_kinds(places)
         counts = [batch.n_rows for batch in self._batches if not batch.is_dictionary]
         starts = list(accumulate(counts, initial=0))
         first = bisect_right(starts, start_row, hi=len(counts)) - 1 if counts else 0
-        reader = self._reader(names)
+        # columns are picked before they are unpacked; of a batch that is not packed, pyarrow would copy them
+        is_packed = any(batch.is_packed for batch in self._batches)
+        reader = self._reader(places if is_packed else [])
         stored = map(reader.get_batch, range(first, len(counts))) if self._is_file else islice(reader, first, None)
         for start, count in zip(starts[first:], counts[first:], strict=False):
             with reading_arrow(f"{self._name}, rows {start} to {start + count - 1},"):
                 batch = next(stored)
+                batch = batch if is_packed else batch.select(places)
                 batch.validate(full=True)
                 if len(batch) != count:
                     raise FileFormatError(f"{self._name} is damaged: a batch has {len(batch)} rows, and not {count}.")
-                row = max(0, start_row - start)
+                at_once, row = self._at_once(batch, n_rows or bounded), max(0, start_row - start)
                 while row < count:
-                    part = batch.slice(row, self._at_once(batch, n_rows or at_once))
+                    part = batch.slice(row, at_once)
                     yield self._with_plain_texts(part)
                     row += len(part)
                     if isinstance(self._map, mmap.mmap) and sys.platform != "win32":
                         self._map.madvise(mmap.MADV_DONTNEED)
 
-    def _reader(self, names: Sequence[str] | None) -> Any:
-        """A reader of some columns; of all where none of these exists."""
+    def _reader(self, places: Sequence[int]) -> Any:
+        """A reader of some columns, or of all."""
         pa = _extras.require("pyarrow")
         ipc = _extras.require("pyarrow.ipc")
 
-        options = None
-        if names is not None:
-            tops = {name.partition(".")[0] for name in names} | set(names)
-            places = [place for place, name in enumerate(self.schema.names) if name in tops]
-            self._refuse_kinds(places)
-            options = ipc.IpcReadOptions(included_fields=places)
         open_reader = ipc.open_file if self._is_file else ipc.open_stream
-        return open_reader(pa.BufferReader(self._content), options=options)
+        return open_reader(pa.BufferReader(self._content), options=ipc.IpcReadOptions(included_fields=list(places)))
 
     def _refuse_kinds(self, places: Sequence[int]) -> None:
         """Refuse columns whose rows may share values, so that nothing bounds what they become."""
@@ -222,8 +228,7 @@ def reading_arrow(where: str) -> Iterator[None]:
         yield
     except IsosentError:
         raise
-    # struct and the next two: the flatbuffer of a message; StopIteration: a batch that is missing
-    except (pa.ArrowException, OSError, struct.error, IndexError, ValueError, StopIteration) as error:
+    except (pa.ArrowException, OSError, EOFError, *_OF_MESSAGES) as error:
         if unreadable := system_error(error, where):
             raise unreadable from None
         reason = brief(error).rstrip(".") or "a batch is missing"
@@ -285,6 +290,7 @@ class _Batch(NamedTuple):
     n_rows: int
     n_unpacked: int  # bytes
     is_dictionary: bool  # the texts of a column, and no rows
+    is_packed: bool  # compressed
 
 
 def _messages_of_stream(content: Any) -> Iterator[Any]:
@@ -322,8 +328,8 @@ def _batch_of(message: Any) -> _Batch:
         batch = _table_at(metadata, _field(metadata, batch, 1))
     at = _field(metadata, batch, 0)
     (n_rows,) = struct.unpack_from("<q", metadata, at) if at else (0,)
-    n_unpacked = len(body)
-    if _field(metadata, batch, 3):  # compressed: each buffer begins with its length, or -1
+    n_unpacked, is_packed = len(body), bool(_field(metadata, batch, 3))
+    if is_packed:  # each buffer begins with its length, or -1
         at, n_buffers = _vector_at(metadata, _field(metadata, batch, 2))
         n_unpacked = 0
         for offset, length in struct.iter_unpack("<qq", metadata[at : at + 16 * n_buffers]):
@@ -332,7 +338,7 @@ def _batch_of(message: Any) -> _Batch:
                 n_unpacked += length if size == -1 else max(0, size)
     if n_rows < 0 or n_rows > _MOST_ROWS_A_BYTE * max(n_unpacked, 64):
         raise ValueError(f"a batch of {n_unpacked} bytes says that it has {n_rows} rows")
-    return _Batch(0 if is_dictionary else n_rows, n_unpacked, is_dictionary)
+    return _Batch(0 if is_dictionary else n_rows, n_unpacked, is_dictionary, is_packed)
 
 
 def _table_at(metadata: bytes, at: int) -> int:
