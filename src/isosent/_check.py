@@ -6,6 +6,7 @@ of wrong value each, and return the value in one type.
 """
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from isosent.errors import InputError, InputFileError, InputTypeError, wrong_value
 from isosent.storage import Storage
+
+DATA_SET_FILE = "state.json"  # of a data set of Hugging Face in a folder
 
 
 def text_list(where: str, texts: Iterable[str]) -> list[str]:
@@ -345,15 +348,26 @@ def one_of(where: str, name: str, value: object, allowed: Sequence[str]) -> None
 
 
 def input_file(path: str | os.PathLike[str]) -> Path:
-    """Return the path of an existing regular file that is not empty."""
+    """Return the path of an existing regular file that is not empty; of a data set, that of its `DATA_SET_FILE`."""
     path = _path(path)
     if path.is_dir():
+        if is_data_set(path):
+            return path / DATA_SET_FILE
+        if splits := sorted(each.parent.name for each in path.glob(f"*/{DATA_SET_FILE}") if is_data_set(each.parent)):
+            raise InputFileError(f"{path} holds the splits {', '.join(splits)}. Name one: {path / splits[0]}.")
         raise InputFileError(f"{path} is a folder. Name a file.")
     if not path.exists():
-        raise InputFileError(f"{path}: no such file.")
+        is_url = re.match(r"[a-z][a-z0-9+.-]+:/", str(path))
+        advice = " It seems to be on another machine; copy it here first." if is_url else ""
+        raise InputFileError(f"{path}: no such file.{advice}")
     if path.is_file() and path.stat().st_size == 0:
         raise InputFileError(f"{path} is empty.")
     return path
+
+
+def is_data_set(folder: Path) -> bool:
+    """Whether `save_to_disk` of the package datasets wrote a folder."""
+    return (folder / DATA_SET_FILE).is_file() and (folder / "dataset_info.json").is_file()
 
 
 def input_folder(path: str | os.PathLike[str]) -> Path:

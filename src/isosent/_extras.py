@@ -21,6 +21,7 @@ _EXTRA_OF = {
     "lancedb": "lance",
     "accelerate": "train",
     "datasets": "train",
+    "h5py": "hdf5",
     "mteb": "mteb",
     "matplotlib": "plots",
     "ray": "distributed",

@@ -17,7 +17,7 @@ from isosent import read_texts
 from isosent.errors import FileFormatError
 from isosent.evaluation.cqa import read_cqa
 from isosent.evaluation.sts import read_scored_pairs
-from isosent.io import bounds, parquet
+from isosent.io import bounds, parquet, typed_tables
 from isosent.io.tables import open_table
 from isosent.io.texts import open_texts, text_blocks
 from isosent.io.vectors import open_vectors
@@ -362,8 +362,8 @@ def test_a_long_text_that_many_rows_repeat_is_decoded_a_few_rows_at_once(tmp_pat
     monkeypatch.setattr(parquet, "_BATCH_TEXT_BYTES", 1 << 16)
     text = "".join(map(chr, np.random.default_rng(0).integers(0x4E00, 0x9FA5, 3000)))
     pq.write_table(pa.table({"text": repeated(text, 2000)}), tmp_path / "long.parquet", store_schema=False)
-    file = pq.ParquetFile(tmp_path / "long.parquet")
-    batches = list(parquet.bounded_batches("long", tmp_path / "long.parquet", file, ["text"], start_row=500))
+    table = parquet.ParquetTable("long", tmp_path / "long.parquet")
+    batches = list(table.batches(["text"], start_row=500, is_streamed=False))
     assert sum(map(len, batches)) == 1500
     assert max(batch.nbytes for batch in batches) <= 1 << 17
     assert read_texts(tmp_path / "long.parquet") == [text] * 2000
@@ -380,7 +380,7 @@ def test_lists_of_one_long_text_are_refused(tmp_path):
 def test_a_vector_of_endless_numbers_is_refused_unread(tmp_path, monkeypatch):
     numbers = pa.ListArray.from_arrays(pa.array([0, 1, 20_000_000], pa.int32()), pa.array(np.zeros(20_000_000, "f4")))
     pq.write_table(pa.table({"vector": numbers}), tmp_path / "vectors.parquet")
-    monkeypatch.setattr(parquet, "table_batches", None)
+    monkeypatch.setattr(typed_tables, "table_batches", None)
     with pytest.raises(FileFormatError, match="unpacks to"):
         open_vectors(tmp_path / "vectors.parquet")
 

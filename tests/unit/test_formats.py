@@ -30,7 +30,7 @@ def test_the_page_lists_the_formats_with_their_dtypes():
     readable = [each for each in FORMATS if not each.refusal]
     table = {each.ending: {(", ".join(each.dtypes), ", ".join(each.written))} for each in readable}
     assert shown == table
-    assert all(f"`{each.ending}`" in PAGE.read_text() for each in FORMATS if each.ending != ".npz")
+    assert all(f"`{each.ending}`" in PAGE.read_text() for each in FORMATS)
 
 
 def write(path, rows, header=None):
@@ -71,8 +71,9 @@ def test_a_file_that_ends_in_its_header_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("read", [open_source, read_texts])
-def test_neighbors_are_no_vectors(tmp_path, read):
-    path = write(tmp_path / "truth.ibin", ROWS.astype("<i4"))
+@pytest.mark.parametrize("name", ["truth.ibin", "truth.ivecs"])
+def test_neighbors_are_no_vectors(tmp_path, read, name):
+    path = write(tmp_path / name, ROWS.astype("<i4"))
     with pytest.raises(InputError, match="neighbors"):
         read(path)
 

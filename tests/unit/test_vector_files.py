@@ -12,7 +12,7 @@ from vector_makers import write_vectors
 from isosent.errors import FileFormatError, InputError, InputFileError, IsosentWarning
 from isosent.io import vector_source
 from isosent.io.notes import note_path, older_entry, write_note
-from isosent.io.parquet import OtherColumns
+from isosent.io.typed_tables import OtherColumns
 from isosent.io.vectors import (
     check_vector_file,
     holds_vectors,

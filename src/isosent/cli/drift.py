@@ -30,8 +30,8 @@ _MOST_AXES_SHOWN = 10
 def drift(old: str, new: str, model: str | None, column: str | None, as_json: bool) -> None:
     """Test whether vectors have changed beyond chance, and whether a whitening should be fitted again.
 
-    OLD and NEW are files of texts, which the model encodes, files of vectors (.npy, .fvecs, .bvecs, .safetensors,
-    .parquet, lists in .json or .jsonl) or of moments, or URLs of proxies that learn. OLD may be a model that was fitted
+    OLD and NEW are files of texts, which the model encodes, files of vectors (.npy, .parquet, .arrow, .hdf5
+    and others) or of moments, or URLs of proxies that learn. OLD may be a model that was fitted
     on vectors: it holds their statistics. Tests the mean and the variances along the principal axes, measures how well
     the whitening of OLD fits NEW, and names what is least like OLD. Vectors say more than moments: the variances of
     single axes are tested only if OLD or NEW is a file of vectors or texts. Rows count as independent: repeated and

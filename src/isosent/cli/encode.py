@@ -83,8 +83,8 @@ def encode(
 ) -> None:
     """Turn texts into vectors, one row per text.
 
-    INPUTS are .txt files (one text per line), .csv, .tsv, .jsonl or .parquet tables, folders of such files, or - for
-    standard input.
+    INPUTS are .txt files (one text per line), .csv, .tsv, .jsonl, .parquet or .arrow tables, folders of such files, or
+    - for standard input.
 
     A .parquet output keeps the other columns of a table. If OUT is a folder (a name without an ending, or with a
     trailing slash), it gets part-00000.npy, part-00001.npy and so on; run the same command again to resume. Workers
@@ -266,8 +266,8 @@ def moments(
 ) -> None:
     """Compute the mean and covariance of vectors, and merge those computed before.
 
-    INPUTS are files of texts, which the model encodes, of vectors (.npy, .fvecs, .bvecs, .safetensors or .parquet), or
-    of moments: number, mean and covariance of vectors, which add up. "isosent fit MOMENTS -o FOLDER" gives the same
+    INPUTS are files of texts, which the model encodes, of vectors (.npy, .parquet, .arrow, .hdf5 and others),
+    or of moments: number, mean and covariance of vectors, which add up. "isosent fit MOMENTS -o FOLDER" gives the same
     model as a fit on all the vectors at once. Files may be larger than memory.
 
     \b

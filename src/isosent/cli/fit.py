@@ -180,9 +180,9 @@ def _demo_steps(report: DemoReport) -> Iterator[list[str]]:
 def fit(inputs: tuple[str, ...], output: Path, column: str | None, queries: str | None, **values: Any) -> None:
     """Fit a transform on texts or vectors, without labels, and save the model.
 
-    INPUTS are files of texts (- for standard input), of vectors (.npy, .fvecs, .bvecs, .safetensors, .parquet, lists in
-    .json or .jsonl), or of moments (see "isosent moments"), or the URL of a proxy that learns (see "isosent proxy").
-    Use texts like those you will compare, more of them than dimensions.
+    INPUTS are files of texts (- for standard input), of vectors (.npy, .parquet, .arrow, .hdf5 and others), or of
+    moments (see "isosent moments"), or the URL of a proxy that learns (see "isosent proxy"). Use texts like
+    those you will compare, more of them than dimensions.
 
     The default, --transform auto, chooses a strength of whitening or no transform; with --dims, the strength for that
     width. It needs texts: name those of vectors with --texts, or it keeps the principal components. A weighting that

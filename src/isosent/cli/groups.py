@@ -76,7 +76,7 @@ def duplicates(
     """Find near-duplicates: groups of texts that differ little.
 
     ROWS is a .txt file (one text per line), a .csv, .tsv, .jsonl or .parquet table, or - for standard input; or a file
-    of vectors (.npy, .fvecs, .bvecs, .safetensors, .parquet, lists in .json or .jsonl), whose texts are in --texts FILE
+    of vectors (.npy, .parquet, .arrow, .hdf5 and others), whose texts are in --texts FILE
     or in another column. With -m, they are vectors of its encoder. Texts that differ in a number, a negation or a name
     are no duplicates; vectors without texts are compared by their distance alone.
 
@@ -307,7 +307,7 @@ class _Compared(NamedTuple):
     @property
     def line(self) -> str:
         """Where the vectors come from."""
-        named = None if self.vectors is None else f"vectors of {self.vectors.path.name}"
+        named = None if self.vectors is None else f"vectors of {Path(self.vectors.name).name}"
         return ", ".join(filter(None, (named, self.reference and f"model: {self.reference}")))
 
     @property
@@ -316,7 +316,7 @@ class _Compared(NamedTuple):
 
     def document(self, found: dict[str, Any]) -> dict[str, Any]:
         """JSON of a result, with what it is of."""
-        vectors = None if self.vectors is None else self.vectors.path.name
+        vectors = None if self.vectors is None else Path(self.vectors.name).name
         return {"model": self.reference, "vectors": vectors} | found
 
 

@@ -52,8 +52,8 @@ def inspect(
 ) -> None:
     """Is whitening worth it? Print statistics of the vectors and a recommendation.
 
-    The input is a file of texts, or a file of vectors (.npy, .fvecs, .bvecs, .safetensors, .parquet, lists in .json or
-    .jsonl). Counts unusable rows, measures how the vectors fill their space, and says what "isosent fit" would choose:
+    The input is a file of texts, or a file of vectors (.npy, .parquet, .arrow, .hdf5 and others).
+    Counts unusable rows, measures how the vectors fill their space, and says what "isosent fit" would choose:
     for vectors, name their texts with --texts. It measures how many neighbors are kept in fewer bytes: with fewer
     dimensions and other dtypes. Of moments, or of a proxy that learns, it shows what whitening would do.
 

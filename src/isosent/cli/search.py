@@ -61,6 +61,11 @@ _LARGEST_CHANCE = 0.5  # of a recall; with fewer texts, chance finds most
 @click.option(
     "--against", metavar="VECTORS", help="Instead of a query: measure recall of these vectors of the same texts."
 )
+@click.option(
+    "--truth",
+    metavar="FILE",
+    help="Measure recall against the true neighbors of the queries in FILE (.hdf5, .ivecs, .ibin).",
+)
 @json_option
 def search(
     folder: str,
@@ -76,6 +81,7 @@ def search(
     unique: bool,
     explain: bool,
     against: str | None,
+    truth: str | None,
     as_json: bool,
 ) -> None:
     """Find the rows of INDEX, or of the table of a database, that are nearest to each QUERY.
@@ -89,6 +95,9 @@ def search(
 
     Each call loads the model again, which takes seconds for a transformer: give it all queries in one file, or keep the
     model loaded by isosent serve INDEX.
+
+    With --truth, FILE holds the nearest rows of each query, and if it is of ann-benchmarks the queries, too. INDEX was
+    made of the same vectors: isosent index FILE.hdf5 -o INDEX.
 
     \b
     isosent search INDEX "a query" --where 'lang = "en"'
@@ -107,9 +116,17 @@ def search(
     chosen = {name: value for name, value in settings.items() if value not in (None, False, ())}
     store = open_store(folder, model)
     if against is not None:
-        if chosen or queries or conditions or model or k != _MOST_HITS:
+        if chosen or queries or conditions or model or k != _MOST_HITS or truth:
             raise InputError("search: --against measures recall@10; leave out queries and all options but --json.")
         deliver(_recall_report(store.index(f"search: {option('against')}"), against), as_json=as_json)
+        return
+    if truth is not None:
+        if chosen or conditions or model or len(queries) > 1:
+            raise InputError("search: --truth measures recall; leave out all but -k, --json and one file of queries.")
+        index = store.index(f"search: {option('truth')}")
+        recall, n_queries = index.recall_of_neighbors(truth, queries[0] if queries else None, k)
+        line = f"recall@{k}: {recall:.4f} against the neighbors in {truth}; {n_queries} queries, {len(index)} rows"
+        deliver(Report({"recall": recall, "k": k, "n_queries": n_queries, "truth": truth}, [line]), as_json=as_json)
         return
     where = conditions[0] if len(conditions) == 1 else " and ".join(f"({each})" for each in conditions) or None
     if bool(queries) == bool(likes):

@@ -35,7 +35,7 @@ from isosent.io.atomic import check_destination, locked, replacing
 from isosent.io.checksum import file_checksum
 from isosent.io.formats import format_by_name
 from isosent.io.notes import is_noted, note_entry, note_path
-from isosent.io.parquet import read_integers
+from isosent.io.typed_tables import read_integers
 from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
@@ -310,7 +310,7 @@ def _search(saved: Any, source: _ModelVectors, sample: _Rows, *, with_map: bool)
 
 def _distinct_ids(vectors: VectorSource, column: str) -> NDArray[np.int64]:
     path = vectors.path
-    if not format_by_name(path).is_parquet:
+    if not format_by_name(path).is_typed:
         raise InputError(f"{option('ids', column)}: {path} has no columns. Leave it out: rows are numbered from 0.")
     ids = read_integers(path, column, vectors.state)
     distinct, counts = np.unique(ids, return_counts=True)

@@ -1,7 +1,8 @@
 """Answers of embedding APIs, saved as they came: each vector becomes a row with the column embedding.
 
 `rows_of_answer` knows the answers of OpenAI (and of what follows it: Voyage, Mistral, Jina, vLLM), Cohere, Gemini,
-Vertex AI and Ollama, and the lines of OpenAI's batch files, whose custom_id becomes the column id.
+Vertex AI and Ollama, the lines of OpenAI's batch files, whose custom_id becomes the column id, and collections of
+Chroma. `rows_of_export` knows the lists of records of other databases.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ _KEYS: Final = frozenset(
         *("embeddings", "texts", "images", "response_type", "meta"),
         *("total_duration", "load_duration", "prompt_eval_count"),
         *("predictions", "metadata", "deployedModelId"),
+        *("ids", "documents", "metadatas", "uris", "included"),
     )
 )
 _OF_ANSWERS: Final = frozenset({"data", "predictions", "object", "meta", "response_type"})  # next to an id
 _OF_ITEM: Final = frozenset({"object", "index", "encoding_format", EMBEDDING})  # in data; one is of llama.cpp
-_BESIDE: Final = {"documents": "text", "texts": "text", "ids": "id"}  # of Cohere, and of collections of Chroma
+_BESIDE: Final = {"documents": "text", "texts": "text", "metadatas": "metadata", "ids": "id"}  # of Cohere and Chroma
+_EXPORTED: Final = ("rows", "data", "vectors", "matches", "points")  # of Milvus, Pinecone and Qdrant
 
 Row = dict[str, Any]
 
@@ -50,6 +53,12 @@ def rows_of_answer(place: str, answer: Mapping[str, Any], *, is_row: bool = Fals
         return None
     if "key" in answer and isinstance(response, Mapping) and isinstance(response.get(EMBEDDING), Mapping):
         return [{"id": answer["key"], EMBEDDING: response[EMBEDDING].get(_VALUES)}]  # a batch file of Gemini
+    ids = answer.get("ids")
+    if isinstance(ids, list) and ids and isinstance(ids[0], list):
+        raise FileFormatError(
+            f"{place} holds the results of queries, a list for each. Save the rows of the collection: "
+            'collection.get(include=["embeddings", "documents", "metadatas"]) in Chroma.'
+        )
     if _are_items(items := answer.get("data")):
         rows = _rows_of_items(place, items)
     elif (vectors := _vectors(place, answer)) is not None:
@@ -61,6 +70,19 @@ def rows_of_answer(place: str, answer: Mapping[str, Any], *, is_row: bool = Fals
         if isinstance(values, list) and len(values) == len(rows):
             rows = [{column: value} | row for value, row in zip(values, rows, strict=True)]
     return rows
+
+
+def rows_of_export(document: Mapping[str, Any]) -> list[Row] | None:
+    """The records that a vector database returned, in a list or by their ids; None for any other object."""
+    if isinstance(result := document.get("result"), Mapping):
+        document = result
+    for name in _EXPORTED:
+        records = document.get(name)
+        if isinstance(records, Mapping):
+            records = [{"id": key, **record} for key, record in records.items() if isinstance(record, Mapping)]
+        if isinstance(records, list) and records and all(isinstance(record, Mapping) for record in records):
+            return [dict(record) for record in records]
+    return None
 
 
 def _is_of_batch(line: Mapping[str, Any]) -> bool:

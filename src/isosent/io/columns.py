@@ -3,7 +3,7 @@
 `contents_of` looks at the first rows, in the same way whatever the format; `number_lists` has the rule for a value.
 `open_rows` opens a column, or the lines of a file, as a `VectorSource`: each row is read once when it is opened, so
 that one without a vector is named before any work is done. What is not small is read again for each pass. A column of
-parquet lists is opened by `isosent.io.parquet` instead. `isosent.io.vectors` is where all others ask.
+lists with a type is opened by `isosent.io.typed_tables` instead. `isosent.io.vectors` is where all others ask.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from isosent.io.number_lists import (
     EXCEL,
     SAMPLED_ROWS,
     SAVE_ADVICE,
+    are_json_objects,
     has_whole_number,
     is_blank,
     is_comment,
@@ -42,11 +43,12 @@ from isosent.io.number_lists import (
     may_be_vectors,
     parse_numbers,
 )
-from isosent.io.parquet import VECTOR_COLUMN, find_seal, list_storage, table_batches, table_schema
+from isosent.io.parquet import find_seal
 from isosent.io.remote import is_remote
 from isosent.io.system import open_to_read
 from isosent.io.tables import ABSENT, Table, is_number, paths_of, table_in, value_at
 from isosent.io.texts import is_table
+from isosent.io.typed_tables import VECTOR_COLUMN, list_storage, table_batches, table_schema
 from isosent.io.vector_source import ParsedRows, VectorSource
 from isosent.space import Space
 from isosent.storage import Storage
@@ -54,6 +56,7 @@ from isosent.storage import Storage
 LINES: Final = ""  # in place of a column: each line is a vector
 _FEW_ROWS: Final = 3
 _FEWEST_SPREAD: Final = 8  # columns of numbers that may be a vector
+_SPARSE: Final = (".values", ".indices")  # fields of a sparse vector, as Pinecone has them
 _MOST_BLANK_ROWS: Final = 20_000  # in which a column is looked for a value
 _SAMPLED_BYTES: Final = 4 << 20
 
@@ -83,8 +86,8 @@ def _contents_of_version(path: Path, _: FileState) -> Contents:
     if not file_format.is_table:
         with open_to_read(path) as file:
             return _contents_of_lines(path, file)
-    if file_format.is_parquet:
-        return _contents_of_parquet(path)
+    if file_format.is_typed:
+        return _contents_of_typed(path)
     with open_content(path) as (name, file):
         if holds_lists(file_format.ending, file):
             return Contents(vectors=(LINES,), are_lists=True)
@@ -155,6 +158,9 @@ def _contents(columns: dict[str, list[Any]], typed: frozenset[str] = frozenset()
         or ("vectors" if name in typed and _all_blank(values) else None)
         for name, values in columns.items()
     }
+    for name in kinds:
+        if name.endswith(_SPARSE[0]) and name.removesuffix(_SPARSE[0]) + _SPARSE[1] in columns:
+            kinds[name] = None
     texts = tuple(name for name, values in columns.items() if kinds[name] is None and _is_text(name, values))
     found = {kind: tuple(name for name in columns if kinds[name] == kind) for kind in ("vectors", "lists", "cut")}
     only = [name for name in found["lists"] if all(isinstance(value, list | None) for value in columns[name])]
@@ -194,7 +200,11 @@ def _is_text(name: str, values: Sequence[Any]) -> bool:
     """Whether a column holds texts, other than ids and numbers."""
     present = [value for value in values if not is_blank(value)]
     is_id = name.lower().rpartition("_")[2] == "id"
-    return not is_id and any(isinstance(value, str) and not is_number(value) for value in present)
+    return (
+        not is_id
+        and not are_json_objects(present)
+        and any(isinstance(value, str) and not is_number(value) for value in present)
+    )
 
 
 def _plain(fields: dict[str, Any], column: str) -> Any:
@@ -202,7 +212,7 @@ def _plain(fields: dict[str, Any], column: str) -> Any:
     return None if value is ABSENT else value
 
 
-def _contents_of_parquet(path: Path) -> Contents:
+def _contents_of_typed(path: Path) -> Contents:
     schema, _ = table_schema(path)
     fields = [field for field in schema if _may_hold(field.type)]
     typed = frozenset(field.name for field in fields if list_storage(field.type))

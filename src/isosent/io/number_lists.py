@@ -225,6 +225,15 @@ def kind_of_lines(lines: Sequence[str]) -> Kind | None:
     return kind
 
 
+def are_json_objects(values: Sequence[Any]) -> bool:
+    """Whether texts are objects in JSON, as databases export their metadata, and no texts to search."""
+    present = [value for value in values if not is_blank(value)]
+    try:
+        return bool(present) and all(msgspec.json.decode(value, type=dict) is not None for value in present)
+    except (msgspec.MsgspecError, TypeError, UnicodeError):
+        return False
+
+
 def are_written_lists(values: Sequence[Any]) -> bool:
     """Whether texts are lists in brackets of four numbers or more, of any kind, or no texts but lists."""
     present = [value for value in values if not is_blank(value)]

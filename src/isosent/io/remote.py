@@ -1,4 +1,4 @@
-"""Files and folders here and on other machines: s3://, gs://, hdfs:// and what else pyarrow or fsspec can reach.
+"""Files and folders here and elsewhere: s3://, gs://, hdfs://, hf://datasets/ and what else pyarrow or fsspec reaches.
 
 This is the one place that knows which of the two a path is. All that is above sees local files only:
 
@@ -31,7 +31,7 @@ from isosent.io.bounds import STANDARD_INPUT
 from isosent.io.formats import format_by_name
 from isosent.io.notes import INDEX_FILE, NOTE_ENDING, note_path
 
-_REMOTE: Final = re.compile(r"^(?!https?:|file:|hf:)[a-z][a-z0-9+.-]+://")
+_REMOTE: Final = re.compile(r"^(?!https?:|file:|hf:(?!//datasets/))[a-z][a-z0-9+.-]+://")
 _MOST_STAGED: Final = 2  # files that a worker keeps a copy of
 _PIECE_BYTES: Final = 8 << 20
 _LONGEST_NAME: Final = 100  # characters of a copy
@@ -267,6 +267,8 @@ def _reaching(url: str, error_type: type[IsosentError] = InputFileError) -> Iter
         yield
     except IsosentError:
         raise
+    except FileNotFoundError:
+        raise error_type(f"{url}: no such file.") from None
     except Exception as error:
         raise error_type(f"{url} cannot be reached: {brief(error)}.") from None
 

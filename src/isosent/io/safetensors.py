@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from isosent._check import brief
-from isosent.errors import FileFormatError, InputError, option
+from isosent.errors import FileFormatError
 from isosent.io.checksum import file_state
 from isosent.io.tensors import SEAL, safetensors_header
-from isosent.io.vector_source import Array, StoredRows, VectorSource, check_size, matrix_shape
+from isosent.io.vector_source import Array, StoredRows, VectorSource, check_size, chosen_array, matrix_shape
 from isosent.space import Space
 from isosent.storage import TENSORS
 
@@ -23,7 +22,8 @@ def open_vectors(path: Path, column: str | None) -> VectorSource:
     if metadata.get("format", "").startswith("isosent-") or SEAL in metadata:
         other = "a map that isosent export wrote" if "isosent.normalize" in metadata else "something else"
         raise FileFormatError(f"{path} holds {brief(metadata.get('format', other))}, not vectors.")
-    name = _choose_tensor(path, tensors, column)
+    matrices = [name for name, tensor in tensors.items() if len(tensor["shape"]) == 2]
+    name = chosen_array(path, "tensor", tensors, matrices, column)
     dtype, (begin, end) = tensors[name]["dtype"], tensors[name]["data_offsets"]
     storages = {storage.tensor: storage for storage in TENSORS}
     if dtype not in storages:
@@ -40,19 +40,3 @@ def open_vectors(path: Path, column: str | None) -> VectorSource:
         yield from map(storage.decoded, stored.blocks(start_row, block_rows))
 
     return VectorSource(path, n_rows, dim, storage, Space.in_metadata(metadata), read, name, state=state)
-
-
-def _choose_tensor(path: Path, tensors: dict[str, dict[str, Any]], column: str | None) -> str:
-    if column is not None:
-        if column not in tensors:
-            raise InputError(f"{path} has no tensor {column}; it has: {', '.join(tensors)}.")
-        return column
-    matrices = [name for name, tensor in tensors.items() if len(tensor["shape"]) == 2]
-    if not matrices:
-        raise FileFormatError(f"{path} holds no 2-D tensor; it has: {', '.join(tensors) or 'none'}.")
-    if len(matrices) > 1:
-        raise InputError(
-            f"{path} has {len(matrices)} 2-D tensors ({', '.join(matrices)}). "
-            f"Choose one with {option('column', 'NAME')}."
-        )
-    return matrices[0]

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from isosent import _check
 from isosent.errors import FileFormatError, InputError, IsosentError, OutputError, without_passwords
 from isosent.io.atomic import check_parent, is_temporary, locked, sweep
-from isosent.io.formats import FORMATS, NOTES, Holds
+from isosent.io.formats import FORMATS, NOTES, Holds, format_by_name
 from isosent.io.json import check_format, check_schema, format_of, read_json, write_document
 from isosent.io.notes import INDEX_FILE
 from isosent.io.remote import (
@@ -297,6 +297,8 @@ def _inputs_in(folder: str, endings: tuple[str, ...], as_parts: bool) -> list[st
         check_complete(folder, index)
         names = [index.shard_name(number) for number in range(index.n_shards)]
         return [path_in(folder, name) for name in names if name.endswith(endings)]
-    if exists(path_in(folder, INDEX_FILE)):
+    if exists(path_in(folder, INDEX_FILE)) or format_by_name(folder).is_typed:
         return [folder]
+    if not is_remote(folder) and exists(path_in(folder, "dataset_dict.json")):
+        _check.input_file(folder)  # names its splits
     return sorted(path for path in files_in(folder) if path.lower().endswith(endings))

@@ -67,7 +67,7 @@ _SIGNATURES: Final = (
     _signature(
         "torch", rb"PK\x03\x04.{26}[^\x00]{1,250}?/(?:data\.pkl|\.format_version|byteorder)", "a file of torch", _TORCH
     ),
-    _signature("npz", rb"PK\x03\x04.{26}[^\x00/]{1,250}?\.npy", "an archive of arrays", _ARRAYS),
+    _signature("npz", rb"PK\x03\x04.{26}[^\x00/]{1,250}?\.npy", "an archive of arrays", "Rename it to end in .npz."),
     _signature("xlsx", rb"PK\x03\x04.*?PK\x03\x04.{26}xl/", "an Excel workbook", _TABLE),
     _signature("docx", rb"PK\x03\x04.*?PK\x03\x04.{26}word/", "a Word document", _TEXTS),
     _signature("pptx", rb"PK\x03\x04.*?PK\x03\x04.{26}ppt/", "a PowerPoint presentation", _TEXTS),
@@ -89,9 +89,10 @@ _SIGNATURES: Final = (
     _signature("rar", rb"Rar!\x1a\x07", "a rar archive", _UNPACK),
     _signature("tar", rb".{257}ustar(?:\x00|  \x00)", "a tar archive", _UNPACK),
     # data
-    _signature("hdf5", rb"\x89HDF\r\n\x1a\n", "an HDF5 file", _ARRAYS),
-    _signature("arrow", rb"ARROW1\x00\x00|FEA1\x00", "a table of Arrow or Feather", _TABLE),
-    _signature("arrow", rb"\xff{4}.{3}\x00.\x00{3}", "a stream of Arrow", _TABLE),
+    _signature("hdf5", rb"\x89HDF\r\n\x1a\n", "an HDF5 file", "Rename it to end in .hdf5."),
+    _signature("arrow", rb"ARROW1\x00\x00", "a table of Arrow or Feather", "Rename it to end in .arrow."),
+    _signature("arrow", rb"\xff{4}.{3}\x00.\x00{3}", "a stream of Arrow", "Rename it to end in .arrow."),
+    _signature("feather1", rb"FEA1\x00", "a table of Feather's first version", _TABLE),
     _signature("orc", rb"ORC[^\n]?[\n\x80-\xff]?[\x00-\x08]", "a table of ORC", _TABLE),
     _signature("avro", rb"Obj\x01", "a table of Avro", _TABLE),
     _signature("sqlite", rb"SQLite format 3\x00", "a database of SQLite", "Export the table as .csv."),
@@ -146,6 +147,7 @@ _SIGNATURES: Final = (
     ),
     _signature("utf-16", rb"\xff\xfe|\xfe\xff", "text in UTF-16 or UTF-32", "Convert the file to UTF-8."),
 )
+_KINDS: Final = {".h5": "hdf5", ".arrows": "arrow", ".feather": "arrow"}  # of endings that are no kind themselves
 READ_AS_WORDS: Final = ("fasttext", "word2vec", "zip", GZIP)  # besides text
 
 
@@ -156,7 +158,7 @@ def refuse_other_formats(where: str, start: bytes, *, reads: Collection[str] | N
     """
     if reads is None:
         named = format_by_name(where)
-        reads = () if named.refusal else (named.ending.removeprefix("."),)
+        reads = () if named.refusal else (_KINDS.get(named.ending, named.ending.removeprefix(".")),)
     for signature in _SIGNATURES:
         if signature.start.match(start):
             if signature.kind not in reads:

@@ -1,8 +1,8 @@
-"""The one reader of tables: .csv, .tsv, .txt, .jsonl, .json and .parquet, row by row, with the place of each row.
+"""The one reader of tables, .csv, .tsv, .txt, .jsonl, .json, .parquet and Arrow: row by row, with their places.
 
 `open_table` opens a file as a `Table`: its columns are known, and `Table.rows` yields the values of those that are
 requested, with the number of each row for messages. `Table.text` and `Table.number` check a value. Each format has a
-function that makes a `Table`: `_delimited_table` for lines of fields, `_object_table` for JSON, `_parquet_table`.
+function that makes a `Table`: `_delimited_table` for lines of fields, `_object_table` for JSON, `_typed_table`.
 
 `ColumnSet` and `find_columns` choose columns by what they are, such as two texts and a score. `isosent.io.pairs` reads
 these into one record, and `isosent.io.texts` reads one column of texts.
@@ -28,11 +28,12 @@ from typing import Any, BinaryIO, NamedTuple
 from isosent import _check, _extras
 from isosent.errors import FileFormatError, InputError, InputFileError, IsosentWarning, option
 from isosent.io import bounds
-from isosent.io.answers import EMBEDDING, rows_of_answer
+from isosent.io.answers import EMBEDDING, rows_of_answer, rows_of_export
 from isosent.io.bounds import DecodedBlocks, lines_in, open_content, split_lines
 from isosent.io.formats import FORMATS, Format, ending_of, format_by_name, listed
 from isosent.io.number_lists import SAMPLED_ROWS, VECTORS_ADVICE, parse_numbers
-from isosent.io.parquet import bounded_batches, reading_parquet, verify_parquet
+from isosent.io.parquet import verify_parquet
+from isosent.io.typed_tables import typed_table
 
 _PACKED = ".gz"  # may follow each of them
 STSB_COLUMNS = ("genre", "filename", "year", "id", "score", "sentence1", "sentence2")
@@ -57,7 +58,7 @@ class Table:
         self._select, self._place = select, place
         self.blocks: DecodedBlocks | None = None  # where its fields are cut from lines of text
         self.separator = ","  # of these fields
-        self.schema: Any = None  # that of pyarrow for a .parquet file
+        self.schema: Any = None  # that of pyarrow, where columns have types
         self.objects: Iterator[tuple[int, dict[str, Any]]] | None = None  # what `rows` reads too, of a .json or .jsonl
         self.first_row = 0  # of the file, that `rows` begins with
         self.part = ""  # train, dev or test if only its rows were read, because a column says which they are
@@ -193,12 +194,12 @@ def table_in(
     first_row: int = 0,
     is_streamed: bool = False,
 ) -> Table:
-    """Read a table from an open file, as `open_table` does; only one of .parquet can begin at a later row.
+    """Read a table from an open file, as `open_table` does; only one with types can begin at a later row.
 
-    A reader that keeps one row at a time, `is_streamed`, may read a .parquet file that unpacks to more than the memory.
+    A reader that keeps one row at a time, `is_streamed`, may read a file that unpacks to more than the memory.
     """
-    if file_format.is_parquet:
-        return _parquet_table(name, file, first_row, is_streamed=is_streamed)
+    if file_format.is_typed:
+        return _typed_table(name, file_format, file, first_row, is_streamed=is_streamed)
     if file_format.rows == "objects":
         return _object_table(name, file_format.ending, file)
     return _delimited_table(name, file_format.ending, file, header, short_rows)
@@ -501,7 +502,8 @@ def _json_objects(name: str, file: BinaryIO) -> Iterator[tuple[int, dict[str, An
         if first is None or _is_item(first):  # no list, or the list within an answer, perhaps
             listed = json.loads(text)
         if isinstance(listed, dict):
-            rows = rows_of_answer(name, listed) or ([listed] if EMBEDDING in listed else None)
+            rows = rows_of_answer(name, listed) or rows_of_export(listed)
+            rows = rows or ([listed] if EMBEDDING in listed else None)
             if rows is not None:
                 yield from enumerate(rows)
                 return
@@ -569,14 +571,13 @@ def _is_item(value: Any) -> bool:
     return isinstance(value, dict) and value.get("object") == EMBEDDING
 
 
-def _parquet_table(name: str, file: BinaryIO, first_row: int, *, is_streamed: bool) -> Table:
+def _typed_table(name: str, file_format: Format, file: BinaryIO, first_row: int, *, is_streamed: bool) -> Table:
     pa = _extras.require("pyarrow")
-    pq = _extras.require("pyarrow.parquet")
 
-    verify_parquet(name, file)
-    with reading_parquet(name):
-        parquet = pq.ParquetFile(file, buffer_size=1 << 20)
-    names = parquet.schema_arrow.names
+    if file_format.is_parquet:
+        verify_parquet(name, file)
+    typed = typed_table(name, file, file_format)
+    names = typed.schema.names
 
     def paths(fields: Iterable[Any], prefix: str = "") -> Iterator[str]:
         for field in fields:
@@ -596,13 +597,13 @@ def _parquet_table(name: str, file: BinaryIO, first_row: int, *, is_streamed: bo
         wanted = (*columns, *optional)
         tops = [path if path in names else path.partition(".")[0] for path in wanted]
         number = first_row
-        for batch in bounded_batches(name, file, parquet, wanted, start_row=first_row, is_streamed=is_streamed):
+        for batch in typed.batches(wanted, start_row=first_row, is_streamed=is_streamed):
             lists = [values_of(batch, top, path) for top, path in zip(tops, wanted, strict=True)]
             yield from enumerate(zip(*lists, strict=True), number)
             number += len(batch)
 
-    table = Table(name, list(paths(parquet.schema_arrow)), select, _ROW)
-    table.schema, table.first_row = parquet.schema_arrow, first_row
+    table = Table(name, list(paths(typed.schema)), select, _ROW)
+    table.schema, table.first_row = typed.schema, first_row
     return table
 
 

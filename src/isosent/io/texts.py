@@ -38,8 +38,8 @@ from isosent.io.number_lists import (
     kind_of_lines,
     parse_numbers,
 )
-from isosent.io.parquet import VECTOR_COLUMN
 from isosent.io.tables import Table, check_depth, header_advice, is_number, table_in
+from isosent.io.typed_tables import VECTOR_COLUMN
 from isosent.io.vector_source import no_column_error
 from isosent.storage import Storage
 
@@ -289,8 +289,8 @@ def open_texts(
             file.seek(0)
             return table_in(name, format_by_name(path), file, header=True, is_streamed=True)
 
-        # columns of a .parquet file are read by the path, and a pipe has none
-        has_columns = is_table(path) and (not format_by_name(path).is_parquet or Path(path).is_file())
+        # columns with types are read by the path, and a pipe has none
+        has_columns = is_table(path) and (not format_by_name(path).is_typed or _check.input_file(path).is_file())
         table = partial(TextTable, open_again, column) if has_columns else None
         labels = partial(read_labels, path) if is_table(path) else None
         yield CountedTexts(name, n_texts, sha256, read, before, lambda: state() == before, table, labels)
@@ -312,7 +312,7 @@ class TextTable:
 
         table = open_table()
         self._open, self._column = open_table, _text_column(table, column)
-        self.parquet = None if table.schema is None else Path(table.name)  # its columns are copied as they are
+        self.typed = None if table.schema is None else Path(table.name)  # its columns are copied as they are
         if table.objects is not None:
             types = _json_types(table, table.objects)
         else:

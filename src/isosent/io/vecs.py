@@ -1,4 +1,4 @@
-"""Files of TEXMEX, .fvecs (float32) and .bvecs (uint8): each row is its dimensions as int32, then its numbers."""
+"""Files of TEXMEX, .fvecs, .bvecs (uint8) and .ivecs: each row is its dimensions as int32, then its numbers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent.errors import FileFormatError
+from isosent.io.bounds import LARGEST_DOCUMENT, read_bounded
 from isosent.io.checksum import HashingFile, file_state
 from isosent.io.formats import format_by_name
+from isosent.io.neighbors import Neighbors
 from isosent.io.notes import read_note
 from isosent.io.system import open_to_read
 from isosent.io.vector_source import Array, StoredRows, VectorSource, Write, no_column
@@ -52,6 +54,20 @@ def open_vectors(path: Path, column: str | None) -> VectorSource:
         raise FileFormatError(f"{path}: row {n_rows} is truncated. Copy the file again.")
     space, checksum = read_note(path)
     return VectorSource(path, n_rows, dim, storage, space, read, checksum=checksum, state=state)
+
+
+def read_neighbors(path: Path) -> Neighbors:
+    """Read .ivecs: each row is the number of its neighbors, then these."""
+    with open_to_read(path) as file:
+        content = read_bounded(str(path), file, LARGEST_DOCUMENT)
+    k = int.from_bytes(content[:4], "little", signed=True)
+    if k < 1 or len(content) % (4 * (k + 1)):
+        raise FileFormatError(f"{path} is damaged: its rows have not all {k} neighbors, as its first. Copy it again.")
+    table = np.frombuffer(content, "<i4").reshape(-1, k + 1)
+    if (table[:, 0] != k).any():
+        row = int(np.flatnonzero(table[:, 0] != k)[0])
+        raise FileFormatError(f"{path}: row {row}, counted from 0, has {table[row, 0]} neighbors, and the first {k}.")
+    return Neighbors(str(path), table[:, 1:].astype(np.int64), None, "", None)
 
 
 def writer(file: HashingFile, shape: tuple[int, int], dtype: str) -> Write:

@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.errors import FileFormatError, InputError
+from isosent._check import brief
+from isosent.errors import FileFormatError, InputError, option
 from isosent.io.bounds import MOST_DIMENSIONS
 from isosent.io.checksum import FileState, check_unchanged, verify_file
-from isosent.io.formats import TABLES, format_by_name
+from isosent.io.formats import TABLES, data_set_folder, format_by_name
 from isosent.io.notes import INDEX_FILE, file_identity
 from isosent.io.system import naming, open_to_read
 from isosent.space import Space
@@ -39,6 +40,7 @@ BLOCK_ROWS_A_DIM = 4  # fewer rows than dimensions have no full rank, which mome
 
 Array = NDArray[Any]
 Write = Callable[[Array], None]
+Read = Callable[[int, int], Iterator[Array]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class VectorSource:
     dim: int
     storage: Storage
     space: Space | None  # as the file says
-    read: Callable[[int, int], Iterator[Array]]  # first row, rows of a block -> blocks; the last one may be shorter
+    read: Read  # first row, rows of a block -> blocks; the last one may be shorter
     column: str | None = None  # column or tensor that holds the vectors, where the format has names
     checksum: str | None = None  # over all bytes, if isosent wrote the file; compared before the first block is read
     seal_at: int | None = None  # byte at which the file holds that checksum itself
@@ -81,7 +83,7 @@ class VectorSource:
     @property
     def name(self) -> str:
         """What messages call it: the path, if the user named it."""
-        return self.texts or str(self.path)
+        return self.texts or str(data_set_folder(self.path) or self.path)
 
     @property
     def is_table(self) -> bool:
@@ -198,12 +200,28 @@ def no_column(path: Path, column: str | None) -> None:
         raise InputError(f"{path} has no columns, so there is no {column!r}. Leave it out.")
 
 
-def matrix_shape(path: Path, shape: Sequence[int]) -> tuple[int, int]:
+def matrix_shape(path: str | os.PathLike[str], shape: Sequence[int]) -> tuple[int, int]:
     if len(shape) == 2 and shape[1] > MOST_DIMENSIONS:
         raise FileFormatError(f"{path}: {shape[1]:,} dimensions; vectors may have {MOST_DIMENSIONS:,} at most.")
     if len(shape) != 2 or shape[0] < 0 or shape[1] < 1:
         raise FileFormatError(f"{path} has the shape {tuple(shape)}. Save vectors as a 2-D array, one per row.")
     return shape[0], shape[1]
+
+
+def chosen_array(path: Path, what: str, names: Iterable[str], matrices: Sequence[str], column: str | None) -> str:
+    """Name of the array in a file of several, such as tensors: the one that is named, or the only 2-D one."""
+    if column is not None:
+        if column not in names:
+            raise InputError(f"{path} has no {what} {column}; it has: {brief(', '.join(names), 600) or 'none'}.")
+        return column
+    if not matrices:
+        raise FileFormatError(f"{path} holds no 2-D {what}; it has: {brief(', '.join(names), 600) or 'none'}.")
+    if len(matrices) > 1:
+        raise InputError(
+            f"{path} has {len(matrices)} 2-D {what}s ({brief(', '.join(matrices), 600)}). "
+            f"Choose one with {option('column', 'NAME')}."
+        )
+    return matrices[0]
 
 
 def check_size(path: Path, state: FileState, promised: int) -> None:
@@ -270,7 +288,8 @@ class StoredRows(NamedTuple):
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         rows: Array = np.ndarray(self.shape, self.dtype, buffer=mapped, offset=self.offset)
         for start in range(start_row, len(rows), block_rows):
-            yield rows[start : start + block_rows]
+            block = rows[start : start + block_rows]
+            yield block if block.flags.aligned else block.copy()  # in an archive, arrays begin at any byte
             if sys.platform != "win32":
                 mapped.madvise(mmap.MADV_DONTNEED)
 

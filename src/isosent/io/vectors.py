@@ -2,7 +2,7 @@
 
 `holds_vectors` says whether a file holds vectors or texts, and `open_vectors` opens one of vectors: with the module of
 its format (`isosent.io.formats`), by what `isosent.io.columns` sees in its columns, or a complete folder of shards as
-if it were one file. `writing_vectors` writes one, with that module or with `isosent.io.parquet`.
+if it were one file. `writing_vectors` writes one, with that module or with `isosent.io.typed_tables`.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from isosent.io.columns import LINES, Contents, contents_of, incomplete_vector, 
 from isosent.io.formats import FORMATS, Format, format_by_name, listed
 from isosent.io.json_lists import open_lists
 from isosent.io.notes import INDEX_FILE, note_entry, note_path, older_entry, write_note
-from isosent.io.parquet import (
-    VECTOR_COLUMN,
-    OtherColumns,
-    list_storage,
-    open_parquet,
-    table_schema,
-    writing_parquet,
-)
 from isosent.io.remote import is_folder
 from isosent.io.shards import ShardIndex, check_complete, read_index
 from isosent.io.signatures import refuse_other_file
 from isosent.io.tables import open_table
 from isosent.io.texts import is_table, read_labels
+from isosent.io.typed_tables import (
+    VECTOR_COLUMN,
+    OtherColumns,
+    list_storage,
+    open_column,
+    table_schema,
+    writing_parquet,
+)
 from isosent.io.vector_source import VectorSource, Write, in_blocks
 from isosent.space import Space
 from isosent.storage import CODES, WRITTEN, Storage
@@ -67,8 +67,8 @@ def open_vectors(path: str | os.PathLike[str] | VectorSource, *, column: str | N
         if contents_of(file).are_lists:
             return replace(open_lists(file, column), read_labels=read)
         name, contents = _chosen_column(file, column)
-        is_stored_list = file_format.is_parquet and _is_stored_list(file, name)
-        source = open_parquet(file, name) if is_stored_list else open_rows(file, name)
+        is_stored_list = file_format.is_typed and _is_stored_list(file, name)
+        source = open_column(file, name) if is_stored_list else open_rows(file, name)
         return replace(source, read_labels=read, text_columns=contents.texts)
     except PermissionError as error:
         raise FileFormatError(f"{file} could not be read: {error.strerror}.") from error
@@ -95,14 +95,14 @@ def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) ->
     Vectors go before texts; if a table has both and no column is named, a warning says which are used. Standard input
     holds texts.
     """
-    if is_folder(path):
-        return (Path(path) / INDEX_FILE).exists()
     file = Path(path)
     file_format = _readable_format(file)
+    if is_folder(path) and not file_format.is_typed:
+        return (file / INDEX_FILE).exists()
     if file_format.module:
         return True
-    if file_format.rows in ("objects", "parquet"):
-        _check.input_file(file)
+    if file_format.rows == "objects" or file_format.is_typed:
+        file = _check.input_file(file)
     if not file.is_file() or not file.stat().st_size:
         return False
     try:
@@ -173,7 +173,7 @@ def _no_vectors_error(file: Path, contents: Contents) -> InputError:
 
 
 def _types_of_columns(file: Path) -> dict[str, str]:
-    if format_by_name(file).is_parquet:
+    if format_by_name(file).is_typed:
         return {field.name: str(field.type) for field in table_schema(file)[0]}
     with open_table(file, header=True) as table:
         return dict.fromkeys(table.columns, "")
@@ -248,7 +248,7 @@ def check_vector_file(path: str | os.PathLike[str], dtype: str = Storage.float32
 
 def columns_beside(source: VectorSource, output: str | os.PathLike[str]) -> OtherColumns | None:
     """What stands beside the vectors of a table, if the output can hold it with its types."""
-    if not format_by_name(source.path).is_parquet or not format_by_name(output).is_parquet:
+    if not format_by_name(source.path).is_typed or not format_by_name(output).is_parquet:
         return None
     return OtherColumns.of_file(
         source.path, str(source.column), start_row=source.first_row, n_rows=source.block_rows, state=source.state

@@ -22,8 +22,8 @@ from isosent.encoders.load import encoder_for
 from isosent.errors import InputError
 from isosent.io.bounds import STANDARD_INPUT
 from isosent.io.formats import format_by_name
-from isosent.io.parquet import VECTOR_COLUMN, OtherColumns
 from isosent.io.texts import CountedTexts, TextSource, open_texts, text_blocks
+from isosent.io.typed_tables import VECTOR_COLUMN, OtherColumns
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import check_vector_file, open_vectors, writing_vectors
 from isosent.jobs.moments import EncodedSource
@@ -144,14 +144,14 @@ class TextRows:
         self._next = first_row + n_rows
 
     def _open(self, first_row: int) -> tuple[Iterator[Row], int]:
-        if self.table is not None and not self.table.parquet:
+        if self.table is not None and not self.table.typed:
             return self.table.rows(), 0
         return ((text, (text,)) for text in self.source.read(first_row)), first_row
 
     def other_columns(self, first_row: int, columns: deque[Sequence[Any]]) -> OtherColumns | None:
         """What is written next to the vectors: columns of a file, or the queue that rows are put into."""
-        if self.table is not None and self.table.parquet:
-            return OtherColumns.of_file(self.table.parquet, VECTOR_COLUMN, start_row=first_row)
+        if self.table is not None and self.table.typed:
+            return OtherColumns.of_file(self.table.typed, VECTOR_COLUMN, start_row=first_row)
         schema = [("text", "string")] if self.table is None else self.table.schema
         return OtherColumns.of_rows(schema, columns) if self.to_table else None
 
@@ -172,7 +172,7 @@ def write_encoded(
     # Other columns of the rows that are being encoded, at most one block: its vectors are written at once.
     columns: deque[Sequence[Any]] = deque()
     other_columns = rows.other_columns(first_row, columns)
-    keeps_columns = other_columns is not None and not (rows.table and rows.table.parquet)
+    keeps_columns = other_columns is not None and not (rows.table and rows.table.typed)
 
     def texts() -> Iterator[str]:
         for text, row in rows.take(first_row, n_rows):

@@ -45,7 +45,7 @@ from isosent.search.commits import (
 from isosent.search.engine import Kind, Segment
 from isosent.search.models import IndexModels, check_query_model, model_of_vectors
 from isosent.search.queries import nearest_rows, rows_like, unique_hits
-from isosent.search.recall import original_queries, recall_of_originals
+from isosent.search.recall import original_queries, recall_of_neighbors, recall_of_originals
 from isosent.search.result import IndexStats, SearchResult
 from isosent.search.rows import HAS_VECTOR, ID, VECTOR, id_kind_of, like, other_ids, rows_table
 from isosent.search.snapshot import Snapshot, copy_last_commit
@@ -561,6 +561,37 @@ class Index:
         (1.0, 50)
         """
         return recall_of_originals(self._snapshot, vectors, ids, seed=seed)
+
+    def recall_of_neighbors(
+        self, truth: str | os.PathLike[str], queries: VectorsLike | None = None, k: int = 10
+    ) -> tuple[float, int]:
+        """Measure how many of the true neighbors of queries the index finds, which a benchmark published.
+
+        Parameters
+        ----------
+        truth : path-like
+            File of ann-benchmarks (``.hdf5``), with the queries, or only neighbors (``.ivecs``, ``.ibin``). Neighbors
+            are rows of the vectors that the index was made of, counted from 0, which are its ids.
+        queries : array of shape (n_queries, encoder.dim), or path, optional
+            Their vectors; by default those of the file.
+        k : int, default 10
+            Neighbors of a query.
+
+        Returns
+        -------
+        recall : float
+            Share of the k nearest that the index returns, on average. Where the file has distances, rows as near as the
+            last of them count, too.
+        n_queries : int
+            Number of queries.
+
+        Raises
+        ------
+        InputError
+            If the file has no queries and there are none, they are not as many, a neighbor is no id of the index, or
+            the neighbors are the nearest by another distance than the cosine.
+        """
+        return recall_of_neighbors(self._snapshot, self.search, truth, queries, k)
 
     def verify(self) -> CanaryCheck:
         """Encode a few texts again, and compare them with what the index holds.

@@ -24,13 +24,13 @@ from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import FileFormatError, InputError, IsosentWarning, option
 from isosent.io.bounds import open_content
 from isosent.io.formats import format_by_name
-from isosent.io.number_lists import SAMPLED_ROWS, kind_of
-from isosent.io.parquet import bounded_batches, reading_parquet
+from isosent.io.number_lists import SAMPLED_ROWS, are_json_objects, kind_of
 from isosent.io.remote import local_copies
 from isosent.io.shards import input_paths
 from isosent.io.source import open_source
 from isosent.io.tables import DECIMAL_COMMA, header_advice, is_number, open_table, table_in
 from isosent.io.texts import TextSource, numbers_error, read_texts, refuse_vectors
+from isosent.io.typed_tables import typed_table
 from isosent.io.vector_source import VectorSource
 from isosent.search.rows import ID, TEXT, VECTOR, is_text
 from isosent.search.units import units_of_lists
@@ -313,7 +313,8 @@ def read_rows(
             if is_text(values.type)
             and values.null_count < len(values)
             and name not in (ID, id_column)
-            and not kind_of(values.slice(0, SAMPLED_ROWS).to_pylist(), name)
+            and not kind_of(sample := values.slice(0, SAMPLED_ROWS).to_pylist(), name)
+            and not (vector_column and are_json_objects(sample))
         ]
         candidates = [TEXT] if TEXT in columns and vector_column != TEXT else candidates
         advice = header_advice(path, list(columns))
@@ -388,18 +389,16 @@ def _renamed(name: str) -> str:
 def _read_table(path: str, *, without: str | None) -> Any:
     """All columns but one, as they are or as texts."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    if format_by_name(path).rows == "parquet":
+    if format_by_name(path).is_typed:
         file = _check.input_file(path)
-        with reading_parquet(str(file)), pq.ParquetFile(file, memory_map=True) as table:
-            schema = table.schema_arrow
-            if without in schema.names:
-                schema = schema.remove(schema.get_field_index(without))
-            if not schema.names:
-                return pa.table({})
-            batches = bounded_batches(str(file), file, table, schema.names if without else None)
-            return pa.Table.from_batches(batches, schema)
+        typed = typed_table(str(file), file)
+        schema = typed.schema
+        if without in schema.names:
+            schema = schema.remove(schema.get_field_index(without))
+        if not schema.names:
+            return pa.table({})
+        return pa.Table.from_batches(typed.batches(schema.names if without else None, is_streamed=False), schema)
     with open_content(path) as (name, content):
         most_cells = max(_FREE_CELLS, content.seek(0, os.SEEK_END))
         content.seek(0)

@@ -1,23 +1,28 @@
 """Recall: the share of the rows nearest by an exact search that an index finds, or a static model of queries.
 
 `original_queries` draws the rows whose neighbors before the map are found while an index is built; `build` compares
-them. `recall_of_originals` does it for other vectors of the same texts, and `query_recall` for a static model of
-queries, in place of the model.
+them. `recall_of_originals` does it for other vectors of the same texts, `recall_of_neighbors` for neighbors in a file,
+and `query_recall` for a static model of queries, in place of the model.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
 from isosent.encoders.load import encoder_for
 from isosent.errors import InputError
+from isosent.io.neighbors import Neighbors, read_neighbors
 from isosent.io.vector_source import VectorSource, picked_rows
 from isosent.model import SentenceEncoder
+from isosent.numeric.neighbors import exact_products
 from isosent.numeric.similarity import nonzero_rows
 from isosent.search.commits import QueryRecall
 from isosent.search.engine import K_MEASURED, OriginalNeighbors
+from isosent.search.result import SearchResult
 from isosent.search.rows import TEXT
 from isosent.search.snapshot import Snapshot
 from isosent.search.units import (
@@ -31,6 +36,8 @@ from isosent.search.units import (
 )
 
 N_QUERIES: Final = 500
+_COSINE: Final = ("angular", "cosine")  # as files of ann-benchmarks call it
+_N_CHECKED, _ROUNDING, _MOST_INVERTED = 100, 1e-3, 0.1  # queries; cosines of codes are rounded; share of neighbors
 RERANKED: Final = 100  # rows that a static model finds, and the model ranks again
 
 
@@ -95,6 +102,64 @@ def recall_of_originals(snapshot: Snapshot, vectors: Any, ids: Any = None, *, se
     _, found = snapshot.nearest(snapshot.vectors(positions[rows]), K_MEASURED + 1, None)
     others = [near[near != row][:K_MEASURED] for row, near in zip(rows, row_at[found], strict=True)]
     return originals.recall(others), len(rows)
+
+
+def recall_of_neighbors(
+    snapshot: Snapshot,
+    search: Callable[[VectorSource, int], SearchResult],
+    path: str | os.PathLike[str],
+    queries: Any,
+    k: int,
+) -> tuple[float, int]:
+    """Share of the k true neighbors of each query that a search finds, and the number of queries."""
+    truth = read_neighbors(os.fspath(path))
+    source = opened_vectors("recall_of_neighbors", queries, "the array") or truth.queries
+    if source is None:
+        raise InputError(f"{truth.name} holds neighbors alone. Name a file of the vectors of their queries, too.")
+    n_queries, n_neighbors = truth.rows.shape
+    if source.n_rows != n_queries:
+        raise InputError(
+            f"{truth.name} has neighbors of {n_queries} queries, and {source.name} has vectors of "
+            f"{source.n_rows}. Name those of the same queries."
+        )
+    if n_neighbors < k:
+        raise InputError(
+            f"{truth.name} has {n_neighbors} neighbors of each query. Choose a k of {n_neighbors} or less."
+        )
+    if snapshot.state.ids == "str":
+        raise InputError(f"{truth.name} names rows by their numbers, and the ids of the index are strings.")
+    named = np.unique(truth.rows)
+    known = named >= 0
+    known[known] = snapshot.positions_of(named[known]) >= 0
+    if not known.all():
+        unknown = int(named[~known][0])
+        query = int(np.flatnonzero((truth.rows == unknown).any(axis=1))[0])
+        raise InputError(
+            f"{truth.name}: a neighbor of query {query} is row {unknown}, which the index of {len(snapshot)} rows has "
+            "not. Name the neighbors among the vectors that it was made of."
+        )
+    if truth.metric and truth.metric not in _COSINE:
+        raise InputError(
+            f"{truth.name} has the nearest by {truth.metric} distance, and an index ranks by cosine. Name a file of "
+            "angular distance."
+        )
+    result = search(source, k)
+    if not truth.metric and snapshot.record.postprocessing.dim is None:
+        _check_order(snapshot, result, truth, k)
+    found = [np.isin(ids, truth.nearest(query, k)).sum() for query, ids in enumerate(result.ids[:, :k])]
+    return float(np.mean(np.minimum(found, k)) / k), n_queries
+
+
+def _check_order(snapshot: Snapshot, result: SearchResult, truth: Neighbors, k: int) -> None:
+    """Refuse neighbors that are not in the order of their cosines: another distance ranks them."""
+    rows = truth.rows[:_N_CHECKED, :k]
+    vectors = snapshot.vectors(snapshot.positions_of(rows.ravel()).reshape(rows.shape))
+    cosines = exact_products(result.queries[: len(rows), None], vectors)[:, 0]
+    if rows.shape[1] > 1 and np.mean(np.diff(cosines) > _ROUNDING) > _MOST_INVERTED:
+        raise InputError(
+            f"{truth.name}: its neighbors are not in the order of their cosines to the queries, by which an index "
+            "ranks. Name neighbors by cosine, and the queries and vectors that they were computed of."
+        )
 
 
 def query_recall(

@@ -89,7 +89,7 @@ class SearchResult:
         *,
         n_without_vector: int = 0,
     ) -> None:
-        self._snapshot, self._queries = snapshot, queries
+        self._snapshot, self.queries = snapshot, queries
         self.positions, self.scores, self.n_without_vector = positions, scores, n_without_vector
 
     def __len__(self) -> int:
@@ -126,7 +126,7 @@ class SearchResult:
             places = sorted(first.values())[:k]
             positions[query, : len(places)] = found[places]
             scores[query, : len(places)] = self.scores[query, places]
-        return SearchResult(self._snapshot, self._queries, positions, scores, n_without_vector=self.n_without_vector)
+        return SearchResult(self._snapshot, self.queries, positions, scores, n_without_vector=self.n_without_vector)
 
     @cached_property
     def ids(self) -> NDArray[Any]:
@@ -136,7 +136,7 @@ class SearchResult:
     @cached_property
     def shares(self) -> NDArray[np.float64]:
         """Share of random pairs of the index with a lower score, corrected for hubs, (n_queries, k); NaN for no hit."""
-        return self._snapshot.shares(self._queries, self.positions, self.scores)
+        return self._snapshot.shares(self.queries, self.positions, self.scores)
 
     def to_arrow(self) -> Any:
         """Return one row per hit: query, rank, id, score, share, text, and the columns of the metadata.

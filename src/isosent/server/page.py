@@ -29,8 +29,8 @@ from isosent.demo import EXAMPLE, PoolRow, demo_pool, translated_share
 from isosent.errors import InputError, option
 from isosent.exports.check import shortened
 from isosent.io.formats import format_by_name
-from isosent.io.parquet import table_schema
 from isosent.io.texts import name_of_texts
+from isosent.io.typed_tables import table_schema
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
 from isosent.numeric.neighbors import exact_products
@@ -104,13 +104,13 @@ async def try_file(request: Request, content: bytes) -> Response:
 
 
 def _texts_in(content: bytes, name: str, column: str | None) -> list[str]:
-    if b"\0" in content[:4096] and not format_by_name(name).is_parquet:
+    if b"\0" in content[:4096] and not format_by_name(name).is_typed:
         raise RequestError(422, "the file is no text: it holds zero bytes.", param="file")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name_of_texts(name)  # the rest of the name may be what no file can be called
         path.write_bytes(content)
         try:
-            if format_by_name(path).is_parquet and (n_rows := table_schema(path)[1]) > MOST_TEXTS:
+            if format_by_name(path).is_typed and (n_rows := table_schema(path)[1]) > MOST_TEXTS:
                 raise _too_many_texts(n_rows)
             return read_rows(str(path), column=column)[0] or []
         except (InputError, OSError) as error:

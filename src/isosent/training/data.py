@@ -47,6 +47,7 @@ from isosent.io.tables import (
     parse_columns,
     table_name,
 )
+from isosent.io.typed_tables import table_schema
 
 TRIPLET: Final = ("anchor", "positive", "negative")
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -587,12 +588,10 @@ def _read_labeled(table: Table, columns: Mapping[str, str], classes: Sequence[st
 
 
 def _stored_class_names(path: str, column: str) -> list[str] | None:
-    """Names that the package datasets stores in a parquet file with a column of classes."""
-    if not format_by_name(path).is_parquet:
+    """Names that the package datasets stores in a file with a column of classes."""
+    if not format_by_name(path).is_typed:
         return None
-    pq = _extras.require("pyarrow.parquet")
-
-    stored = (pq.read_schema(path).metadata or {}).get(b"huggingface", b"{}")
+    stored = (table_schema(Path(path))[0].metadata or {}).get(b"huggingface", b"{}")
     try:
         feature = json.loads(stored)["info"]["features"][column]
         return [str(name).lower() for name in feature["names"]] if feature["_type"] == "ClassLabel" else None

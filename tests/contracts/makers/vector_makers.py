@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from isosent.io.parquet import OtherColumns
+from isosent.io.typed_tables import OtherColumns
 from isosent.io.vectors import writing_vectors
 
 

@@ -1,0 +1,363 @@
+"""Tables of Arrow: files, which Feather is another name for, streams, and folders of streams; read batch by batch.
+
+pyarrow unpacks a batch as a whole, and counts rows only then. So the messages that stand ahead of the batches are read
+first: they say how many rows a batch has, and how many bytes it becomes (`_Batch`, from a flatbuffer), and what would
+fill the memory is refused unread. Every batch is validated before it is used, as Arrow asks for files of others.
+"""
+
+from __future__ import annotations
+
+import io
+import mmap
+import struct
+import sys
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate, islice
+from pathlib import Path
+from typing import Any, BinaryIO, Final, NamedTuple
+
+import numpy as np
+from msgspec import Struct
+from msgspec import field as renamed
+
+from isosent import _extras
+from isosent._check import DATA_SET_FILE, brief
+from isosent.errors import FileFormatError, IsosentError
+from isosent.io import bounds
+from isosent.io.json import check_schema, read_json
+from isosent.io.schemas import FileName
+from isosent.io.system import open_to_read, system_error
+
+_MAGIC: Final = b"ARROW1"
+_FOOTER_AT: Final = -10  # where the length of the footer of a file lies
+_MOST_ROWS_A_BYTE: Final = 8  # of a batch: truth values
+_BATCH_ROWS: Final = 1024
+_BATCH_TEXT_BYTES: Final = 64 << 20  # of a batch of texts, if each row repeats the longest
+# what a damaged message raises here, and where a batch is missing
+_OF_MESSAGES: Final = (struct.error, IndexError, ValueError, OverflowError, StopIteration)
+_LARGEST_ROW: Final = 256 << 20  # of the texts of a list
+
+
+class ArrowTable:
+    """An open file or stream of Arrow."""
+
+    def __init__(self, name: str, source: Path | BinaryIO) -> None:
+        pa = _extras.require("pyarrow")
+
+        self._name, self._map = name, _mapped(source)
+        self._content = content = pa.py_buffer(self._map)
+        self._is_file = bytes(content[: len(_MAGIC)]) == _MAGIC
+        end = bytes(content[max(0, len(content) - len(_MAGIC)) :])
+        if end != _MAGIC if self._is_file else any(end[-4:]):  # a stream ends in a message of no bytes
+            raise FileFormatError(f"{name} is truncated: it has no end of a table of Arrow. Copy it again.")
+        with reading_arrow(name):
+            reader = self._reader([])  # which checks the footer
+            messages = _messages_of_file(content) if self._is_file else _messages_of_stream(content)
+            self._batches = [_batch_of(message) for message in messages]
+            self.n_rows = sum(batch.n_rows for batch in self._batches)
+            fields = [field.with_type(_without_views(field.type)) for field in reader.schema]
+            for kind in _kinds_in(pa.struct(fields)):  # names that are no UTF-8 are met here
+                _ = [kind.field(place).name for place in range(kind.num_fields)]
+            self._stored, self.schema = reader.schema, pa.schema(fields, reader.schema.metadata)
+
+    def rows_at_once(self, names: Sequence[str] | None, *, is_streamed: bool = True) -> int:
+        """How many rows fit in memory; refuses what would fill it: a batch, or all of the file unless `is_streamed`."""
+        sizes = [batch.n_unpacked for batch in self._batches] or [0]
+        n_unpacked = max(sizes) if is_streamed else sum(sizes)
+        if n_unpacked > max(bounds.FREELY_EXPANDED, bounds.LARGEST_EXPANSION * len(self._content)):
+            raise bounds.expands_too_far(self._name, n_unpacked)
+        return _BATCH_ROWS
+
+    def batches(
+        self,
+        names: Sequence[str] | None,
+        *,
+        start_row: int = 0,
+        n_rows: int | None = None,
+        is_streamed: bool = True,
+    ) -> Iterator[Any]:
+        """Read columns, or all, from a row on, at most `n_rows` at once, or `rows_at_once`."""
+        bounded = self.rows_at_once(names, is_streamed=is_streamed)
+        places = list(range(len(self.schema)))
+        if names is not None:  # all columns where none of these exists
+            tops = {name.partition(".")[0] for name in names} | set(names)
+            places = [place for place in places if self.schema.names[place] in tops] or places
+        self._refuse_kinds(places)
+        counts = [batch.n_rows for batch in self._batches if not batch.is_dictionary]
+        starts = list(accumulate(counts, initial=0))
+        first = bisect_right(starts, start_row, hi=len(counts)) - 1 if counts else 0
+        # columns are picked before they are unpacked; of a batch that is not packed, pyarrow would copy them
+        is_packed = any(batch.is_packed for batch in self._batches)
+        reader = self._reader(places if is_packed else [])
+        stored = map(reader.get_batch, range(first, len(counts))) if self._is_file else islice(reader, first, None)
+        for start, count in zip(starts[first:], counts[first:], strict=False):
+            with reading_arrow(f"{self._name}, rows {start} to {start + count - 1},"):
+                batch = next(stored)
+                batch = batch if is_packed else batch.select(places)
+                batch.validate(full=True)
+                if len(batch) != count:
+                    raise FileFormatError(f"{self._name} is damaged: a batch has {len(batch)} rows, and not {count}.")
+                at_once, row = self._at_once(batch, n_rows or bounded), max(0, start_row - start)
+                while row < count:
+                    part = batch.slice(row, at_once)
+                    yield self._with_plain_texts(part)
+                    row += len(part)
+                    if isinstance(self._map, mmap.mmap) and sys.platform != "win32":
+                        self._map.madvise(mmap.MADV_DONTNEED)
+
+    def _reader(self, places: Sequence[int]) -> Any:
+        """A reader of some columns, or of all."""
+        pa = _extras.require("pyarrow")
+        ipc = _extras.require("pyarrow.ipc")
+
+        open_reader = ipc.open_file if self._is_file else ipc.open_stream
+        return open_reader(pa.BufferReader(self._content), options=ipc.IpcReadOptions(included_fields=list(places)))
+
+    def _refuse_kinds(self, places: Sequence[int]) -> None:
+        """Refuse columns whose rows may share values, so that nothing bounds what they become."""
+        pa = _extras.require("pyarrow")
+
+        for field in (self._stored.field(place) for place in places):
+            for kind in _kinds_in(field.type):
+                if any(map(kind.__class__.__name__.startswith, ("RunEndEncoded", "ListView", "LargeListView"))):
+                    raise FileFormatError(
+                        f"{self._name}: column {field.name} is of the type {brief(field.type)}. Write it as a plain "
+                        f"{'list' if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind) else 'column'}."
+                    )
+
+    def _at_once(self, batch: Any, n_rows: int) -> int:
+        row_bytes = max((longest_repeated(column) for column in batch.columns), default=0)
+        if row_bytes > _LARGEST_ROW:
+            raise bounds.expands_too_far(self._name, row_bytes)
+        return max(1, min(n_rows, _BATCH_TEXT_BYTES // max(1, row_bytes)))
+
+    def _with_plain_texts(self, batch: Any) -> Any:
+        pa = _extras.require("pyarrow")
+
+        fields = [field.with_type(_without_views(field.type)) for field in batch.schema]
+        if all(field.type == own.type for field, own in zip(fields, batch.schema, strict=True)):
+            return batch
+        columns = [_cast(column, field.type) for field, column in zip(fields, batch.columns, strict=True)]
+        return pa.record_batch(columns, pa.schema(fields, batch.schema.metadata))
+
+
+# -- data sets of Hugging Face on disk, folders of streams -------------------------------------------------------------
+
+
+class _DataFile(Struct):
+    filename: FileName
+
+
+class _State(Struct):
+    """Which files hold the rows, in their order; the folder may hold others, such as copies of older rows."""
+
+    data_files: list[_DataFile] = renamed(name="_data_files")
+    indices_files: list[_DataFile] | None = renamed(name="_indices_data_files", default=None)
+
+
+class DataSetTable:
+    """An open data set in a folder, as `save_to_disk` writes it."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / DATA_SET_FILE
+        state = check_schema(read_json(path), str(path), _State)
+        if state.indices_files:
+            raise FileFormatError(f"{folder} holds an order of its rows apart. Save it again, after flatten_indices().")
+        if not state.data_files:
+            raise FileFormatError(f"{folder} is a data set without files. Save it again.")
+        paths = [folder / file.filename for file in state.data_files]
+        if missing := [path for path in paths if not path.is_file() or not path.stat().st_size]:
+            raise FileFormatError(f"{missing[0]} is missing or empty. Copy the whole folder again.")
+        self._tables = [ArrowTable(str(path), path) for path in paths]
+        self.schema = self._tables[0].schema
+        for table, path in zip(self._tables, paths, strict=True):
+            if not table.schema.equals(self.schema):
+                raise FileFormatError(f"{path} has other columns than {paths[0].name}. Save the data set again.")
+        self.n_rows = sum(table.n_rows for table in self._tables)
+
+    def rows_at_once(self, names: Sequence[str] | None, *, is_streamed: bool = True) -> int:
+        """How many rows fit in memory; refuses what would fill it."""
+        return min(table.rows_at_once(names, is_streamed=is_streamed) for table in self._tables)
+
+    def batches(
+        self,
+        names: Sequence[str] | None,
+        *,
+        start_row: int = 0,
+        n_rows: int | None = None,
+        is_streamed: bool = True,
+    ) -> Iterator[Any]:
+        """Read columns, or all, from a row on, at most `n_rows` at once, or `rows_at_once`."""
+        starts = accumulate((table.n_rows for table in self._tables), initial=0)
+        for start, table in zip(starts, self._tables, strict=False):
+            if start + table.n_rows > start_row:
+                first = max(0, start_row - start)
+                yield from table.batches(names, start_row=first, n_rows=n_rows, is_streamed=is_streamed)
+
+
+# -- batches -----------------------------------------------------------------------------------------------------------
+
+
+def longest_repeated(array: Any) -> int:
+    """Bytes of the longest text of a column that several rows may share, times the texts of a row."""
+    pa = _extras.require("pyarrow")
+    pc = _extras.require("pyarrow.compute")
+
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        return longest_repeated(array.dictionary) or pc.max(pc.binary_length(array.dictionary)).as_py() or 0
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        lengths = np.frombuffer(array.buffers()[1], "<i4")[4 * array.offset : 4 * (array.offset + len(array)) : 4]
+        return int(lengths.max(initial=0))
+    if pa.types.is_struct(kind):
+        return max(map(longest_repeated, array.flatten()), default=0)
+    if pa.types.is_nested(kind) and not pa.types.is_union(kind):  # lists and maps
+        nested = (array.keys, array.items) if pa.types.is_map(kind) else (array.values,)
+        return max(longest_repeated(each) * max(1, len(each) // max(1, len(array))) for each in nested)
+    return 0
+
+
+@contextmanager
+def reading_arrow(where: str) -> Iterator[None]:
+    """Turn what pyarrow raises for a damaged file into an error that names the place."""
+    pa = _extras.require("pyarrow")
+
+    try:
+        yield
+    except IsosentError:
+        raise
+    except (pa.ArrowException, OSError, EOFError, *_OF_MESSAGES) as error:
+        if unreadable := system_error(error, where):
+            raise unreadable from None
+        reason = brief(error).rstrip(".") or "a batch is missing"
+        raise FileFormatError(f"{where} is not a readable table of Arrow: {reason}.") from None
+
+
+def _mapped(source: Path | BinaryIO) -> Any:
+    """The bytes of a file without reading them."""
+    if isinstance(source, Path):
+        with open_to_read(source) as file:
+            return _mapped(file)
+    try:
+        return mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ)
+    except io.UnsupportedOperation:  # it is in memory
+        source.seek(0)
+        return source.read()
+
+
+def _kinds_in(kind: Any) -> Iterator[Any]:
+    """A type, and those nested in it."""
+    yield kind
+    for place in range(kind.num_fields):
+        yield from _kinds_in(kind.field(place).type)
+
+
+def _without_views(kind: Any) -> Any:
+    """The type in which texts stand one after the other, as other libraries expect them."""
+    pa = _extras.require("pyarrow")
+
+    if pa.types.is_dictionary(kind):
+        return pa.dictionary(kind.index_type, _without_views(kind.value_type), kind.ordered)
+    if pa.types.is_string_view(kind):
+        return pa.large_string()
+    if pa.types.is_binary_view(kind):
+        return pa.large_binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
+    for is_kind, make in ((pa.types.is_list, pa.list_), (pa.types.is_large_list, pa.large_list)):
+        if is_kind(kind):
+            return make(kind.value_field.with_type(_without_views(kind.value_type)))
+    return kind
+
+
+def _cast(column: Any, kind: Any) -> Any:
+    pa = _extras.require("pyarrow")
+
+    if pa.types.is_dictionary(kind) and column.type != kind:  # which cast would take apart
+        values = column.dictionary.cast(kind.value_type)
+        return pa.DictionaryArray.from_arrays(column.indices, values, ordered=kind.ordered)
+    return column.cast(kind)
+
+
+# -- the messages ahead of batches, flatbuffers as Message.fbs describes them ------------------------------------------
+
+
+class _Batch(NamedTuple):
+    """What the message ahead of a batch says of it."""
+
+    n_rows: int
+    n_unpacked: int  # bytes
+    is_dictionary: bool  # the texts of a column, and no rows
+    is_packed: bool  # compressed
+
+
+def _messages_of_stream(content: Any) -> Iterator[Any]:
+    pa = _extras.require("pyarrow")
+    ipc = _extras.require("pyarrow.ipc")
+
+    messages = ipc.MessageReader.open_stream(pa.BufferReader(content))
+    while True:
+        try:
+            message = messages.read_next_message()
+        except StopIteration:
+            return
+        if message.type != "schema":
+            yield message
+
+
+def _messages_of_file(content: Any) -> Iterator[Any]:
+    """Those that the footer lists. Polars writes no stream between the magic bytes."""
+    ipc = _extras.require("pyarrow.ipc")
+
+    end = len(content) + _FOOTER_AT
+    (n_footer,) = struct.unpack_from("<i", content[end:])
+    footer = bytes(content[end - n_footer : end])
+    root = _table_at(footer, 0)
+    for field in (2, 3):  # dictionaries, then batches
+        at, n_blocks = _vector_at(footer, _field(footer, root, field))
+        for start, n_metadata, n_body in struct.iter_unpack("<qi4xq", footer[at : at + 24 * n_blocks]):
+            yield ipc.read_message(content.slice(start, n_metadata + n_body))
+
+
+def _batch_of(message: Any) -> _Batch:
+    metadata, body, is_dictionary = bytes(message.metadata), message.body, message.type == "dictionary"
+    batch = _table_at(metadata, _field(metadata, _table_at(metadata, 0), 2))
+    if is_dictionary:
+        batch = _table_at(metadata, _field(metadata, batch, 1))
+    at = _field(metadata, batch, 0)
+    (n_rows,) = struct.unpack_from("<q", metadata, at) if at else (0,)
+    n_unpacked, is_packed = len(body), bool(_field(metadata, batch, 3))
+    if is_packed:  # each buffer begins with its length, or -1
+        at, n_buffers = _vector_at(metadata, _field(metadata, batch, 2))
+        n_unpacked = 0
+        for offset, length in struct.iter_unpack("<qq", metadata[at : at + 16 * n_buffers]):
+            if length >= 8:
+                (size,) = struct.unpack("<q", bytes(body[offset : offset + 8]))
+                n_unpacked += length if size == -1 else max(0, size)
+    if n_rows < 0 or n_rows > _MOST_ROWS_A_BYTE * max(n_unpacked, 64):
+        raise ValueError(f"a batch of {n_unpacked} bytes says that it has {n_rows} rows")
+    return _Batch(0 if is_dictionary else n_rows, n_unpacked, is_dictionary, is_packed)
+
+
+def _table_at(metadata: bytes, at: int) -> int:
+    """Where the table lies that a place points to."""
+    return at + int(struct.unpack_from("<I", metadata, at)[0])
+
+
+def _vector_at(metadata: bytes, at: int) -> tuple[int, int]:
+    """Where the items of a vector lie that a place points to, and how many there are; none where there is no place."""
+    if not at:
+        return 0, 0
+    at = _table_at(metadata, at)
+    return at + 4, int(struct.unpack_from("<I", metadata, at)[0])
+
+
+def _field(metadata: bytes, table: int, number: int) -> int:
+    """Where a field of a table lies; 0 if it is left out."""
+    vtable = table - struct.unpack_from("<i", metadata, table)[0]
+    if 4 + 2 * number >= struct.unpack_from("<H", metadata, vtable)[0]:
+        return 0
+    (place,) = struct.unpack_from("<H", metadata, vtable + 4 + 2 * number)
+    return table + int(place) if place else 0
