@@ -3,17 +3,19 @@
 import json
 import re
 import threading
+from datetime import UTC, date, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from isosent.errors import InputError, OutputError
-from isosent.numeric.similarity import unit_rows
 from isosent.search import Index
 from isosent.search.engine import SearchSettings
 from isosent.search.stores.database import DatabaseStore, open_database, pull, push
+from isosent.search.where import matching_rows
 from isosent.space import Space
 from isosent.storage import Storage
 
@@ -39,43 +41,43 @@ class Double:
         name, _, action = path.partition("?")[0].removeprefix("/collections/").partition("/")
         if not self.local.collection_exists(name) and action != "exists" and (method, action) != ("PUT", ""):
             return 404, {"status": {"error": f"Not found: Collection `{name}` doesn't exist!"}}
-        return 200, {"result": getattr(self, f"{method}_{action.replace('/', '_')}")(name, body), "status": "ok"}
+        return 200, {"result": getattr(self, f"{method.lower()}_{action.replace('/', '_')}")(name, body), "status": "ok"}
 
-    def GET_exists(self, name, _):
+    def get_exists(self, name, _):
         return {"exists": self.local.collection_exists(name)}
 
-    def GET_(self, name, _):
+    def get_(self, name, _):
         found = self.local.get_collection(name).model_dump(mode="json")
         self.n_yellow -= 1
         return found | {"status": "yellow" if self.n_yellow >= 0 else "green"}
 
-    def PUT_(self, name, body):
+    def put_(self, name, body):
         self.created[name] = body
         metadata = body.get("metadata") if self.keeps_metadata else None
         return self.local.create_collection(name, models.VectorParams(**body["vectors"]), metadata=metadata)
 
-    def PATCH_(self, name, body):
+    def patch_(self, name, body):
         return self.local.update_collection(name, metadata=body["metadata"])
 
-    def DELETE_(self, name, _):
+    def delete_(self, name, _):
         return self.local.delete_collection(name)
 
-    def PUT_index(self, name, body):
+    def put_index(self, name, body):
         return {"operation_id": 0, "status": "completed"}
 
-    def PUT_points(self, name, body):
+    def put_points(self, name, body):
         self.local.upsert(name, [models.PointStruct(**point) for point in body["points"]])
         return {"operation_id": 0, "status": "completed"}
 
-    def POST_points_delete(self, name, body):
+    def post_points_delete(self, name, body):
         self.local.delete(name, models.PointIdsList(**body))
         return {"operation_id": 0, "status": "completed"}
 
-    def POST_points_count(self, name, body):
+    def post_points_count(self, name, body):
         chosen = body.get("filter") and models.Filter(**body["filter"])
         return {"count": self.local.count(name, chosen).count}
 
-    def POST_points_scroll(self, name, body):
+    def post_points_scroll(self, name, body):
         points, offset = self.local.scroll(
             name,
             limit=body["limit"],
@@ -85,9 +87,11 @@ class Double:
         )
         return {"points": [point.model_dump(mode="json") for point in points], "next_page_offset": offset}
 
-    def POST_points_query(self, name, body):
+    def post_points_query(self, name, body):
         chosen = body.get("filter") and models.Filter(**body["filter"])
-        points = self.local.query_points(name, body["query"]["nearest"], query_filter=chosen, limit=body["limit"]).points
+        points = self.local.query_points(
+            name, body["query"]["nearest"], query_filter=chosen, limit=body["limit"]
+        ).points
         if body["params"]["hnsw_ef"] < self.needed_ef:  # the graph misses the nearest row
             points = points[1:]
         return {"points": [point.model_dump(mode="json") for point in points]}
@@ -112,7 +116,7 @@ def server():
             self.end_headers()
             self.wfile.write(sent)
 
-        do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = respond
+        do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = respond  # noqa: N815
 
         def log_message(self, *_):
             pass
@@ -202,14 +206,12 @@ def test_a_push_waits_for_the_index_and_says_the_recall(server, wordllama, texts
 
 def test_requests_stay_below_the_limit_of_a_server(server):
     database = open_database(server.url)
-    vectors = unit_rows(np.random.default_rng(0).normal(size=(40, DIM)).astype(np.float32))
-    lists = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), DIM)
-    rows = {"id": list(range(40)), "text": ["\u00e4" * 500_000] * 40, "vector": lists}  # 40 MB and more
-    batch = pa.table(rows).to_batches()[0]
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.eye(6, DIM, dtype=np.float32).ravel()), DIM)
+    texts = ["\u00e4" * 2_000_000] * 6  # 24 MB, and 72 MB where each letter is written as six
+    batch = pa.table({"id": list(range(6)), "text": texts, "vector": vectors}).to_batches()[0]
     database.create(batch.schema, SPACE, DIM)
-    database.add(batch)
-    assert database.count == 40
-    assert sum(method == "PUT" and "/points" in path for method, path, _ in server.requests) > 2
+    database.add(batch)  # the double takes 32 MiB
+    assert database.count == 6
     database.close()
 
 
@@ -262,7 +264,7 @@ def test_a_server_that_does_not_answer_or_keeps_no_space_is_named(server, index)
 
 def test_a_refused_write_says_how_to_go_on(server, index, monkeypatch):
     monkeypatch.setattr(f"{__name__}.LIMIT", 20_000)
-    with pytest.raises(OutputError, match="larger than allowed.*push again"):
+    with pytest.raises(OutputError, match=r"larger than allowed.*push again"):
         push(index, server.url)
     monkeypatch.undo()
     assert push(index, server.url) == (60, 0)
@@ -282,6 +284,83 @@ def test_ids_of_points_are_those_of_the_rows_where_qdrant_has_such(server):
         assert database.search(np.eye(1, DIM, dtype=np.float32), 1)[0].column("id").to_pylist() == ids[:1]
         assert database.delete([ids[0], ids[1]]) == 2
         database.close()
+
+
+def on_engine(engine, parts):
+    """A filter of the client, as JSON, for the engine of Qdrant."""
+    if "key" in parts:
+        if parts["match"] is not None:
+            return engine.FieldCondition(parts["key"], match=engine.MatchValue(parts["match"]["value"]))
+        bounds = {name: bound for name, bound in parts["range"].items() if bound is not None}
+        is_time = isinstance(next(iter(bounds.values())), str)
+        return engine.FieldCondition(
+            parts["key"], range=(engine.RangeDateTime if is_time else engine.RangeFloat)(**bounds)
+        )
+    if "is_empty" in parts:
+        return engine.IsEmptyCondition(parts["is_empty"]["key"])
+    lists = {name: [on_engine(engine, part) for part in each] for name, each in parts.items() if each is not None}
+    return engine.Filter(**lists)
+
+
+@pytest.mark.parametrize("is_indexed", [False, True])
+def test_the_engine_of_qdrant_finds_the_rows_of_a_filter(tmp_path, is_indexed):
+    engine = pytest.importorskip("qdrant_edge")
+    first = datetime(2021, 5, 31, 23, 30, tzinfo=UTC)
+    times = [first + timedelta(hours=12 * n, microseconds=n) for n in range(4)]
+    columns = {
+        "id": ["a", "b", "c", "d", "e"],
+        "big": pa.array([1234567890123456789, 1234567890123456788, -5, 0, None]),
+        "price": [0.1, -3, 1e300, 19.99, None],
+        "name": ["a", "B", "\u00e4", "x'y", None],
+        "day": pa.array([date(2020, 1, 1 + n) for n in range(4)] + [None]),
+        "at": pa.array([time.replace(tzinfo=None) for time in times] + [None], pa.timestamp("us")),
+        "night": pa.array([*times, None], pa.timestamp("us", "Europe/Berlin")),
+        "odd a.b[0] 'x'": [1, 2, 3, 4, None],
+        "vector": pa.FixedSizeListArray.from_arrays(pa.array([1.0] * 5, pa.float32()), 1),
+    }
+    table = pa.table(columns)
+    database = open_database(f"qdrant:{tmp_path / 'local'}")
+    database.create(table.schema, SPACE, 1)
+    database.add(table.to_batches()[0])
+    points, _ = database._client.scroll(database._name)
+    sent = []  # the filters of searches
+    database._client.query_points = lambda *_, query_filter, **__: (
+        sent.append(query_filter) or SimpleNamespace(points=[])
+    )
+    config = engine.EdgeConfig(vectors=engine.EdgeVectorParams(size=1, distance=engine.Distance.Dot))
+    (tmp_path / "shard").mkdir()
+    shard = engine.EdgeShard.create(str(tmp_path / "shard"), config)
+    kinds = {"id": "Keyword", "name": "Keyword", "price": "Float", "day": "Datetime", "at": "Datetime"}
+    kinds |= {"night": "Datetime", "big": "Integer", "odd a.b[0] 'x'": "Integer"}
+    for name, kind in kinds.items() if is_indexed else ():
+        index = getattr(engine.PayloadSchemaType, kind)
+        shard.update(engine.UpdateOperation.create_field_index(f'"{name}"', index))
+    rows = [engine.Point(point.id, [1.0], point.payload) for point in points]
+    shard.update(engine.UpdateOperation.upsert_points(rows))
+    for where in (  # not of a truth value: the binding of Python sends a number
+        "big = 1234567890123456789",
+        "big < 1.5 and big <= 99999999999999999999999",
+        "big in (1.5, 1234567890123456788, 18446744073709551615)",
+        "big != 1.5 and not big > 1e300",
+        "price = 0.1 or price >= 1e300 or price in (19.99, 3)",
+        "name = 'x\\'y' or not name in ('a', '\u00e4')",
+        "not (name = 'a' or big = 0) and not (name = 'c' and price = 1)",
+        "day > '2020-01-02' or day in ('2020-01-01')",
+        "at > '2021-06-01T11:30:00.000001'",
+        "at in ('2021-05-31 23:30:00')",
+        "night < '2021-06-01' or night = '2021-06-02T13:30:00.000003+02:00'",
+        "`odd a.b[0] 'x'` > 2",
+        "not (name is null or big > 0)",
+        "id in ('d', 'e') and name is null",
+    ):
+        database.search(np.ones((1, 1), np.float32), 1, where=where)
+        chosen = on_engine(engine, sent.pop().model_dump(mode="json"))
+        found, _ = shard.scroll(engine.ScrollRequest(limit=100, filter=chosen, with_payload=True))
+        expected = table["id"].to_numpy()[matching_rows(table, where)].tolist()
+        assert 0 < len(expected) < 5
+        assert sorted(row.payload["id"] for row in found) == expected, where
+    shard.close()
+    database.close()
 
 
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # of the client itself

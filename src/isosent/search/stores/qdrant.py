@@ -244,7 +244,9 @@ class QdrantTable:
                 self._upsert(points)
                 points, n_bytes = [], 0
             points.append(
-                self._models.PointStruct(id=_point(payload[ID]), vector={} if vector is None else vector, payload=payload)
+                self._models.PointStruct(
+                    id=_point(payload[ID]), vector={} if vector is None else vector, payload=payload
+                )
             )
             n_bytes += size
         if points:
@@ -316,7 +318,9 @@ class QdrantTable:
         schema = self._schema()
         schema = schema if columns is None else pa.schema([schema.field(name) for name in columns])
         payload = [_path(name) for name in schema.names if name != VECTOR]
-        limit = min(n_rows, max(1, 4 * _REQUEST_BYTES // (_NUMBER_BYTES * self.dim))) if VECTOR in schema.names else n_rows
+        limit = (
+            min(n_rows, max(1, 4 * _REQUEST_BYTES // (_NUMBER_BYTES * self.dim))) if VECTOR in schema.names else n_rows
+        )
         offset = None
         while True:
             with self._errors("read"):
