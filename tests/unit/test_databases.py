@@ -63,7 +63,7 @@ def ids_in(database):
 def search_with_words(database, query, k, words, **options):
     """The hits by vectors and words; None after the refusal of a database that cannot rank by words."""
     if database.name.partition(" of ")[2].startswith("qdrant:"):
-        with pytest.raises(InputError, match="hybrid.*PostgreSQL"):
+        with pytest.raises(InputError, match=r"hybrid.*PostgreSQL"):
             database.search(query, k, texts=words, **options)
         return None
     return database.search(query, k, texts=words, **options)[0]

@@ -28,7 +28,7 @@ SPACE = Space("a" * 64, "made-up")
 
 
 class Double:
-    """The requests of a server of Qdrant by its local mode, with what that leaves out: keys, limits, codes, an index."""
+    """The requests of a server by the local mode of its client, with what that leaves out: keys, limits, an index."""
 
     def __init__(self):
         self.local, self.key, self.requests, self.needed_ef = qdrant_client.QdrantClient(":memory:"), None, [], 0
@@ -41,7 +41,8 @@ class Double:
         name, _, action = path.partition("?")[0].removeprefix("/collections/").partition("/")
         if not self.local.collection_exists(name) and action != "exists" and (method, action) != ("PUT", ""):
             return 404, {"status": {"error": f"Not found: Collection `{name}` doesn't exist!"}}
-        return 200, {"result": getattr(self, f"{method.lower()}_{action.replace('/', '_')}")(name, body), "status": "ok"}
+        result = getattr(self, f"{method.lower()}_{action.replace('/', '_')}")(name, body)
+        return 200, {"result": result, "status": "ok"}
 
     def get_exists(self, name, _):
         return {"exists": self.local.collection_exists(name)}

@@ -2,8 +2,8 @@
 
 `rows_table` checks what a caller gives and makes one table: the column id, text if there are texts, and those of the
 metadata. `like` gives rows that are added the columns of the index. `names_beside_hits` says how a column is called in
-a result; `check_columns` and `plain_type`, which rows and types a table of a database takes. `write_rows` writes a segment, and `RowFile`
-reads whole columns of it, or some rows. What rows a file of a user holds: `inputs.py`.
+a result; `check_columns` and `plain_type`, which rows and types a table of a database takes. `write_rows` writes a
+segment, and `RowFile` reads whole columns of it, or some rows. What rows a file of a user holds: `inputs.py`.
 """
 
 from __future__ import annotations

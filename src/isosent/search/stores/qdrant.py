@@ -4,8 +4,8 @@ A point is a row: its payload is the columns that are not null, and its id that 
 UUIDs a UUID made of it, because Qdrant has no others. Vectors are compared by inner product, which leaves them as they
 are; the score of unit vectors is the cosine. `create` chooses the codes that are nearest to those of the index, and
 candidates are scored again by the vectors; `finish` waits for the server's index, measures the recall, and keeps it
-with the collection. A filter becomes conditions of Qdrant (`_filter`), or is refused where Qdrant would give other rows.
-A folder is the client's own local mode, which compares all rows and has no codes and no index.
+with the collection. A filter becomes conditions (`_filter`), or is refused where Qdrant would give other rows. A folder
+is the client's own local mode, which compares all rows and has no codes and no index.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class _Facts(Struct, frozen=True):
 
 
 class QdrantTable:
-    """The rows of an index in a collection; its URL is ``qdrant:``, the URL of a server or a folder, ``?table=NAME``."""
+    """The rows of an index in a collection; its URL is ``qdrant:``, a server or a folder, and ``?table=NAME``."""
 
     def __init__(self, url: str) -> None:
         self._is_server = _is_server(url.removeprefix(_BEGINNING))
@@ -481,17 +481,13 @@ def _filter(models: Any, condition: Condition, *, is_negated: bool = False) -> A
     empty = models.IsEmptyCondition(is_empty=models.PayloadField(key=_path(str(condition.column))))
     if condition.operator == "is null":
         return models.Filter(must_not=[empty]) if is_negated else models.Filter(must=[empty])
-    if condition.operator in ("<=", ">") and condition.values[0] == _MOST:  # all, or none
-        return models.Filter(must=[empty] if _is_none_left(condition, is_negated) else None, must_not=[empty])
+    if condition.operator in ("<=", ">") and condition.values[0] == _MOST:  # which is rounded: all rows, or none
+        is_none = (condition.operator == ">") != is_negated
+        return models.Filter(must=[empty] if is_none else None, must_not=[empty])
     tests = [_test(models, condition, value) for value in condition.values]
     if (condition.operator == "!=") != is_negated:
         return models.Filter(must_not=[*tests, empty])
     return models.Filter(should=tests)
-
-
-def _is_none_left(condition: Condition, is_negated: bool) -> bool:
-    """Whether a test by the largest number lets no row pass."""
-    return (condition.operator == ">") != is_negated
 
 
 def _test(models: Any, condition: Condition, value: Any) -> Any:
@@ -504,8 +500,8 @@ def _test(models: Any, condition: Condition, value: Any) -> Any:
         return models.FieldCondition(key=key, match=models.MatchValue(value=value))
     if isinstance(value, int) and abs(value) >= _EXACT:
         raise InputError(
-            f"where: Qdrant rounds numbers as large as {value} in a comparison by order. Compare {condition.column} with "
-            "= or in."
+            f"where: Qdrant rounds numbers as large as {value} in a comparison by order. Compare {condition.column} "
+            "with = or in."
         )
     bounds = {"gte": value, "lte": value} if bound is None else {bound: value}
     make = models.DatetimeRange if isinstance(value, date) else models.Range
