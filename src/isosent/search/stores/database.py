@@ -201,8 +201,8 @@ def push(index: Index, url: str, *, progress: Progress | None = None, say: Say |
     -----
     Every part of 8,192 rows is one transaction (in Qdrant, some requests), and each row holds a hash of its content. A
     push writes the rows with another hash, and deletes those that the index has not. So one that was interrupted is
-    resumed by running it again, and after a small change little is written. PostgreSQL cannot hold a text with the character NUL: the push ends
-    before the part with such a text, whose row the error names.
+    resumed by running it again, and after a small change little is written. PostgreSQL cannot hold a text with the
+    character NUL: the push ends before the part with such a text, whose row the error names.
     """
     database = open_database(url)
     try:
