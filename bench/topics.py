@@ -57,7 +57,6 @@ def main():
     model = isosent.load("wordllama")
     models = {
         "as it is": model,
-        "auto": model.fitted(texts),
         "language erased, auto": model.fitted(texts, erase={"lang": languages}),
         "language erased, whitening 0.5": model.fitted(
             texts, "whitening", settings={"strength": 0.5}, erase={"lang": languages}

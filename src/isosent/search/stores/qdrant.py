@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 import numpy as np
-from msgspec import Struct, ValidationError, convert, field, structs, to_builtins
+from msgspec import Struct, ValidationError, convert, structs, to_builtins
 from numpy.typing import NDArray
 
 from isosent import _extras
@@ -67,13 +67,12 @@ class _Facts(Struct, frozen=True):
 
     format: str
     format_version: int
-    fingerprint: str
-    reference: str
+    space: Space
     dim: int
     columns: dict[str, str]  # type by name, but for the vector
     oversampling: int = 0  # candidates per result that are scored again; 0: no codes
     canary: str | None = None  # vectors of fixed texts
-    tuning: Tuning | None = field(default=None)
+    tuning: Tuning | None = None
 
 
 class QdrantTable:
@@ -95,11 +94,7 @@ class QdrantTable:
         make = _extras.require("qdrant_client").QdrantClient
         with self._errors("connect"):
             if self._is_server:
-                where = urlsplit(self._place)
-                port = where.port or (443 if where.scheme == "https" else 6333)
-                self._client = make(
-                    url=self._place, port=port, api_key=self._key, timeout=_TIMEOUT, check_compatibility=False
-                )
+                self._client = make(url=self._place, api_key=self._key, timeout=_TIMEOUT, check_compatibility=False)
             else:  # one client at a time can open it: others wait
                 self._opened.enter_context(locked(Path(self._place)))
                 self._client = make(path=self._place)
@@ -145,7 +140,7 @@ class QdrantTable:
     @property
     def space(self) -> Space:
         """The space of its vectors."""
-        return Space(self._own_facts.fingerprint, self._own_facts.reference)
+        return self._own_facts.space
 
     @property
     def canary(self) -> str | None:
@@ -192,7 +187,7 @@ class QdrantTable:
             self._own_facts  # noqa: B018
             return
         oversampling = 0 if size.store.is_float else max(size.oversampling, 1)
-        facts = _Facts(FORMAT, _VERSION, space.fingerprint, space.reference, dim, columns, oversampling, canary)
+        facts = _Facts(FORMAT, _VERSION, space, dim, columns, oversampling, canary)
         models = self._models
         vectors = models.VectorParams(
             size=dim,
@@ -211,9 +206,13 @@ class QdrantTable:
             if self._facts is None:
                 self._client.delete_collection(self._name)
                 raise InputError(f"the server of the {self.name} keeps no metadata. Qdrant 1.16 or newer is needed.")
-            for name in columns if self._is_server else ():  # before the rows: its graph of vectors takes them in
-                if name not in (TEXT, DIGEST):
-                    self._client.create_payload_index(self._name, _path(name), field_schema=_KINDS[columns[name]])
+            self._index_columns()  # before the rows: the graph of vectors takes them in
+
+    def _index_columns(self) -> None:
+        """Index the columns that a filter may name; what is there stays."""
+        for name, kind in self._own_facts.columns.items() if self._is_server else ():
+            if name not in (TEXT, DIGEST):
+                self._client.create_payload_index(self._name, _path(name), field_schema=_KINDS[kind])
 
     def _codes(self, size: SearchSettings, dim: int) -> Any:
         """The codes of Qdrant that are nearest to those of an index, in memory; the vectors stay on disk."""
@@ -276,6 +275,8 @@ class QdrantTable:
             if facts.oversampling:
                 say(f"{self.name}: a folder has no codes; searches compare all vectors. A server of Qdrant has them.")
             return
+        with self._errors("write"):
+            self._index_columns()  # for a push that was killed before it did
         self._wait(say)
         tuning, _ = retuned(facts.tuning, n_changed, sample, self._measured, is_new=False)
         if tuning is None:
