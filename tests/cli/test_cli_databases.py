@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 from isosent.search import Index
@@ -23,7 +24,7 @@ def here(index, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("url", "package"), [("lance:db", "lancedb"), ("qdrant:db", "qdrant_client")])
-def test_an_index_goes_to_a_database_and_back(isosent_, here, url, package):
+def test_an_index_goes_to_a_database_and_back(isosent_, here, wordllama, url, package):
     pytest.importorskip(package)
     finished = isosent_("index", "push", "index", "--to", url)
     assert (finished.code, finished.out) == (0, "40 rows written, 0 deleted; 40 now\n")
@@ -31,6 +32,8 @@ def test_an_index_goes_to_a_database_and_back(isosent_, here, url, package):
     query = ("salt for the soup", "--where", "year < 20", "-k", "3", "--json")
     hits = ids(isosent_("search", url, *query, "-m", "wordllama"))
     assert len(hits) == 3
+    np.save("query.npy", wordllama.encode(["salt for the soup"]))
+    assert hits == ids(isosent_("search", url, "query.npy", *query[1:], "-m", "wordllama"))
     assert isosent_("index", "pull", url, "-o", "copy", "-m", "wordllama").code == 0
     assert hits == ids(isosent_("search", "index", *query)) == ids(isosent_("search", "copy", *query))
 

@@ -323,6 +323,10 @@ def test_an_index_is_pushed_searched_and_pulled(index, url, wordllama, texts, tm
     assert table.column("id").to_pylist() == expected.ids[0].tolist()
     assert_allclose(table.column("score").to_numpy(), expected.scores[0], atol=1e-5)
     assert table.column_names == ["id", "score", "text", "year", "two words"]
+    [same] = DatabaseStore(url, wordllama).search(wordllama.encode([query]), 5)
+    assert same.column("id").to_pylist() == expected.ids[0].tolist()
+    with pytest.raises(InputError, match="texts of the queries"):
+        DatabaseStore(url, wordllama).search(wordllama.encode([query]), 5, hybrid=True)
     copy = pull(url, tmp_path / "copy", model=wordllama)
     assert copy.search(query, k=5).ids.tolist() == expected.ids.tolist()
     assert len(copy) == 60

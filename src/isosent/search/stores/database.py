@@ -33,7 +33,7 @@ from isosent.search.index import Index
 from isosent.search.result import Hit
 from isosent.search.rows import ID, VECTOR
 from isosent.search.stores.tuning import Draw, Sample, Say
-from isosent.search.units import some_queries, unit_vectors, units_of_lists
+from isosent.search.units import Queries, opened_queries, query_units, unit_vectors, units_of_lists
 from isosent.space import Space, same_space
 from isosent.transforms.maps import GroupMaps
 
@@ -349,9 +349,8 @@ class DatabaseStore:
         """The rows nearest to each query, best first; other options need an index."""
         if options:
             self.index(f"search: {', '.join(map(option, sorted(options)))}")
-        if vectors is not None:
-            raise InputError(f"search: a database is searched by texts, and {vectors.path} holds vectors.")
-        tables = self.search(queries, k, where=where, hybrid=hybrid, group=group)
+        asked = queries if vectors is None else vectors
+        tables = self.search(asked, k, where=where, hybrid=hybrid, group=group)
         return [
             [Hit(rank, row.pop(ID), row.pop("score"), row) for rank, row in enumerate(table.to_pylist(), start=1)]
             for table in tables
@@ -359,31 +358,37 @@ class DatabaseStore:
 
     def search(
         self,
-        queries: str | Sequence[str],
+        queries: Queries,
         k: int = 10,
         *,
         where: str | None = None,
         hybrid: bool = False,
         group: str | None = None,
     ) -> list[Any]:
-        """Find the rows nearest to each query: a pyarrow table with the columns id, score, text and others.
+        """Find the rows nearest to each text or vector: a pyarrow table with the columns id, score, text and others.
 
         Warns if the model gives other vectors than when the table was made.
         """
         model = self.model
         _check.whole_number("search", "k", k, 1)
-        texts = some_queries(queries)
+        asked = opened_queries(queries)
+        texts = asked if isinstance(asked, list) else None
+        if hybrid and texts is None:
+            raise InputError("search: hybrid needs the texts of the queries, and these are vectors.")
         database = open_database(self._url)
         try:
             here = model.space
             same_space("the model", here, f"the {database.name}", database.space)
-            if database.canary is not None:
+            if database.canary is not None and texts is not None:
                 now = model.encoder.canary_now(of_first_query=True)
                 stored = Canary.from_text(database.name, database.canary)
                 check = CanaryCheck(0.0 if now is None else stored.lowest_cosine(now))
                 if check.has_changed:
                     warnings.warn(f"{database.name}: {CHANGED} {check}.", IsosentWarning, stacklevel=2)
-            units = unit_vectors(model.encode(texts, role="query", group=group, show_progress_bar=False))
+            if isinstance(asked, list):
+                units = unit_vectors(model.encode(asked, role="query", group=group, show_progress_bar=False))
+            else:
+                units = query_units(model.record, asked, group)
             tables = database.search(units, k, where=where, texts=texts if hybrid else None)
             return [table.drop_columns([DIGEST]) if DIGEST in table.column_names else table for table in tables]
         finally:
