@@ -139,7 +139,9 @@ def no_key(monkeypatch):
 
 @pytest.fixture
 def index(wordllama, texts):
-    return Index.create(texts[:60], wordllama, ids=[f"r{row}" for row in range(60)], metadata={"n": list(range(60))})
+    return Index.create(
+        texts[:60], wordllama, ids=[f"r{row}" for row in range(60)], metadata={"two words": list(range(60))}
+    )
 
 
 def test_an_index_goes_to_a_server_and_back(server, index, wordllama, tmp_path):
@@ -147,7 +149,9 @@ def test_an_index_goes_to_a_server_and_back(server, index, wordllama, tmp_path):
     assert push(index, server.url, say=said.append) == (60, 0)
     assert push(index, server.url) == (0, 0)
     expected = index.search("somebody rides a horse", k=5)
-    [table] = DatabaseStore(server.url, wordllama).search("somebody rides a horse", 5, where="n < 50 or n >= 50")
+    [table] = DatabaseStore(server.url, wordllama).search(
+        "somebody rides a horse", 5, where="`two words` < 50 or `two words` >= 50"
+    )
     assert table.column("id").to_pylist() == expected.ids[0].tolist()
     assert table.column("score").to_numpy() == pytest.approx(expected.scores[0], abs=1e-5)
     copy = pull(server.url, tmp_path / "copy", model=wordllama)
@@ -156,7 +160,10 @@ def test_an_index_goes_to_a_server_and_back(server, index, wordllama, tmp_path):
             [other["id"], other["text"]], ["id", "text"]
         ).sort_by("id")
     indexed = {(body["field_name"], body["field_schema"]) for _, path, body in server.requests if "/index" in path}
-    assert indexed == {('"id"', "keyword"), ('"n"', "integer")}  # a server in strict mode filters by no other column
+    assert indexed == {
+        ("id", "keyword"),
+        ('"two words"', "integer"),
+    }  # a server in strict mode filters by no other column
     index.remove(["r1"])
     assert push(index, server.url) == (0, 1)
 

@@ -464,7 +464,7 @@ def _written(values: list[Any]) -> list[Any]:
 
 def _path(name: str) -> str:
     """A column as Qdrant reads it: points and brackets would lead into values."""
-    return f'"{name}"'
+    return name if re.fullmatch(r"(?a)[A-Za-z_]\w*", name) else f'"{name}"'
 
 
 # -- filters -----------------------------------------------------------------------------------------------------------
