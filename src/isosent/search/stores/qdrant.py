@@ -281,9 +281,10 @@ class QdrantTable:
         tuning, _ = retuned(facts.tuning, n_changed, sample, self._measured, is_new=False)
         if tuning is None:
             return
-        self._facts = structs.replace(facts, tuning=tuning)
-        with self._errors("write"):
-            self._client.update_collection(self._name, metadata={_METADATA: to_builtins(self._facts)})
+        if tuning != facts.tuning:
+            self._facts = structs.replace(facts, tuning=tuning)
+            with self._errors("write"):
+                self._client.update_collection(self._name, metadata={_METADATA: to_builtins(self._facts)})
         candidates = f", {facts.oversampling * tuning.effort} candidates per result" if facts.oversampling else ""
         say(tuning.sentence(f"hnsw_ef {_EF * tuning.effort}{candidates}"))
         if tuning.recall < MIN_RECALL:
