@@ -19,6 +19,7 @@ _EXTRA_OF = {
     "psycopg": "postgres",
     "pgvector": "postgres",
     "lancedb": "lance",
+    "qdrant_client": "qdrant",
     "accelerate": "train",
     "datasets": "train",
     "h5py": "hdf5",

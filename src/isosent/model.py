@@ -196,6 +196,10 @@ class SentenceEncoder(Fittable):
         """The embedding space: its `fingerprint`, and a name for people."""
         return self.record.space
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> SentenceEncoder:
+        """The model itself, which never changes; scikit-learn copies what an estimator is made with."""
+        return self
+
     def __repr__(self) -> str:
         steps = "".join(f" -> {fit.transform}" for fit in self._fits if fit.transform != "none")
         return f"<SentenceEncoder {self._encoder.reference}{steps}, {self.dim} dimensions>"

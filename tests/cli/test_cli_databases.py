@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 
 from isosent.search import Index
@@ -22,15 +23,18 @@ def here(index, tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_an_index_goes_to_a_database_and_back(isosent_, here):
-    pytest.importorskip("lancedb")
-    finished = isosent_("index", "push", "index", "--to", "lance:db")
+@pytest.mark.parametrize(("url", "package"), [("lance:db", "lancedb"), ("qdrant:db", "qdrant_client")])
+def test_an_index_goes_to_a_database_and_back(isosent_, here, wordllama, url, package):
+    pytest.importorskip(package)
+    finished = isosent_("index", "push", "index", "--to", url)
     assert (finished.code, finished.out) == (0, "40 rows written, 0 deleted; 40 now\n")
-    assert isosent_("index", "push", "index", "--to", "lance:db").out.startswith("0 rows written, 0 deleted")
+    assert isosent_("index", "push", "index", "--to", url).out.startswith("0 rows written, 0 deleted")
     query = ("salt for the soup", "--where", "year < 20", "-k", "3", "--json")
-    hits = ids(isosent_("search", "lance:db", *query, "-m", "wordllama"))
+    hits = ids(isosent_("search", url, *query, "-m", "wordllama"))
     assert len(hits) == 3
-    assert isosent_("index", "pull", "lance:db", "-o", "copy", "-m", "wordllama").code == 0
+    np.save("query.npy", wordllama.encode(["salt for the soup"]))
+    assert hits == ids(isosent_("search", url, "query.npy", *query[1:], "-m", "wordllama"))
+    assert isosent_("index", "pull", url, "-o", "copy", "-m", "wordllama").code == 0
     assert hits == ids(isosent_("search", "index", *query)) == ids(isosent_("search", "copy", *query))
 
 
@@ -76,6 +80,9 @@ def ids(finished):
         (("index", "push", "index", "--to", "mysql://h/?pass=secret"), ["mysql"]),
         (("search", "lance:copy", "a query", "-m", "wordllama"), ["lance:copy", "isosent_rows"]),
         (("index", "pull", "postgresql://me:sec@secret@127.0.0.1/db", "-o", "copy"), ["%40"]),
+        (("index", "push", "index", "--to", "qdrant:https://me:secret@host"), ["qdrant:https", "QDRANT_API_KEY"]),
+        (("index", "add", "qdrant:https://me:secret@host", "texts.txt"), ["index add", "host is a database"]),
+        (("info", "qdrant:db?api_key=secret"), ["info", "qdrant:db is a database"]),
         (("index", "pull", "lance:nowhere", "-o", "copy"), ["lance:nowhere", "isosent_rows"]),
     ],
 )

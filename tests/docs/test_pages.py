@@ -344,6 +344,7 @@ def test_the_page_runs_as_written(name, readers_folder, transformer, tmp_path, c
         "old_texts": texts[240:],
         "documents": texts[240:],
         "languages": [row.lang for row in pool],
+        "labels": [len(text) > 40 for text in texts],
         "vectors": vectors,
         "rows": vectors,
         "parts": np.array_split(vectors, 3),

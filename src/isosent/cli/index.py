@@ -49,6 +49,7 @@ from isosent.search.index import Index
 from isosent.search.inputs import joined_rows, opened_inputs, opened_rows
 from isosent.search.rows import TEXT, ids_from_text
 from isosent.search.stores import open_store
+from isosent.search.stores.database import URLS
 from isosent.search.stores.database import pull as pull_index
 from isosent.search.stores.database import push as push_index
 from isosent.space import are_same
@@ -306,12 +307,14 @@ def migrate(folder: str, mapping: str) -> None:
 
 @index.command()
 @click.argument("folder", metavar="INDEX")
-@click.option("--to", "url", metavar="URL", required=True, help="postgresql://user@host/db?table=NAME, or lance:DIR.")
+@click.option("--to", "url", metavar="URL", required=True, help=f"One of {URLS}.")
 def push(folder: str, url: str) -> None:
     """Make the table of a database hold exactly the rows of INDEX. Run it again to resume.
 
     \b
     isosent index push INDEX --to 'postgresql://user@host/db?table=rows'
+    isosent index push INDEX --to lance:DIR
+    isosent index push INDEX --to 'qdrant:https://host:6333?table=rows'
     """  # noqa: D301
     opened = open_store(folder).index("index push")
     with progress_bar("pushing", "rows") as bar:

@@ -89,6 +89,9 @@ def stores_of(kind: Kind | None) -> tuple[Storage, ...]:
     return tuple(store for store in INDEXED if kind != "hnsw" or not store.is_coarse)
 
 
+FULL_SIZE: Final = SearchSettings()  # every vector as float32, one by one
+
+
 def tail_settings(settings: SearchSettings) -> SearchSettings:
     """How rows that were added later are searched."""
     return replace(settings, kind="flat", n_lists=0, n_probe=0, ef_search=0)

@@ -1,9 +1,9 @@
 """The rows of an index but for their vectors: ids, texts and metadata, as a pyarrow table and in Parquet files.
 
 `rows_table` checks what a caller gives and makes one table: the column id, text if there are texts, and those of the
-metadata. `like` gives rows that are added the columns of the index. `names_beside_hits` and `check_columns` say how a
-column is called in a result, and which rows a table of a database takes. `write_rows` writes a segment, and `RowFile`
-reads whole columns of it, or some rows. What rows a file of a user holds: `inputs.py`.
+metadata. `like` gives rows that are added the columns of the index. `names_beside_hits` says how a column is called in
+a result; `check_columns` and `plain_type`, which rows and types a table of a database takes. `write_rows` writes a
+segment, and `RowFile` reads whole columns of it, or some rows. What rows a file of a user holds: `inputs.py`.
 """
 
 from __future__ import annotations
@@ -231,6 +231,42 @@ def _kind(id_type: Any) -> str:
     import pyarrow as pa
 
     return "whole numbers" if pa.types.is_integer(id_type) else "strings"
+
+
+def plain_type(database: str, field: Any) -> Any:
+    """The type of a column in a database that has texts, whole and other numbers, true and false, dates and times."""
+    import pyarrow as pa
+
+    kind, types = field.type, pa.types
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if is_text(kind) or types.is_null(kind):
+        return pa.string()
+    if types.is_integer(kind):
+        return pa.int64()
+    if types.is_floating(kind):
+        return pa.float64()
+    if types.is_boolean(kind):
+        return pa.bool_()
+    if types.is_date(kind):
+        return pa.date32()
+    if types.is_timestamp(kind):
+        return pa.timestamp("us", "UTC" if kind.tz else None)
+    raise InputError(
+        f"the column {field.name} is {kind}; {database} takes texts, numbers, true and false, dates and times. "
+        "Convert it, or leave it out."
+    )
+
+
+def plain_values(table: str, column: Any, field: Any) -> list[Any]:
+    """Values of a column in the type of a database, as Python has them."""
+    import pyarrow as pa
+
+    try:
+        values: list[Any] = column.cast(field.type).to_pylist()
+    except (pa.ArrowException, ValueError, OverflowError) as error:  # times after the year 9999 overflow
+        raise InputError(f"{table}: the column {field.name} is {field.type}: {brief(error)}.") from None
+    return values
 
 
 def write_rows(table: Any, has_vector: NDArray[np.bool_], path: Path) -> str:

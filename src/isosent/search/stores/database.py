@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
 from importlib import import_module
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,12 +28,12 @@ from isosent.numeric.canary import CHANGED, Canary, CanaryCheck
 from isosent.numeric.neighbors import fast_nearest
 from isosent.numeric.similarity import nonzero_rows
 from isosent.pages.progress import Progress, counted
-from isosent.search.engine import K_MEASURED
+from isosent.search.engine import FULL_SIZE, K_MEASURED, SearchSettings
 from isosent.search.index import Index
 from isosent.search.result import Hit
 from isosent.search.rows import ID, VECTOR
-from isosent.search.stores.postgres_connection import SCHEMES
-from isosent.search.units import some_queries, unit_vectors, units_of_lists
+from isosent.search.stores.tuning import Draw, Sample, Say
+from isosent.search.units import Queries, opened_queries, query_units, unit_vectors, units_of_lists
 from isosent.space import Space, same_space
 from isosent.transforms.maps import GroupMaps
 
@@ -41,16 +41,31 @@ from isosent.transforms.maps import GroupMaps
 DIGEST: Final = "isosent_digest"
 _PART_ROWS: Final = 8192
 TABLE: Final = "isosent_rows"  # unless the URL names another one
-LANCE: Final = "lance:"
-# module and class of each kind, by the beginning of its URL; imported when it is opened
-_KINDS: Final = {
-    **dict.fromkeys(SCHEMES, ("postgres", "PostgresTable")),
-    LANCE: ("lance", "LanceTable"),
-}
 _MOST_QUERIES: Final = 200  # of a measured recall
+_SPARE: Final = 8  # rows that are fetched beyond those that are wanted, to see whether more are as good as the last
+_WIDENED: Final = 8  # times as many, if more may be
+_MOST_FETCHED: Final = 100_000
+_LAST_DIGITS: Final = 1e-6  # what the order of summation can change
 
-Sample: TypeAlias = tuple[NDArray[np.float32], NDArray[np.float32]]  # queries; exact cosines of their tenth rows
-Say: TypeAlias = Callable[[str], None]
+# rows with their cosines, a score of each, and whether there are no others
+Fetched: TypeAlias = tuple[Any, Any, bool]
+
+
+class _Kind(NamedTuple):
+    """A kind of database: its class, which is imported when a table is opened, and how its URL is written."""
+
+    beginning: str  # of the URL, a regular expression; also of mistyped ones, which may hold a password
+    module: str
+    table: str
+    example: str
+
+
+_KINDS: Final = (
+    _Kind("(?i:postgres)[^/]*:", "postgres", "PostgresTable", "postgresql://user@host/db?table=NAME"),
+    _Kind("lance:", "lance", "LanceTable", "lance:DIR"),
+    _Kind("qdrant:", "qdrant", "QdrantTable", "qdrant:https://host:6333?table=NAME"),
+)
+URLS: Final = ", ".join(kind.example for kind in _KINDS)
 
 
 class Database(Protocol):
@@ -78,11 +93,13 @@ class Database(Protocol):
     def canary(self) -> str | None:
         """Vectors of fixed texts, as `Canary.to_text` writes them; None if they were not kept."""
 
-    def create(self, schema: Any, space: Space, dim: int, *, canary: str | None = None) -> None:
-        """Make a table with the columns of a pyarrow schema."""
+    def create(
+        self, schema: Any, space: Space, dim: int, *, canary: str | None = None, size: SearchSettings = FULL_SIZE
+    ) -> None:
+        """Make a table with the columns of a pyarrow schema, and if it can, with codes of the size of an index."""
 
     def add(self, batch: Any) -> None:
-        """Add the rows of a record batch, or replace those with the same ids, in one transaction, or refuse them."""
+        """Add the rows of a record batch, or replace those with the same ids, or refuse them."""
 
     def delete(self, ids: Sequence[Any]) -> int:
         """Delete rows; return how many there were."""
@@ -95,9 +112,7 @@ class Database(Protocol):
     def batches(self, n_rows: int, columns: Sequence[str] | None = None) -> Iterator[Any]:
         """Yield all rows, or some of their columns, as record batches."""
 
-    def finish(
-        self, n_changed: int = 0, sample: Callable[[], Sample | None] | None = None, say: Say | None = None
-    ) -> None:
+    def finish(self, n_changed: int = 0, sample: Draw | None = None, say: Say | None = None) -> None:
         """Do what is left after the last part, such as building and measuring an index."""
 
     def close(self) -> None:
@@ -111,22 +126,49 @@ def is_database(target: str) -> bool:
 
 def is_table_url(target: str) -> bool:
     """Whether a name can be nothing but the URL of a database, even where it may be that of a file or a model."""
-    # a mistyped URL of PostgreSQL is no folder: it would be shown with its password
-    return bool(re.match("lance:|(?i:postgres)[^/]*:", target))
+    return any(re.match(kind.beginning, target) for kind in _KINDS)
 
 
 def _without_password(url: str) -> str:
     """A URL for messages, without user and options, where a password may be."""
-    return url if url.startswith(LANCE) else re.sub("(?s)^([^:@/]*:(//)?)?.*@", r"\1", url).partition("?")[0]
+    return re.sub("(?s)^([^:@/]*:(//)?)?.*@", r"\1", url).partition("?")[0]
 
 
 def open_database(url: str) -> Database:
-    """Open a table by its URL: ``postgresql://user@host/db?table=NAME`` or ``lance:DIR?table=NAME``."""
-    for beginning, (module, name) in _KINDS.items():
-        if url.startswith(beginning):
-            return getattr(import_module(f"isosent.search.stores.{module}"), name)(url)
+    """Open a table by its URL, one of `URLS`."""
+    for kind in _KINDS:
+        if re.match(kind.beginning, url):
+            return getattr(import_module(f"isosent.search.stores.{kind.module}"), kind.table)(url)
     scheme = re.split("[:/?@]", url)[0]  # the rest may hold a password
-    raise InputError(f"{_check.brief(scheme)!r} is no database. Write postgresql://... or lance:DIR.")
+    raise InputError(f"{_check.brief(scheme)!r} is no database. Write {URLS}.")
+
+
+def place_and_table(url: str, beginning: str) -> tuple[str, str]:
+    """Split a URL such as ``lance:DIR?table=NAME`` into its place and the name of its table."""
+    place, _, query = url.removeprefix(beginning).partition("?")
+    name = query.removeprefix("table=") if query else TABLE
+    if not place or (query and not query.startswith("table=")) or not re.fullmatch(r"[\w-]+", name):
+        shown = _without_password(url)
+        raise InputError(f"{shown} names no table. Write {beginning}DIR or {beginning}DIR?table=NAME.")
+    return place, name
+
+
+def best_hits(fetched: Callable[[int], Fetched], k: int) -> Any:
+    """The k best hits of a query; equally good ones in the order of their ids."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    n_fetched = k + _SPARE
+    while True:
+        hits, scores, are_all = fetched(n_fetched)
+        columns = pa.table({"score": scores, ID: hits.column(ID)})
+        order = pc.sort_indices(columns, [("score", "descending"), (ID, "ascending")])[:k]
+        # what was left out may be as good as the last hit: which of equal ones a database takes is its own affair
+        if are_all or n_fetched > _MOST_FETCHED or len(order) < k:
+            return hits.take(order)
+        if scores[order[-1].as_py()].as_py() - pc.min(scores).as_py() > _LAST_DIGITS:
+            return hits.take(order)
+        n_fetched *= _WIDENED
 
 
 def push(index: Index, url: str, *, progress: Progress | None = None, say: Say | None = None) -> tuple[int, int]:
@@ -137,12 +179,12 @@ def push(index: Index, url: str, *, progress: Progress | None = None, say: Say |
     index : Index
         The rows.
     url : str
-        ``postgresql://user:password@host/db?table=NAME``, or ``lance:DIR?table=NAME``. The table is made if it is not
-        there.
+        ``postgresql://user:password@host/db?table=NAME``, ``lance:DIR?table=NAME``, or ``qdrant:`` before the URL of a
+        server or a folder. The table is made if it is not there.
     progress : callable, optional
         Called as ``progress(done, total)``, counted in rows.
     say : callable, optional
-        Called with one line about whatever takes long or was measured: who else writes, and the recall of PostgreSQL.
+        Called with one line about whatever takes long or was measured: who else writes, and the recall.
 
     Returns
     -------
@@ -157,10 +199,10 @@ def push(index: Index, url: str, *, progress: Progress | None = None, say: Say |
 
     Notes
     -----
-    Every part of 8,192 rows is one transaction, and each row holds a hash of its content. A push writes the rows with
-    another hash, and deletes those that the index has not. So one that was interrupted is resumed by running it again,
-    and after a small change little is written. PostgreSQL cannot hold a text with the character NUL: the push ends
-    before the part with such a text, whose row the error names.
+    Every part of 8,192 rows is one transaction (in Qdrant, some requests), and each row holds a hash of its content. A
+    push writes the rows with another hash, and deletes those that the index has not. So one that was interrupted is
+    resumed by running it again, and after a small change little is written. PostgreSQL cannot hold a text with the
+    character NUL: the push ends before the part with such a text, whose row the error names.
     """
     database = open_database(url)
     try:
@@ -169,7 +211,8 @@ def push(index: Index, url: str, *, progress: Progress | None = None, say: Say |
             if first is None:
                 raise InputError(f"push: the index {index.folder} has no rows.")
             canary = None if index.canary is None else index.canary.to_text()
-            database.create(_with_digests(first, index.dim).schema, index.space, index.dim, canary=canary)
+            schema = _with_digests(first, index.dim).schema
+            database.create(schema, index.space, index.dim, canary=canary, size=index.stats().settings)
         same_space(f"the index {index.folder}", index.space, f"the {database.name}", database.space)
         _check.same_dim("push", "the table", database.dim, index.dim)
         pushed: dict[Any, int | None] = {}
@@ -306,9 +349,8 @@ class DatabaseStore:
         """The rows nearest to each query, best first; other options need an index."""
         if options:
             self.index(f"search: {', '.join(map(option, sorted(options)))}")
-        if vectors is not None:
-            raise InputError(f"search: a database is searched by texts, and {vectors.path} holds vectors.")
-        tables = self.search(queries, k, where=where, hybrid=hybrid, group=group)
+        asked = queries if vectors is None else vectors
+        tables = self.search(asked, k, where=where, hybrid=hybrid, group=group)
         return [
             [Hit(rank, row.pop(ID), row.pop("score"), row) for rank, row in enumerate(table.to_pylist(), start=1)]
             for table in tables
@@ -316,31 +358,37 @@ class DatabaseStore:
 
     def search(
         self,
-        queries: str | Sequence[str],
+        queries: Queries,
         k: int = 10,
         *,
         where: str | None = None,
         hybrid: bool = False,
         group: str | None = None,
     ) -> list[Any]:
-        """Find the rows nearest to each query: a pyarrow table with the columns id, score, text and others.
+        """Find the rows nearest to each text or vector: a pyarrow table with the columns id, score, text and others.
 
         Warns if the model gives other vectors than when the table was made.
         """
         model = self.model
         _check.whole_number("search", "k", k, 1)
-        texts = some_queries(queries)
+        asked = opened_queries(queries)
+        texts = asked if isinstance(asked, list) else None
+        if hybrid and texts is None:
+            raise InputError("search: hybrid needs the texts of the queries, and these are vectors.")
         database = open_database(self._url)
         try:
             here = model.space
             same_space("the model", here, f"the {database.name}", database.space)
-            if database.canary is not None:
+            if database.canary is not None and texts is not None:
                 now = model.encoder.canary_now(of_first_query=True)
                 stored = Canary.from_text(database.name, database.canary)
                 check = CanaryCheck(0.0 if now is None else stored.lowest_cosine(now))
                 if check.has_changed:
                     warnings.warn(f"{database.name}: {CHANGED} {check}.", IsosentWarning, stacklevel=2)
-            units = unit_vectors(model.encode(texts, role="query", group=group, show_progress_bar=False))
+            if isinstance(asked, list):
+                units = unit_vectors(model.encode(asked, role="query", group=group, show_progress_bar=False))
+            else:
+                units = query_units(model.record, asked, group)
             tables = database.search(units, k, where=where, texts=texts if hybrid else None)
             return [table.drop_columns([DIGEST]) if DIGEST in table.column_names else table for table in tables]
         finally:

@@ -17,17 +17,14 @@ from isosent.errors import InputError, OutputError, next_step, option
 from isosent.io.atomic import locked
 from isosent.io.system import disk_error
 from isosent.numeric.neighbors import exact_products
+from isosent.search.engine import FULL_SIZE, SearchSettings
 from isosent.search.keywords import FUSED, fuse
 from isosent.search.rows import ID, TEXT, VECTOR, check_columns, names_beside_hits
-from isosent.search.stores.database import LANCE, TABLE
+from isosent.search.stores.database import Fetched, best_hits, place_and_table
 from isosent.search.where import parse_where, sql_literal, to_sql
 from isosent.space import Space
 
 _INDEXED_ROWS: Final = 100_000  # above, LanceDB clusters the vectors; below, it compares all of them
-_SPARE: Final = 8  # rows that are fetched beyond those that are wanted, to see whether more are as good as the last
-_WIDENED: Final = 8  # times as many, if more may be
-_MOST_FETCHED: Final = 100_000
-_LAST_DIGITS: Final = 1e-6  # what the order of summation can change
 _RESERVED: Final = ("_distance", "_score", "_rowid", "_rowaddr", "_rowoffset")  # columns of LanceDB itself
 _CANARY: Final = b"isosent.canary"
 _SOURCE: Final = re.compile(r",? ?\S*\.rs(:\d+)*")  # where in LanceDB an error was raised
@@ -37,12 +34,8 @@ class LanceTable:
     """A table of rows with vectors of one space, by its URL ``lance:DIR?table=NAME``; it need not be there."""
 
     def __init__(self, url: str) -> None:
-        folder, _, query = url.removeprefix(LANCE).partition("?")
-        name = query.removeprefix("table=") if query else TABLE
-        if not folder or (query and not query.startswith("table=")) or not name.replace("_", "").isalnum():
-            raise InputError(f"{url} is no table of LanceDB. Write lance:DIR or lance:DIR?table=NAME.")
-        self.folder, self._name = folder, name
-        self.name = f"table {name} of lance:{folder}"
+        self.folder, self._name = place_and_table(url, "lance:")
+        self.name = f"table {self._name} of lance:{self.folder}"
         self._lancedb = _extras.require("lancedb")
         with _errors(self.folder):
             self._table = self._open_table()
@@ -100,7 +93,9 @@ class LanceTable:
         """Number of rows."""
         return int(self.table.count_rows())
 
-    def create(self, schema: Any, space: Space, dim: int, *, canary: str | None = None) -> None:
+    def create(
+        self, schema: Any, space: Space, dim: int, *, canary: str | None = None, size: SearchSettings = FULL_SIZE
+    ) -> None:
         """Make an empty table, unless another writer has just made it."""
         for name in schema.names:
             if not name or "." in name or "`" in name or name in _RESERVED:
@@ -174,23 +169,15 @@ class LanceTable:
 
     def _best(self, query: Any, unit: NDArray[np.float32], k: int, by: str = "score") -> Any:
         """The k best hits of a query, with their cosines; equally good ones in the order of their ids."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
 
-        n_fetched = k + _SPARE
-        while True:
-            found = query.limit(n_fetched).to_arrow()
-            are_all = found.num_rows < n_fetched or n_fetched > _MOST_FETCHED
+        def fetched(n_rows: int) -> Fetched:
+            found = query.limit(n_rows).to_arrow()
+            are_all = found.num_rows < n_rows
             found = found.filter(found.column(VECTOR).is_valid())
             hits = self._scored(found, unit)
-            scores = hits.column("score") if by == "score" else found.column(by)
-            order = pc.sort_indices(
-                pa.table({"score": scores, ID: hits.column(ID)}), [("score", "descending"), (ID, "ascending")]
-            )[:k]
-            # what LanceDB left out may be as good as the last hit: which of equal ones it takes is its own affair
-            if are_all or len(order) < k or scores[order[-1].as_py()].as_py() - pc.min(scores).as_py() > _LAST_DIGITS:
-                return hits.take(order)
-            n_fetched *= _WIDENED
+            return hits, hits.column("score") if by == "score" else found.column(by), are_all
+
+        return best_hits(fetched, k)
 
     def _scored(self, rows: Any, unit: NDArray[np.float32]) -> Any:
         """Hits with their cosines."""

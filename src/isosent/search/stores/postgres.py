@@ -2,14 +2,14 @@
 
 `create` makes the table, its trigger and the index of words. `add` copies a batch of rows into a temporary table and
 merges it, in one transaction. `finish` builds the HNSW index: whoever holds the lock of the table builds, others wait,
-and the server ends the build of a process that is gone. `tune` then finds the smallest `hnsw.ef_search` that reaches
+and the server ends the build of a process that is gone. `finish` then finds the smallest `hnsw.ef_search` that reaches
 the recall, and writes it into the comment, where `search` reads it. What the user has set is left unchanged.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, Final
@@ -23,12 +23,21 @@ from isosent import _extras
 from isosent._check import brief
 from isosent.errors import InputError, option
 from isosent.search.commits import FORMAT
-from isosent.search.engine import K_MEASURED
+from isosent.search.engine import FULL_SIZE, K_MEASURED, SearchSettings
 from isosent.search.keywords import FUSED, fuse
-from isosent.search.result import STALE_SHARE
-from isosent.search.rows import ID, TEXT, VECTOR, check_columns, names_beside_hits
+from isosent.search.rows import ID, TEXT, VECTOR, check_columns, names_beside_hits, plain_values
 from isosent.search.stores.database import TABLE
 from isosent.search.stores.postgres_connection import Connection, arrow_types, nul_in, sql_columns
+from isosent.search.stores.tuning import (
+    MIN_RECALL,
+    Draw,
+    Sample,
+    Say,
+    Tuning,
+    least_effort,
+    retuned,
+    share_found,
+)
 from isosent.search.where import parse_where, to_sql
 from isosent.space import Space, are_same
 
@@ -36,7 +45,6 @@ _FORMAT_VERSION = 1  # of the comment
 _OLDEST_PGVECTOR: Final = (0, 8)  # iterative scans
 _LARGEST_HALFVEC: Final = 4000  # dimensions that HNSW of pgvector can hold
 _LONGEST_TABLE: Final = 50  # bytes; names of the indexes are longer than that of the table
-_MIN_RECALL: Final = 0.99
 _EFFORTS: Final = (40, 60, 80, 120, 160, 200, 300, 400, 600, 800, 1000)  # values of hnsw.ef_search, for ten hits
 _EFFORTS_BITS: Final = (100, 200, 400, 800, 1600, 3200)  # rows to rank again, for ten hits
 _EFFORT, _EFFORT_BITS = 200, 800  # of a table whose recall was not measured
@@ -59,16 +67,6 @@ BEGIN
   END IF;
   RETURN NULL;
 END $$"""
-
-
-class Tuning(Struct, frozen=True):
-    """What was measured after a push."""
-
-    recall: float  # of the ten nearest rows, on average
-    effort: int  # hnsw.ef_search; with bits, rows that are ranked again
-    n_queries: int
-    n_rows: int
-    n_changed: int = 0  # rows written or deleted since
 
 
 class _Comment(Struct):
@@ -187,7 +185,9 @@ class PostgresTable(Connection):
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    def create(self, schema: Any, space: Space, dim: int, *, canary: str | None = None) -> None:
+    def create(
+        self, schema: Any, space: Space, dim: int, *, canary: str | None = None, size: SearchSettings = FULL_SIZE
+    ) -> None:
         """Make the table and its trigger; one that exists must be of the same space and width."""
         if self._comment is None and self._is_there:
             self._own_comment  # noqa: B018
@@ -236,29 +236,19 @@ class PostgresTable(Connection):
                 words = f"to_tsvector('simple', {self._quoted(TEXT)})"
                 self._run(f"CREATE INDEX {self._quoted(self.table + '_words')} ON {self._at} USING gin ({words})")
 
-    def finish(
-        self,
-        n_changed: int = 0,
-        sample: Callable[[], tuple[NDArray[np.float32], NDArray[np.float32]] | None] | None = None,
-        say: Callable[[str], None] | None = None,
-    ) -> None:
+    def finish(self, n_changed: int = 0, sample: Draw | None = None, say: Say | None = None) -> None:
         """Build the index of vectors, measure its recall, and say it.
 
         `sample` draws queries (n_queries, dim), with the exact cosine of the tenth nearest row of each (n_queries,).
         """
         say = say or (lambda _: None)
-        is_built = self._build(say)
-        tuning = self._own_comment.tuning
-        n_changed += 0 if tuning is None else tuning.n_changed
-        is_stale = is_built or tuning is None or n_changed > STALE_SHARE * tuning.n_rows
-        drawn = sample() if sample is not None and is_stale else None
-        if drawn is not None:
-            self._tune(*drawn)
-        elif tuning is not None and n_changed > tuning.n_changed:
-            self._save(structs.replace(tuning, n_changed=n_changed))
+        is_built, before = self._build(say), self._own_comment.tuning
+        tuning, drawn = retuned(before, n_changed, sample, self._measured, is_new=is_built)
+        if tuning is not None and tuning != before:
+            self._save(tuning)
         self._say_recall(say, drawn)
 
-    def _build(self, say: Callable[[str], None]) -> bool:
+    def _build(self, say: Say) -> bool:
         """Build the HNSW index unless it is there: after many rows were added, as ten times as fast as before.
 
         Return whether it was built. Copies of the index, which processes left that were killed, are dropped.
@@ -307,7 +297,7 @@ class PostgresTable(Connection):
             definitions.append(definition)
         return any(row[1] for row in rows), leftovers, is_owner
 
-    def _lock(self, say: Callable[[str], None]) -> None:
+    def _lock(self, say: Say) -> None:
         """Wait until nobody else builds an index of the table; CREATE INDEX of others conflicts with this lock."""
         errors = _extras.require("psycopg").errors
         statement = f"LOCK TABLE {self._at} IN SHARE UPDATE EXCLUSIVE MODE"
@@ -325,24 +315,15 @@ class PostgresTable(Connection):
 
     # -- recall --------------------------------------------------------------------------------------------------
 
-    def _tune(self, queries: NDArray[np.float32], least_scores: NDArray[np.float32]) -> None:
-        """Find the least effort that reaches the recall, and write it into the comment of the table."""
-        n_rows, best = self.count, (-1.0, 0)
-        for effort in _EFFORTS_BITS if self._own_comment.bits else _EFFORTS:
-            recall = self._recall(queries, least_scores, effort)
-            if recall > best[0]:
-                best = recall, effort
-            if recall >= _MIN_RECALL:
-                break
-        self._save(Tuning(best[0], best[1], len(queries), n_rows))
+    def _measured(self, sample: Sample) -> Tuning:
+        """The least effort that reaches the recall."""
+        efforts = _EFFORTS_BITS if self._own_comment.bits else _EFFORTS
+        return least_effort(efforts, lambda effort: self._recall(*sample, effort), len(sample[0]), self.count)
 
     def _recall(self, queries: NDArray[np.float32], least_scores: NDArray[np.float32], effort: int | None) -> float:
         """Share of the ten nearest rows that a search finds."""
-        found = 0
-        tolerance = 1e-4 if self._is_half else 1e-5  # sums differ in the last digits
-        for table, least in zip(self._searched(queries, K_MEASURED, effort), least_scores, strict=True):
-            found += int((table.column("score").to_numpy() >= least - tolerance).sum())
-        return found / (K_MEASURED * len(queries))
+        tables = self._searched(queries, K_MEASURED, effort)
+        return share_found(tables, least_scores, 1e-4 if self._is_half else 1e-5)
 
     def _save(self, tuning: Tuning) -> None:
         psycopg = _extras.require("psycopg")
@@ -386,15 +367,9 @@ class PostgresTable(Connection):
 
     def _column(self, column: Any, field: Any) -> Sequence[Any]:
         """Values of a column for COPY."""
-        import pyarrow as pa
-
         if field.name == VECTOR:
             return self._vector_values(column)
-        try:
-            values: list[Any] = column.cast(field.type).to_pylist()
-        except (pa.ArrowException, ValueError, OverflowError) as error:  # times after the year 9999 overflow
-            raise InputError(f"{self.name}: the column {field.name} is {field.type}: {brief(error)}.") from None
-        return values
+        return plain_values(self.name, column, field)
 
     def _vector_values(self, column: Any) -> list[Any]:
         width = getattr(column.type, "list_size", None)
@@ -427,21 +402,15 @@ class PostgresTable(Connection):
         except ValueError as error:
             raise InputError(f"the ids of {self.name} are whole numbers: {brief(error)}.") from None
 
-    def _say_recall(
-        self, say: Callable[[str], None], drawn: tuple[NDArray[np.float32], NDArray[np.float32]] | None
-    ) -> None:
+    def _say_recall(self, say: Say, drawn: Sample | None) -> None:
         comment = self._own_comment
         if (tuning := comment.tuning) is None:
             return
         effort = f"{tuning.effort} candidates" if comment.bits else f"ef_search {tuning.effort}"
-        since = f"; {tuning.n_changed} rows have changed since" if tuning.n_changed else ""
-        say(
-            f"recall@10: {tuning.recall:.4f} against exact search of its vectors, {tuning.n_queries} queries, "
-            f"{effort}{since}"
-        )
-        if tuning.recall < _MIN_RECALL:
+        say(tuning.sentence(effort))
+        if tuning.recall < MIN_RECALL:
             advice = ". A table without bits=true finds more" if comment.bits else ""
-            say(f"warning: no setting reached the recall of {_MIN_RECALL}{advice}")
+            say(f"warning: no setting reached the recall of {MIN_RECALL}{advice}")
         with self._errors("search"):
             chosen = self._set.get("hnsw.ef_search")
         if chosen is not None:

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from isosent import _extras
 from isosent._check import brief
 from isosent.errors import InputError, IsosentError, OutputError
-from isosent.search.rows import ID, VECTOR
+from isosent.search.rows import ID, VECTOR, plain_type
 
 SCHEMES: Final = ("postgresql://", "postgres://")
 _TIMEOUT: Final = 10  # seconds, of connecting
@@ -174,19 +174,24 @@ def _secrets(address: str) -> set[str]:
 # -- types of columns --------------------------------------------------------------------------------------------------
 
 
-def arrow_types() -> dict[str, Any]:
-    """Type of pyarrow by that of PostgreSQL."""
+def _sql_types() -> dict[Any, str]:
+    """Type of PostgreSQL by that of pyarrow."""
     import pyarrow as pa
 
     return {
-        "text": pa.string(),
-        "bigint": pa.int64(),
-        "double precision": pa.float64(),
-        "boolean": pa.bool_(),
-        "date": pa.date32(),
-        "timestamp without time zone": pa.timestamp("us"),
-        "timestamp with time zone": pa.timestamp("us", "UTC"),
+        pa.string(): "text",
+        pa.int64(): "bigint",
+        pa.float64(): "double precision",
+        pa.bool_(): "boolean",
+        pa.date32(): "date",
+        pa.timestamp("us"): "timestamp without time zone",
+        pa.timestamp("us", "UTC"): "timestamp with time zone",
     }
+
+
+def arrow_types() -> dict[str, Any]:
+    """Type of pyarrow by that of PostgreSQL."""
+    return {name: kind for kind, name in _sql_types().items()}
 
 
 def sql_columns(schema: Any, dim: int) -> dict[str, str]:
@@ -203,27 +208,8 @@ def sql_columns(schema: Any, dim: int) -> dict[str, str]:
 
 
 def _sql_type(field: Any) -> str:
-    import pyarrow as pa
-
-    kind, types = field.type, pa.types
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind) or types.is_null(kind):
-        return _TEXT
-    if types.is_integer(kind):
-        return "bigint"
-    if types.is_floating(kind):
-        return "double precision"
-    if types.is_boolean(kind):
-        return "boolean"
-    if types.is_date(kind):
-        return "date"
-    if types.is_timestamp(kind):
-        return "timestamptz" if kind.tz else "timestamp"
-    raise InputError(
-        f"the column {field.name} is {kind}; PostgreSQL takes texts, numbers, true and false, dates and times. "
-        "Convert it, or leave it out."
-    )
+    name = _sql_types()[plain_type("PostgreSQL", field)]
+    return _TEXT if name == "text" else name
 
 
 def nul_in(batch: Any) -> tuple[Any, str] | None:
