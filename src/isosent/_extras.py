@@ -23,6 +23,7 @@ _EXTRA_OF = {
     "datasets": "train",
     "mteb": "mteb",
     "matplotlib": "plots",
+    "openTSNE": "map",
     "ray": "distributed",
     **dict.fromkeys(("starlette", "uvicorn", "orjson", "prometheus_client"), "serve"),
 }

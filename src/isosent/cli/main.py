@@ -51,6 +51,7 @@ COMMANDS = {
         "search": ("search", "Find the nearest texts of an index or a database."),
         "duplicates": ("groups", "Find near-duplicates."),
         "cluster": ("groups", "Cluster texts by topic, and describe each cluster by words."),
+        "map": ("map", "Draw texts or vectors as a map, and say how many neighbors it keeps."),
     },
     "Models": {
         "train": ("train", "Train a sentence encoder on labeled pairs or triplets."),
