@@ -14,16 +14,17 @@ from isosent.cli.printing import check_outputs, deliver, say_unused_vectors
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError, MissingExtraError
+from isosent.io.formats import format_by_name
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
 from isosent.pages.progress import progress_bar
 from isosent.pages.report import Note, Part, Report
 from isosent.report.map_page import DrawnMap, map_page, map_table
 from isosent.search.inputs import Rows, opened_rows
-from isosent.search.neighbor_map import N_NEIGHBORS, SLOW_TSNE, NeighborMap, neighbor_map
+from isosent.search.places import N_NEIGHBORS, SLOW_TSNE, NeighborMap, neighbor_map
 from isosent.search.stores import find_index
 from isosent.search.units import compared_blocks
-from isosent.transforms.base import Auto, resolve_transform
+from isosent.transforms.base import NO_TRANSFORM, Auto, resolve_transform
 from isosent.transforms.statistics import rows_with_vector
 
 
@@ -58,7 +59,7 @@ def map(
     isosent map vectors.npy --texts texts.txt --transform whitening -o map.html
     """  # noqa: D301
     check_outputs(outputs, reads=(rows, texts))
-    has_table = any(path.suffix.lower() == ".parquet" for path in outputs)
+    has_table = any(format_by_name(path).is_parquet for path in outputs)
     opened = _Opened.open(rows, model, column, texts, with_columns=has_table or color is not None)
     colors = None if color is None else (color, opened.values(color, rows))
     drawn = [_drawn("Unchanged", opened.vectors)]
@@ -68,7 +69,7 @@ def map(
         if after is None:
             notes.append(Note(f"note: {transform} keeps these vectors unchanged, so there is one map"))
         else:
-            drawn.append(_drawn(name, after, before=drawn[0]))
+            drawn.append(_drawn(f"After {name.replace('_', ' ')}", after, before=drawn[0]))
     parts: list[Part] = [opened.line, *(each.kept for each in drawn), *notes, *_sample_note(drawn[0].map)]
     if n_missing := int(np.isnan(drawn[0].map.places[:, 0]).sum()):
         parts.append(Note(f"note: {n_missing:,} of {len(opened.vectors):,} rows have no vector and are not drawn"))
@@ -147,7 +148,7 @@ def _sample_note(drawn: NeighborMap) -> Iterator[Note]:
 def _transformed(
     vectors: NDArray[np.floating], texts: list[str] | None, transform: str
 ) -> tuple[str, NDArray[np.float32] | None]:
-    """What was fitted on the vectors, and they after it; None if they stay unchanged."""
+    """What was fitted on the vectors, and the vectors after it; None if they stay unchanged."""
     dim = vectors.shape[1]
     base, chosen = SentenceEncoder(PrecomputedVectors(dim)), resolve_transform(transform, dim=dim)
     if chosen is None:
@@ -157,6 +158,5 @@ def _transformed(
         fitted = base.fitted_on_moments(moments, chosen, texts=texts, encoded=vectors)
     else:
         fitted = base.fitted_on_vectors(vectors, chosen)
-    if fitted.linear_map is None and fitted.flow is None and not fitted.normalize:
-        return transform, None
-    return f"After {fitted.fits[-1].transform.replace('_', ' ')}", fitted.transform(vectors)
+    name = fitted.fits[-1].transform
+    return name, None if name == NO_TRANSFORM else fitted.transform(vectors)

@@ -3,7 +3,8 @@
 `best_columns` takes the k highest of scores that are there, `nearest_columns` those of a product whose last digits are
 uncertain, and `best` joins what several searches found. On these stand the searches of rows: `nearest_of_blocks`, exact
 on every processor, `nearest_others`, of rows among themselves, and `nearest_in_lists`, which compares a row of a large
-set with those around it; `near_others` chooses between these two. `fast_nearest` is by FAISS: several times as fast, with the last digits of float32 sums.
+set with those around it; `near_others` chooses between these two. `fast_nearest` is by FAISS: several times as fast,
+with the last digits of float32 sums.
 
 Equal scores are taken in their order. Which of them `numpy.argpartition` takes depends on the processor, and so do
 the last digits of a float32 product.

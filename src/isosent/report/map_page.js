@@ -81,7 +81,7 @@
       at("point-text").textContent = textOf(i);
       const others = Array.from(near.subarray(i * k, (i + 1) * k)).filter((other) => other >= 0);
       at("near").replaceChildren(...others.map(button));
-      at("point").scrollIntoView({ block: "nearest" });
+      document.querySelector(".side").scrollTop = 0;
     }
     at("hint").hidden = i >= 0 || state.active !== null;
     at("clear").disabled = i < 0 && state.active === null;
@@ -338,7 +338,10 @@
         const path = this.path;
         this.path = null;
         if (path && path.length > 2) this.selectPath(path);
-        else if (event.type === "pointerup" && this.moved < 5) choose(this.nearest(...place(event)));
+        else if (event.type === "pointerup" && this.moved < 5) {
+          choose(this.nearest(...place(event)));
+          if (event.pointerType === "touch") hover(state.chosen, event.clientX, event.clientY);
+        }
       };
       canvas.addEventListener("pointerup", end);
       canvas.addEventListener("pointercancel", end);

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from isosent import _extras
 from isosent.pages.figures import N_COLORS
 from isosent.pages.html import THEME_BUTTON, data_block, html_document, lead, theme_script
-from isosent.search.neighbor_map import NeighborMap
+from isosent.search.places import NeighborMap
 
 _LONGEST_TEXT: Final = 300  # characters on the page
 _N_SHAPES: Final = 3

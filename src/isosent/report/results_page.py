@@ -59,8 +59,7 @@ def html_report(data: ReportData, board: Leaderboard) -> str:
     )
     script = theme_script() + script
     header = (
-        f'<header><p class="made">isosent report{THEME_BUTTON}</p>'
-        f"<h1>{escape(title)}</h1><nav>{nav}</nav></header>"
+        f'<header><p class="made">isosent report{THEME_BUTTON}</p><h1>{escape(title)}</h1><nav>{nav}</nav></header>'
     )
     footer = f"<footer>isosent {escape(version('isosent'))}</footer>"
     return html_document(f"isosent report: {title}", "".join([header, *sections, footer]), css=css, script=script)

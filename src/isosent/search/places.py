@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from isosent import _check, _extras
 from isosent.errors import InputError, MissingExtraError
@@ -30,6 +31,7 @@ OPEN_TSNE: Final = "t-SNE by openTSNE"
 SLOW_TSNE: Final = "t-SNE by scikit-learn"
 _MOST_FITTED: Final = {OPEN_TSNE: 50_000, SLOW_TSNE: 5_000}  # rows: 2 to 3 minutes on two processors
 _FEWEST: Final = 10  # rows of t-SNE
+_FEWEST_FOR_THREADS: Final = 2_000
 _PERPLEXITY: Final = 30
 _N_STEPS: Final = (250, 500)  # of openTSNE, exaggerated first
 _STEPS_A_CALL: Final = 10
@@ -49,8 +51,8 @@ class NeighborMap:
         Place of each vector; equal vectors have the same one. NaN for zero rows, which stand for texts without a
         vector. The unit has no meaning.
     neighbors : ndarray of shape (n_rows, k), intp
-        Rows of the nearest other vectors, nearest first; k is 10, or less if there are fewer. Of equal vectors, only the
-        first row is named. -1 for zero rows. Of more than 20,000 different vectors, nearly the nearest.
+        Rows of the nearest other vectors, nearest first; k is 10, or less if there are fewer. Of equal vectors, the
+        first row is named. -1 for zero rows. Among more than 20,000 different vectors, nearly the nearest.
     cosines : ndarray of shape (n_rows, k), float32
         Cosines with these; NaN for zero rows.
     method : str
@@ -239,6 +241,10 @@ def _perplexity(n_rows: int) -> float:
     return min(_PERPLEXITY, (n_rows - 1) / 3)
 
 
+def _n_threads(n_rows: int) -> int:
+    return n_workers() if n_rows > _FEWEST_FOR_THREADS else 1  # threads of OpenMP wait for each other in every step
+
+
 def _by_open_tsne(units: NDArray[np.float32], seed: int, progress: Progress | None) -> NDArray[Any]:
     n_steps = 0
 
@@ -252,7 +258,7 @@ def _by_open_tsne(units: NDArray[np.float32], seed: int, progress: Progress | No
         perplexity=_perplexity(len(units)),
         early_exaggeration_iter=_N_STEPS[0],
         n_iter=_N_STEPS[1],
-        n_jobs=n_workers(),
+        n_jobs=_n_threads(len(units)),
         random_state=seed,
         callbacks=count,
         callbacks_every_iters=_STEPS_A_CALL,
@@ -263,5 +269,5 @@ def _by_open_tsne(units: NDArray[np.float32], seed: int, progress: Progress | No
 def _by_sklearn(units: NDArray[np.float32], seed: int, progress: Progress | None) -> NDArray[Any]:
     from sklearn.manifold import TSNE
 
-    tsne = TSNE(perplexity=_perplexity(len(units)), random_state=seed, n_jobs=n_workers())
-    return np.asarray(tsne.fit_transform(units))
+    with threadpool_limits(_n_threads(len(units)), user_api="openmp"):
+        return np.asarray(TSNE(perplexity=_perplexity(len(units)), random_state=seed).fit_transform(units))
