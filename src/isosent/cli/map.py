@@ -18,7 +18,7 @@ from isosent.io.formats import format_by_name
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
 from isosent.pages.progress import progress_bar
-from isosent.pages.report import Note, Part, Report
+from isosent.pages.report import Content, Note, Part, Report
 from isosent.report.map_page import DrawnMap, map_page, map_table
 from isosent.search.inputs import Rows, opened_rows
 from isosent.search.places import N_NEIGHBORS, SLOW_TSNE, NeighborMap, neighbor_map
@@ -73,7 +73,7 @@ def map(
     parts: list[Part] = [opened.line, *(each.kept for each in drawn), *notes, *_sample_note(drawn[0].map)]
     if n_missing := int(np.isnan(drawn[0].map.places[:, 0]).sum()):
         parts.append(Note(f"note: {n_missing:,} of {len(opened.vectors):,} rows have no vector and are not drawn"))
-    files = {
+    files: dict[str, Content] = {
         ".html": lambda: map_page(drawn, opened.texts, colors, source=Path(rows).name, vectors=opened.line),
         ".parquet": lambda: map_table(drawn, opened.texts, opened.columns),
     }

@@ -89,7 +89,7 @@
   }
 
   function hover(i, x, y) {
-    if (i !== state.hovered) { state.hovered = i; redraw(); }
+    if (i !== state.hovered) { state.hovered = i; views.forEach((view) => schedule(view, false)); }
     const tip = at("tip");
     tip.hidden = i < 0 || x === undefined;
     if (tip.hidden) return;
@@ -220,22 +220,34 @@
     draw() {
       const { canvas, context, ratio } = this;
       const width = Math.max(1, Math.round(canvas.clientWidth * ratio)), height = Math.max(1, Math.round(canvas.clientHeight * ratio));
-      if (canvas.width !== width || canvas.height !== height) { canvas.width = width; canvas.height = height; this.image = null; }
-      this.image ??= context.createImageData(width, height);
-      const pixels = this.image.data, words = new Uint32Array(pixels.buffer);
+      const radius = ratio * Math.min(7, (n < 2000 ? 3.6 : n < 20000 ? 2.4 : 1.5) * Math.max(1, this.zoom) ** 0.35);
+      if (canvas.width !== width || canvas.height !== height) {
+        canvas.width = width;
+        canvas.height = height;
+        this.image = context.createImageData(width, height);
+        this.isStale = true;
+      }
+      if (this.isStale) this.drawPoints(width, height, radius);
+      this.isStale = false;
+      context.putImageData(this.image, 0, 0);
+      this.drawMarks(radius / ratio);
+    }
+
+    // Points are blended into the image here, because the canvas takes longer for a hundred thousand circles.
+    drawPoints(width, height, radius) {
+      const { places, ratio } = this, pixels = this.image.data, words = new Uint32Array(pixels.buffer), { active } = state;
       words.fill((255 << 24) | (ground[2] << 16) | (ground[1] << 8) | ground[0]);
-      const small = n < 2000 ? 3.6 : n < 20000 ? 2.4 : 1.5;
-      const radius = ratio * Math.min(7, small * Math.sqrt(Math.max(1, this.zoom)) ** 0.7);
       const opacity = n < 2000 ? 0.9 : n < 20000 ? 0.75 : 0.6;
       const made = [0, 1, 2].map((shape) => stamp(shape, radius));
       const scale = this.scale * ratio, left = width / 2 - this.x * scale, top = height / 2 + this.y * scale, reach = Math.ceil(radius + 1);
-      for (const pass of state.active === null ? [1] : [0, 1]) {
+      for (const pass of active === null ? [1] : [0, 1]) {
         for (let i = 0; i < n; i++) {
-          if (state.active !== null && state.active[i] !== pass) continue;
-          const px = Math.round(this.places[2 * i] * scale + left), py = Math.round(top - this.places[2 * i + 1] * scale);
+          if (active !== null && active[i] !== pass) continue;
+          const px = Math.round(places[2 * i] * scale + left), py = Math.round(top - places[2 * i + 1] * scale);
           if (px < reach || py < reach || px >= width - reach || py >= height - reach) continue;
-          const [red, green, blue] = pass ? colors[colorOf(i)] : faint, shape = made[shapeOf(i)];
-          for (let s = 0; s < shape.length; s += 3) {
+          const color = pass ? colors[colorOf(i)] : faint, red = color[0], green = color[1], blue = color[2];
+          const shape = made[shapeOf(i)], length = shape.length;
+          for (let s = 0; s < length; s += 3) {
             const o = 4 * ((py + shape[s + 1]) * width + px + shape[s]), share = opacity * shape[s + 2];
             pixels[o] += share * (red - pixels[o]);
             pixels[o + 1] += share * (green - pixels[o + 1]);
@@ -243,16 +255,20 @@
           }
         }
       }
-      context.putImageData(this.image, 0, 0);
+    }
+
+    // What the pointer and the keyboard mark, on top of the points.
+    drawMarks(radius) {
+      const { canvas, context } = this;
       context.save();
-      context.scale(ratio, ratio);
+      context.scale(this.ratio, this.ratio);
       context.strokeStyle = ink;
       if (state.chosen >= 0) {
         context.lineWidth = 1;
         for (const other of near.subarray(state.chosen * k, (state.chosen + 1) * k)) if (other >= 0) this.line(state.chosen, other);
-        this.ring(state.chosen, radius / ratio + 4, 2.5);
+        this.ring(state.chosen, radius + 4, 2.5);
       }
-      if (state.hovered >= 0) this.ring(state.hovered, radius / ratio + 3, 1.5);
+      if (state.hovered >= 0) this.ring(state.hovered, radius + 3, 1.5);
       if (this.path) {
         context.setLineDash([5, 4]);
         context.beginPath();
@@ -321,7 +337,7 @@
         const [dx, dy] = [x - last[0], y - last[1]];
         if (this.path) {
           this.path.push([x, y]);
-          schedule(this);
+          schedule(this, false);
         } else if (pointers.size === 2) {
           const [other] = [...pointers].filter(([name]) => name !== event.pointerId).map(([, where]) => where);
           const length = ([px, py]) => Math.hypot(px - other[0], py - other[1]) || 1;
@@ -377,13 +393,14 @@
   }
 
   const waiting = new Set();
-  function schedule(view) {
+  function schedule(view, isStale = true) {
+    view.isStale ||= isStale;
     if (!waiting.size) requestAnimationFrame(() => { const views = [...waiting]; waiting.clear(); views.forEach((each) => each.draw()); });
     waiting.add(view);
   }
   let lastView;
   const views = [];
-  function redraw() { views.forEach(schedule); }
+  function redraw() { views.forEach((view) => schedule(view)); }
 
   function legend() {
     if (!data.color) return;

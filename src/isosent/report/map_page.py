@@ -50,10 +50,10 @@ def map_page(
     place = np.where(is_drawn, np.cumsum(is_drawn) - 1, -1).astype(np.int32)
     near = maps[0].map.neighbors[rows]
     data = {
-        "texts": None if texts is None else [_shortened(texts[row]) for row in rows],
+        "texts": None if texts is None else [_shortened(texts[row]) for row in rows.tolist()],
         "rows": _packed(rows.astype(np.int32)),
         "near": _packed(np.where(near < 0, -1, place[near]).astype(np.int32)),
-        "color": None if color is None else _colors(color[0], [color[1][row] for row in rows]),
+        "color": None if color is None else _colors(color[0], [color[1][row] for row in rows.tolist()]),
         "maps": [_packed(_page_places(each.map.places[rows])) for each in maps],
     }
     n_rows, n_missing = len(is_drawn), len(is_drawn) - len(rows)

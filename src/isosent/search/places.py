@@ -213,10 +213,10 @@ def _placed_next_to(units: NDArray[np.float32], fitted: NDArray[np.float32], pla
     from scipy.spatial import cKDTree
 
     nearest = nearest_among(units, fitted, 1)[1][:, 0]
-    distances, _ = cKDTree(places).query(places, 2, workers=n_workers())
+    distances = np.asarray(cKDTree(places).query(places, [2], workers=n_workers())[0])[:, 0]  # 1 is the place itself
     rng = np.random.default_rng(seed)
     angles = rng.uniform(0, 2 * np.pi, len(units))
-    radii = distances[nearest, 1] / 2 * np.sqrt(rng.uniform(size=len(units)))
+    radii = distances[nearest] / 2 * np.sqrt(rng.uniform(size=len(units)))
     offsets = radii[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=1)
     return (places[nearest] + offsets).astype(np.float32)
 
