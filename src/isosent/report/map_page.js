@@ -364,6 +364,7 @@
       canvas.addEventListener("pointerleave", () => hover(-1));
       canvas.addEventListener("wheel", (event) => {
         event.preventDefault();
+        hover(-1);
         this.zoomBy(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0016)), ...place(event));
       }, { passive: false });
       canvas.addEventListener("dblclick", (event) => this.zoomBy(2, ...place(event)));
