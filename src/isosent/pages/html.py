@@ -14,11 +14,8 @@ from typing import Any
 from isosent.pages.figures import Figure, Key, page_palette, page_shapes, page_svg
 
 NONE = "\u2013"  # where a table has no value
+THEME_BUTTON = '<button type="button" id="theme" hidden>Dark</button>'  # `theme_script` shows it
 _SHORT, _LONG = 20, 60
-
-
-# the button of `theme.js`, which is hidden without it
-THEME_BUTTON = '<button type="button" id="theme" hidden>Dark</button>'
 
 
 def theme_script() -> str:
@@ -29,8 +26,6 @@ def theme_script() -> str:
 def data_block(name: str, values: Any) -> str:
     """JSON values for the script of the page, which reads the text of this element; nothing in them ends it."""
     text = json.dumps(values, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-    # half of a pair of UTF-16, which JSON can hold and UTF-8 cannot
-    text = text.encode("utf-8", "backslashreplace").decode()
     return f'<script type="application/json" id="{name}">{text}</script>'
 
 

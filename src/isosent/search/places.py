@@ -26,10 +26,10 @@ from isosent.search.duplicates import distinct
 from isosent.search.units import VectorsLike, compared_units
 
 N_NEIGHBORS: Final = 10
-PCA: Final = "PCA"
-OPEN_TSNE: Final = "t-SNE by openTSNE"
+_PCA: Final = "PCA"
+_OPEN_TSNE: Final = "t-SNE by openTSNE"
 SLOW_TSNE: Final = "t-SNE by scikit-learn"
-_MOST_FITTED: Final = {OPEN_TSNE: 50_000, SLOW_TSNE: 5_000}  # rows: 2 to 3 minutes on two processors
+_MOST_FITTED: Final = {_OPEN_TSNE: 50_000, SLOW_TSNE: 5_000}  # rows: 2 to 3 minutes on two processors
 _FEWEST: Final = 10  # rows of t-SNE
 _FEWEST_FOR_THREADS: Final = 2_000
 _PERPLEXITY: Final = 30
@@ -127,8 +127,7 @@ def neighbor_map(vectors: VectorsLike, *, seed: int = 0, progress: Progress | No
     -----
     t-SNE (van der Maaten and Hinton 2008) with perplexity 30, begun at the principal components, on vectors of length
     1. With openTSNE (the extra map) it is fitted on up to 50,000 different vectors, without it by scikit-learn on up to
-    5,000. Each other one lies next to the nearest of these. Fewer than 10 different vectors are
-    placed by PCA.
+    5,000. Each other one lies next to the nearest of these. Fewer than 10 different vectors are placed by PCA.
 
     Examples
     --------
@@ -193,7 +192,7 @@ def _share_kept(
 def _placed(units: NDArray[np.float32], seed: int, progress: Progress | None) -> tuple[Places, str, int]:
     """Places of different unit vectors, the method, and how many it was fitted on."""
     if len(units) < _FEWEST:
-        return _principal_places(units), PCA, len(units)
+        return _principal_places(units), _PCA, len(units)
     method, fitted_places = _tsne()
     sample = np.sort(np.random.default_rng(seed).permutation(len(units))[: _MOST_FITTED[method]])
     fitted = fitted_places(units[sample], seed, progress).astype(np.float32)
@@ -234,7 +233,7 @@ def _tsne() -> tuple[str, Callable[[NDArray[np.float32], int, Progress | None], 
         _extras.require("openTSNE")
     except MissingExtraError:
         return SLOW_TSNE, _by_sklearn
-    return OPEN_TSNE, _by_open_tsne
+    return _OPEN_TSNE, _by_open_tsne
 
 
 def _perplexity(n_rows: int) -> float:
