@@ -201,3 +201,19 @@ def test_a_phone_has_no_sideways_scroll_and_nobody_is_left_out(page, look, addre
         page.execute_script(AXE.read_text("utf-8"))
         found = page.execute_async_script("axe.run().then(arguments[0])")
         assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found["violations"]] == []
+
+
+def test_vectors_without_texts_are_colored_by_numbers(browser, look, drawn, tmp_path):
+    look()
+    lengths = [None if row == 3 else float(len(text)) + 0.5 for row, text in enumerate(TEXTS)]
+    path = tmp_path / "numbers.html"
+    path.write_text(map_page(drawn[:1], None, ("length", lengths), source="vectors.npy", vectors=""), "utf-8")
+    browser.get_log("browser")
+    browser.get(path.as_uri())
+    assert "1 without a value" in at(browser, "legend").text
+    places = pixels(browser)
+    row = lonely(places)
+    move_to(browser, places[row]).click().perform()
+    facts = [at(browser, "point-facts").text, at(browser, "point-text").text]
+    assert facts == ["" if lengths[row] is None else f"length: {lengths[row]:g}", f"row {row}"]
+    assert browser.get_log("browser") == []

@@ -6,7 +6,7 @@
   const near = new Int32Array(bytes(data.near).buffer);
   const n = rows.length, k = n ? near.length / n : 0;
   const codes = data.color?.codes ? bytes(data.color.codes) : null;
-  const shares = data.color?.shares ? new Float32Array(bytes(data.color.shares).buffer) : null;
+  const numbers = data.color?.numbers ? new Float32Array(bytes(data.color.numbers).buffer) : null;
   const number = new Intl.NumberFormat("en");
   const N_COLORS = 7, STEPS = 65536, CELLS = 128, RAMP = 32, MOST_LISTED = 100, REACH = 14, MOST_ZOOM = 400;
 
@@ -14,7 +14,7 @@
   const written = (value) => data.color.isDate ? new Date(value * 864e5).toISOString().slice(0, 10) : `${Number(value.toPrecision(6))}`;
   const valueOf = (i) => {
     if (codes) return codes[i] > data.color.n_names ? "" : data.color.labels[codes[i]][0];
-    return shares[i] < 0 ? "" : written(data.color.low + shares[i] * (data.color.high - data.color.low));
+    return Number.isNaN(numbers[i]) ? "" : written(numbers[i]);
   };
   const namedValue = (i) => data.color && valueOf(i) ? `${data.color.name}: ${valueOf(i)}` : "";
 
@@ -114,7 +114,7 @@
     faint = read("faint");
     ink = `rgb(${read("ink").join()})`;
     const mark = read("mark");
-    if (shares) {
+    if (numbers) {
       const [low, high] = [read("ramp-low"), read("ramp-high")];
       colors = Array.from({ length: RAMP }, (_, step) => low.map((from, part) => from + (step / (RAMP - 1)) * (high[part] - from)));
       colors.push(mark);
@@ -128,8 +128,9 @@
     probe.remove();
     redraw();
   }
-  const colorOf = shares
-    ? (i) => shares[i] < 0 ? RAMP : Math.min(RAMP - 1, Math.floor(shares[i] * RAMP))
+  const [low, high] = data.color?.ends ?? [0, 0], perStep = RAMP / (high - low || 1);
+  const colorOf = numbers
+    ? (i) => Number.isNaN(numbers[i]) ? RAMP : Math.max(0, Math.min(RAMP - 1, Math.floor((numbers[i] - low) * perStep)))
     : codes ? (i) => codes[i] : () => 0;
   const shapeOf = codes ? (i) => Math.floor(codes[i] / N_COLORS) % 3 : () => 0;
 
@@ -409,11 +410,12 @@
     title.textContent = data.color.name;
     box.setAttribute("aria-label", `Colors: ${data.color.name}`);
     box.hidden = false;
-    if (shares) {
-      const ramp = document.createElement("span"), [low, high] = [data.color.low, data.color.high].map(written);
+    if (numbers) {
+      const ramp = document.createElement("span"), { ends, beyond } = data.color;
+      const [first, last] = ends.map((end, place) => `${beyond[place] ? "≤≥"[place] : ""}${written(end)}`);
       ramp.className = "ramp";
       const missing = data.color.missing ? `; ${number.format(data.color.missing)} without a value` : "";
-      box.append(title, low, ramp, `${high}${missing}`);
+      box.append(title, first, ramp, `${last}${missing}`);
       return;
     }
     const outlines = ['<circle cx="6" cy="6" r="5"/>', '<rect x="1.5" y="1.5" width="9" height="9"/>', '<path d="M6 0.5 11.5 11H0.5z"/>'];

@@ -24,6 +24,7 @@ from isosent.search.places import NeighborMap
 _LONGEST_TEXT: Final = 300  # characters on the page
 _N_SHAPES: Final = 3
 _MOST_CATEGORIES: Final = N_COLORS * _N_SHAPES
+_SCALE: Final = (0.02, 0.98)  # quantiles at its ends: one far number would leave all others in one color
 _STEPS: Final = 65535  # of a coordinate on the page
 _MARGIN: Final = 0.03
 
@@ -114,10 +115,17 @@ def _colors(name: str, values: Sequence[Any]) -> dict[str, Any]:
     is_number = bool(given) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in given)
     if is_date or (is_number and (len(set(given)) > _MOST_CATEGORIES or any(value % 1 for value in given))):
         numbers = np.array([math.nan if _is_missing(value) else _number(value) for value in values])
-        low, high = np.nanmin(numbers), np.nanmax(numbers)
-        shares = np.nan_to_num((numbers - low) / ((high - low) or 1.0), nan=-1.0)
-        ends = {"low": float(low), "high": float(high), "isDate": is_date}
-        return {"name": name, "shares": _packed(shares.astype(np.float32)), "missing": len(values) - len(given)} | ends
+        low, high = np.nanquantile(numbers, _SCALE)
+        if low == high:
+            low, high = np.nanmin(numbers), np.nanmax(numbers)
+        return {
+            "name": name,
+            "isDate": is_date,
+            "numbers": _packed(numbers.astype(np.float32)),
+            "ends": [float(low), float(high)],
+            "beyond": [bool(np.nanmin(numbers) < low), bool(np.nanmax(numbers) > high)],
+            "missing": len(values) - len(given),
+        }
     texts = ["" if _is_missing(value) else str(value) for value in values]
     counts = Counter(text for text in texts if text)
     frequent = [text for text, _ in counts.most_common(_MOST_CATEGORIES)]
