@@ -245,14 +245,13 @@ def _n_threads(n_rows: int) -> int:
 
 
 def _by_open_tsne(units: NDArray[np.float32], seed: int, progress: Progress | None) -> NDArray[Any]:
-    n_steps = 0
+    steps = iter(range(0, sum(_N_STEPS) + 1, _STEPS_A_CALL))
 
     def count(*_: object) -> None:
-        nonlocal n_steps
-        n_steps += _STEPS_A_CALL
         if progress:
-            progress(n_steps, sum(_N_STEPS))
+            progress(next(steps), sum(_N_STEPS))
 
+    count()
     tsne = _extras.require("openTSNE").TSNE(
         perplexity=_perplexity(len(units)),
         early_exaggeration_iter=_N_STEPS[0],
