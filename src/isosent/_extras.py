@@ -25,6 +25,7 @@ _EXTRA_OF = {
     "h5py": "hdf5",
     "mteb": "mteb",
     "matplotlib": "plots",
+    "openTSNE": "map",
     "ray": "distributed",
     **dict.fromkeys(("starlette", "uvicorn", "orjson", "prometheus_client"), "serve"),
 }

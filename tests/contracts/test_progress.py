@@ -77,6 +77,10 @@ CALLS = {  # with the totals of the stages
         [300 + len(LONG)],
     ),
     "find_duplicates": (lambda progress, model, *_: search.find_duplicates(TEXTS, model, progress=progress), [300]),
+    "neighbor_map": (  # the steps of openTSNE, which may be missing: tests/unit/test_places.py
+        lambda progress, model, *_: search.neighbor_map(model.encode(TEXTS[:9]), progress=progress),
+        [9],
+    ),
 }
 OTHERS = {"train", "distill"}  # whose tests make a transformer
 

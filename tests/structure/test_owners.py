@@ -104,7 +104,7 @@ RULES = [
 # options whose name means something else on another command, each with the number of its definitions
 MEANINGS = (
     "--against 2, --column 5, --columns 3, --data 3, --dims 2, --dtype 2, --false-positives 2, --fit-on 3, --model 7, "
-    "--output 2, --queries 4, --seed 2, --sickr 2, --texts 3, --to 2, --transform 4, --vectors 2, --workers 2"
+    "--output 2, --queries 4, --seed 2, --sickr 2, --texts 3, --to 2, --transform 5, --vectors 2, --workers 2"
 )
 
 

@@ -51,6 +51,7 @@ COMMANDS = {
         "search": ("search", "Find the nearest texts of an index or a database."),
         "duplicates": ("groups", "Find near-duplicates."),
         "cluster": ("groups", "Cluster texts by topic, and describe each cluster by words."),
+        "map": ("map", "Draw texts or vectors as a map with the neighbors it keeps."),
     },
     "Models": {
         "train": ("train", "Train a sentence encoder on labeled pairs or triplets."),
@@ -131,8 +132,7 @@ def app() -> None:
     isosent evaluate sts --data DIR -m model
 
     A model is wordllama (the default), words:FILE (GloVe, word2vec, fastText), static:DIR (Model2Vec), hf:ID or hf:DIR
-    (transformers), or a folder that isosent saved. Options follow a question mark:
-    "hf:DIR?layers=1,12&pooling=mean". All options: isosent help models
+    (transformers), or a saved folder. Options follow a question mark: "hf:DIR?layers=12". All: isosent help models
 
     Results go to standard output, messages to standard error. Exit codes: 0 success, 2 bad input, 130 interrupted,
     1 internal error.

@@ -3,7 +3,8 @@
 `best_columns` takes the k highest of scores that are there, `nearest_columns` those of a product whose last digits are
 uncertain, and `best` joins what several searches found. On these stand the searches of rows: `nearest_of_blocks`, exact
 on every processor, `nearest_others`, of rows among themselves, and `nearest_in_lists`, which compares a row of a large
-set with those around it. `fast_nearest` is by FAISS: several times as fast, with the last digits of float32 sums.
+set with those around it; `near_others` chooses between these two. `fast_nearest` is by FAISS: several times as fast,
+with the last digits of float32 sums.
 
 Equal scores are taken in their order. Which of them `numpy.argpartition` takes depends on the processor, and so do
 the last digits of a float32 product.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,7 @@ _FEWEST_PROBED: Final = 8
 _MOST_PROBED: Final = 64
 _ROWS_LISTED: Final = 1 << 14  # rows whose candidates are kept at a time
 _LIST_ROWS: Final = 128
+_SAMPLE: Final = 4096  # rows of a large set that are compared with all others, to measure what lists miss
 
 
 def best_columns(scores: NDArray[np.floating], k: int) -> NDArray[np.intp]:
@@ -188,6 +190,24 @@ def nearest_others(
     """Cosines and places of the k nearest other rows of each row, or of `rows`, nearest first, (n, k); k < n_rows."""
     asking = np.arange(len(units)) if rows is None else rows
     return nearest_of_blocks(units if rows is None else units[rows], _blocks(units), k, self_rows=asking)
+
+
+class NearOthers(NamedTuple):
+    """The nearest other rows of each row; in a large set, nearly: those of a sample are exact."""
+
+    cosines: NDArray[np.float32]  # (n_rows, k), nearest first
+    places: NDArray[np.int64]
+    sample: NDArray[np.intp] | None = None  # rows that were compared with all others, if not all were
+    nearest: tuple[NDArray[np.float32], NDArray[np.int64]] | None = None  # cosines and places of all these
+
+
+def near_others(units: NDArray[np.float32], k: int, *, most_exact: int, seed: int) -> NearOthers:
+    """The k nearest other rows of each row; of more than `most_exact` rows, those in lists around it; k < n_rows."""
+    if len(units) <= most_exact:
+        return NearOthers(*nearest_others(units, k))
+    sample = np.sort(np.random.default_rng(seed).permutation(len(units))[:_SAMPLE])
+    nearest = nearest_others(units, k, rows=sample)
+    return NearOthers(*nearest_in_lists(units, k, sample, nearest[1], seed), sample, nearest)
 
 
 def nearest_among(

@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
+from typing import Any
 
 from isosent.pages.figures import Figure, Key, page_palette, page_shapes, page_svg
 
 NONE = "\u2013"  # where a table has no value
+THEME_BUTTON = '<button type="button" id="theme" hidden>Dark</button>'  # `theme_script` shows it
 _SHORT, _LONG = 20, 60
+
+
+def theme_script() -> str:
+    """What lets a reader choose light or dark by `THEME_BUTTON`."""
+    return (files("isosent.pages") / "theme.js").read_text("utf-8")
+
+
+def data_block(name: str, values: Any) -> str:
+    """JSON values for the script of the page, which reads the text of this element; nothing in them ends it."""
+    text = json.dumps(values, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+    return f'<script type="application/json" id="{name}">{text}</script>'
 
 
 def html_document(title: str, body: str, *, css: str, script: str | None = None) -> str:

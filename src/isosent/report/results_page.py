@@ -21,6 +21,7 @@ from isosent.evaluation.run import TARGET
 from isosent.evaluation.tables import x100
 from isosent.pages.html import (
     NONE,
+    THEME_BUTTON,
     breakable,
     bullets,
     figure_box,
@@ -31,6 +32,7 @@ from isosent.pages.html import (
     scroll_box,
     section,
     table,
+    theme_script,
 )
 from isosent.report.figures import model_legend, scores_figure
 from isosent.report.leaderboard import Column, Leaderboard, ReportData, Row, kind_title, steps_of
@@ -55,9 +57,9 @@ def html_report(data: ReportData, board: Leaderboard) -> str:
     css, script = (
         (files("isosent.report") / name).read_text("utf-8") for name in ("results_page.css", "results_page.js")
     )
+    script = theme_script() + script
     header = (
-        f'<header><p class="made">isosent report<button type="button" id="theme" hidden>Dark</button></p>'
-        f"<h1>{escape(title)}</h1><nav>{nav}</nav></header>"
+        f'<header><p class="made">isosent report{THEME_BUTTON}</p><h1>{escape(title)}</h1><nav>{nav}</nav></header>'
     )
     footer = f"<footer>isosent {escape(version('isosent'))}</footer>"
     return html_document(f"isosent report: {title}", "".join([header, *sections, footer]), css=css, script=script)

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from isosent.search.duplicates import Duplicates, find_duplicates
     from isosent.search.index import Index
     from isosent.search.known import Known, find_known
+    from isosent.search.places import NeighborMap, neighbor_map
     from isosent.search.result import IndexStats, SearchResult
     from isosent.search.smaller import Size, Sizes, sizes
 
@@ -18,12 +19,14 @@ _MODULE_OF = {
     "Index": "index",
     "IndexStats": "result",
     "Known": "known",
+    "NeighborMap": "places",
     "SearchResult": "result",
     "Size": "smaller",
     "Sizes": "smaller",
     "cluster": "clusters",
     "find_duplicates": "duplicates",
     "find_known": "known",
+    "neighbor_map": "places",
     "sizes": "smaller",
 }
 
@@ -34,12 +37,14 @@ __all__ = [
     "Index",
     "IndexStats",
     "Known",
+    "NeighborMap",
     "SearchResult",
     "Size",
     "Sizes",
     "cluster",
     "find_duplicates",
     "find_known",
+    "neighbor_map",
     "sizes",
 ]
 

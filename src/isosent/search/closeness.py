@@ -1,9 +1,9 @@
 """Closeness: how much nearer two rows are to each other than to the rows around them, and which of it chance gives.
 
-`Rule.fit` finds the nearest rows of each: all are compared (`nearest_others`), or of many rows those in lists around it
-(`nearest_in_lists`). `_least_closeness` measures in random parts of the corpus which closeness chance exceeds at the
-rate that was requested. The `Rule` says which rows are close enough for what their words say (`wording`), and groups a
-row with its duplicates (`stars`), those with most duplicates first.
+`Rule.fit` finds the nearest rows of each: all are compared, or of many rows those in lists around it (`near_others`).
+`_least_closeness` measures in random parts of the corpus which closeness chance exceeds at the rate that was requested.
+The `Rule` says which rows are close enough for what their words say (`wording`), and groups a row with its duplicates
+(`stars`), those with most duplicates first.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.errors import wrong_value
-from isosent.numeric.neighbors import exact_products, nearest_in_lists, nearest_others
+from isosent.numeric.neighbors import exact_products, near_others, nearest_others
 from isosent.search.wording import Difference, Wordings
 
 # The rule. docs/research/duplicates.md says how its constants were chosen and measured.
@@ -53,7 +53,6 @@ _N_NEXT: Final = 8  # neighbors whose letters are compared
 _MOST_COMPARED: Final = 50  # texts of a group that are compared with each other
 _SHORTEST: Final = 1e-3  # distance that float32 cosines tell from 0
 MOST_EXACT: Final = 20_000  # of more texts, each is compared with those in lists around it
-_SAMPLE: Final = 4096  # rows that are compared with all others, to measure the recall
 _SAMPLE_OF_PART: Final = 1024  # rows of a part whose nearest one is found, to measure chance
 
 
@@ -81,13 +80,7 @@ class Closeness:
     def fit(cls, units: NDArray[np.float32], wordings: Wordings | None, false_positives: float, seed: int) -> Closeness:
         """Find the nearest rows of each of two unit vectors or more, and measure chance if there are enough."""
         k = min(N_NEIGHBORS, len(units) - 1)
-        sample = nearest = None
-        if len(units) <= MOST_EXACT:
-            cosines, places = nearest_others(units, k)
-        else:
-            sample = np.sort(np.random.default_rng(seed).permutation(len(units))[:_SAMPLE])
-            nearest = nearest_others(units, k, rows=sample)
-            cosines, places = nearest_in_lists(units, k, sample, nearest[1], seed)
+        cosines, places, sample, nearest = near_others(units, k, most_exact=MOST_EXACT, seed=seed)
         radii = _radii(_distances(cosines), _least_radius(units, seed))
         loose = Rule(units, radii, _CLOSE, None)
         values = loose.closeness(np.arange(len(units)), cosines, places)

@@ -63,19 +63,20 @@ class Rows:
 
     @classmethod
     def of_index(cls, index: Index) -> Rows:
-        """Those of an index, in its order: texts if it has any, vectors of its space, and ids."""
-        names = [ID, TEXT] if TEXT in index.schema.names else [ID]
-        columns: dict[str, list[Any]] = {name: [] for name in names}
-        for batch in index.batches():
-            for name, values in columns.items():
-                values += batch.column(name).to_pylist()
-        texts = [text or "" for text in columns[TEXT]] if TEXT in columns else None
+        """Those of an index, in its order: texts if it has any, vectors of its space, ids and metadata."""
+        pa = _extras.require("pyarrow", extra="search")
+
+        names = [name for name in index.schema.names if name != VECTOR]
+        schema = pa.schema([index.schema.field(name) for name in names])
+        table = pa.Table.from_batches([batch.select(names) for batch in index.batches()], schema)
+        texts = [text or "" for text in table[TEXT].to_pylist()] if TEXT in names else None
 
         def read(first_row: int, n_rows: int) -> Iterator[Any]:
             yield from (units_of_lists(batch.column(VECTOR), index.dim) for batch in index.batches(n_rows))
 
         source = VectorSource(index.folder, len(index), index.dim, Storage.float32, index.space, read)
-        return cls(texts, source, columns[ID])
+        others = [name for name in names if name not in (ID, TEXT)]
+        return cls(texts, source, table[ID].to_pylist(), table.select(others))
 
 
 @dataclass(frozen=True, slots=True)

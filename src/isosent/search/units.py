@@ -141,12 +141,27 @@ def compared_units(
     progress: Progress | None,
 ) -> NDArray[np.float32]:
     """Unit vectors of texts, or of vectors of the encoder of a model, (n_texts, dim)."""
+    return np.concatenate(
+        [unit_vectors(block) for block in compared_blocks(where, texts, model, vectors, progress=progress)]
+    )
+
+
+def compared_blocks(
+    where: str,
+    texts: Sequence[str] | None,
+    model: SentenceEncoder | None,
+    vectors: Any,
+    *,
+    progress: Progress | None,
+) -> Iterator[NDArray[np.floating]]:
+    """Vectors of texts, or of vectors of the encoder of a model, in blocks of rows."""
     if vectors is None:
         if texts is None:
             raise InputError("there are neither texts nor vectors. Give one of them.", where=where)
         check_model(where, model)
         assert model is not None
-        return unit_rows(model.encode(list(texts), progress=progress)).astype(np.float32, copy=False)
+        yield model.encode(list(texts), progress=progress)
+        return
     if model is not None:
         check_model(where, model)
     source = opened_vectors(where, vectors)
@@ -163,7 +178,7 @@ def compared_units(
     else:
         post = None if is_of_model(model.record, source) else model.record.postprocessing
         blocks = (block if post is None else post.apply(block) for block in raw_blocks(model.record, source))
-    return np.concatenate([unit_vectors(block) for block in counted(blocks, progress, n_rows)])
+    yield from counted(blocks, progress, n_rows)
 
 
 def row_groups(record: ModelRecord, table: Any) -> list[Any] | None:
