@@ -165,7 +165,7 @@ def _text(value: Any) -> str:
     return value
 
 
-_PROMPT = "a text, to be put before each text: words after a text, and so a place {text}, belong in the texts"
+_PROMPT = "a text, to be put before each text, or around it where {text} stands"
 MODEL, RUNNING, CALLING = "Model", "Running", "Calling an API"
 _TEXT, _WEIGHTING, _GEM = WORD_PANELS = ("Words of a text", "Weighting of words", "GEM")
 
@@ -260,7 +260,8 @@ OPTIONS = {
                "hf: cut texts at max_length, or take the mean over windows of it (default truncate)",
                _one_of("truncate", "windows")),
         _count("overlap", "hf: tokens that windows share (default: a quarter of max_length)", MODEL, least=0),
-        Option("prompt", "TEXT", _PROMPT, "hf: put before every text (default: as the folder says)", _text),
+        Option("prompt", "TEXT", _PROMPT, "hf: put before every text, or around {text} (default: as the folder says)",
+               _text),
         Option("query_prompt", "TEXT", _PROMPT, "hf: the same for queries (default: as the folder says)", _text),
         Option("document_prompt", "TEXT", _PROMPT, "hf: the same for documents (default: as the folder says)", _text),
         Option("model", "NAME", "a name", "api: the model, where the location does not say it", _model),
@@ -384,7 +385,7 @@ def parse_reference(text: str, options: Mapping[str, Any] | None = None, *, in_u
     query = {name: unescape(value) if name in PROMPTS else value for name, value in query.items()}
     scheme, location = ("wordllama", "") if in_use and body == "wordllama" else _scheme_of(shown, body)
     allowed = SCHEMES[scheme]
-    parsed = {name: _option(shown, allowed, name, each, in_use) for name, each in (query | dict(options or {})).items()}
+    parsed = {name: _option(shown, allowed, name, each) for name, each in (query | dict(options or {})).items()}
     return Reference(scheme, location, parsed)
 
 
@@ -457,7 +458,7 @@ def _is_folder(body: str) -> bool:
         return False
 
 
-def _option(text: str, scheme: Scheme, name: str, value: Any, in_use: bool = False) -> Any:
+def _option(text: str, scheme: Scheme, name: str, value: Any) -> Any:
     if name not in OPTIONS:
         nearest = get_close_matches(name, scheme.options, n=1)
         advice = f"Did you mean {nearest[0]}?" if nearest else f"There are {', '.join(scheme.options)}."
@@ -465,8 +466,6 @@ def _option(text: str, scheme: Scheme, name: str, value: Any, in_use: bool = Fal
     if name not in scheme.options:
         raise _refused(f"{text!r}: {scheme.syntax} has no option {name}. It takes {', '.join(scheme.options)}.")
     try:
-        if name in PROMPTS and not in_use and "{text}" in value:  # a folder may hold what an earlier version took
-            raise ValueError(value)
         return OPTIONS[name].parse(value)
     except (ValueError, TypeError, AttributeError, OverflowError):
         value = "***" if name == "key_env" else value  # a key, perhaps

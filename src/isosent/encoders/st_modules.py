@@ -31,6 +31,7 @@ from isosent.io.schemas import (
 )
 from isosent.io.tensors import read_all_tensors
 from isosent.networks.layer_pooling import canonical_pooling, format_layers
+from isosent.role import TEXT_PLACE
 from isosent.storage import Storage
 
 MODULES_FILE, _SETTINGS_FILE = "modules.json", "config_sentence_transformers.json"
@@ -351,6 +352,11 @@ def _read_settings(folder: Path) -> _Settings:
     config = read_json(path, SentenceTransformersConfig)
     _check_keys(path, config, _SETTINGS_KEYS)
     prompts = {name: prompt or "" for name, prompt in (config.get("prompts") or {}).items()}
+    if placed := next((prompt for prompt in prompts.values() if TEXT_PLACE in prompt), None):
+        raise FileFormatError(
+            f"{path}: the prompt {placed!r:.60} holds {TEXT_PLACE}, which sentence-transformers puts before a text as "
+            "it is, and isosent replaces by the text. Remove it there, and write what is meant as in hf:DIR?prompt=..."
+        )
     name = config.get("default_prompt_name")
     if name is not None and name not in (*prompts, "query", "document"):  # these two always exist, and may be empty
         raise FileFormatError(
