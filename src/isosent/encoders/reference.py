@@ -159,6 +159,12 @@ def _model(value: Any) -> str:
     return value
 
 
+def _graph(value: Any) -> str:
+    if not re.fullmatch(r"(?!/)[^\s?&%\\]+\.onnx", value) or ".." in value.split("/"):
+        raise ValueError(value)
+    return str(value)
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(value)
@@ -268,6 +274,9 @@ OPTIONS = {
         _choice("dialect", "api: how it is asked (default: by the URL)", *DIALECTS, panel=MODEL),
         _count("dimensions", "api: how many are requested (default: all)", MODEL),
         Option("encoder", "REFERENCE", "an encoder", "FOLDER: where its encoder is now, if it was moved", _text),
+        Option("graph", "FILE", "an ONNX file in the folder",
+               "hf: compute this ONNX file in place of the weights, as in onnx/model_quantized.onnx (default: the "
+               "weights; without any, model.onnx)", _graph),
         _choice("backend", "hf: what computes (default auto)", AUTO, *BACKENDS, panel=RUNNING),
         _choice("dtype", "hf: dtype of the layers (default float32)", *COMPUTED, panel=RUNNING),
         Option("devices", "auto|cpu|cuda:0,...", "auto, or devices as torch writes them, with commas between them",
@@ -314,7 +323,7 @@ class Scheme(NamedTuple):
 
 _STATIC_OPTIONS = ("normalize", "max_length", *WEIGHTING_OPTIONS)
 _HF_OPTIONS = (
-    *("layers", "pooling", "dense", "normalize", "max_length", "long", "overlap", *PROMPTS, "static"),
+    *("layers", "pooling", "dense", "normalize", "max_length", "long", "overlap", *PROMPTS, "static", "graph"),
     *(*WEIGHTING_OPTIONS, *_COMPUTING_OPTIONS),
 )
 _WORDS_OPTIONS = ("lowercase", "tokenizer", "punctuation", "stop_words", "unknown", "vocabulary", *WEIGHTING_OPTIONS)

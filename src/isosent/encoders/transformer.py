@@ -31,13 +31,14 @@ from isosent.encoders.output_modules import (
     modules_in_use,
 )
 from isosent.encoders.reference import CODE_PERMISSIONS, RUNTIME_OPTIONS, escape, parse_reference, write_options
-from isosent.encoders.st_modules import ModuleFolder, read_module_folder
+from isosent.encoders.st_modules import MODULES_FILE, NAME_POOLING, ModuleFolder, read_module_folder
 from isosent.encoders.text_places import Placed, Tokens, placed
 from isosent.errors import FileFormatError, InputError, MissingExtraError, ModelReferenceError
 from isosent.io.json import read_json
 from isosent.io.schemas import TokenizerConfig
 from isosent.io.texts import text_blocks
 from isosent.networks.batching import Batch, BatchRunner, See
+from isosent.networks.graph_file import GraphModel
 from isosent.networks.layer_pooling import (
     SBERT_WK,
     TOKENS,
@@ -153,6 +154,7 @@ class TransformerEncoder(Encoder):
 
     def with_runtime(self, runtime: Runtime) -> TransformerEncoder:
         """Return the encoder computed in another way, with the same network."""
+        self.network.check_runtime(runtime)
         other = copy.copy(self)
         other.runtime, other.computed_in, other._first = runtime, runtime.dtype, other
         return other
@@ -263,6 +265,8 @@ class TransformerEncoder(Encoder):
 
     def token_embeddings(self, text: str) -> NDArray[np.float32]:
         """Return the hidden states of a text, averaged over the layers, shape (seq_len, dim of the network)."""
+        if self.network.is_graph:
+            raise InputError(f"token embeddings: {self.reference} is an ONNX file here. Name a folder with weights.")
         torch, ids = _extras.require("torch"), self.tokenize([text]).ids
         if not ids.size:
             return np.zeros((0, self.network.dim), dtype=np.float32)
@@ -485,7 +489,8 @@ def load_transformer(location: str, options: Mapping[str, Any]) -> TransformerEn
             raise MissingExtraError(f"{error} Besides, {location} is no folder here; check its spelling.") from None
         raise
     reference = f"hf:{location}" if local is None else f"hf:{escape(str(local))}"
-    module_folder = read_module_folder(local or download("hf", location, **permissions), pooling=options.get("pooling"))
+    folder = local or download("hf", location, graph=options.get("graph"), **permissions)
+    module_folder = read_module_folder(folder, pooling=options.get("pooling"))
     runtime = Runtime.of(options)
     runtime.check_devices()
 
@@ -493,7 +498,12 @@ def load_transformer(location: str, options: Mapping[str, Any]) -> TransformerEn
         if "layers" in options:
             _layer_pooling({"pooling": module_folder.pooling, **options}, n_layers)
 
-    network = load_network(module_folder.transformer, check, **permissions)
+    network = load_network(module_folder.transformer, check, graph=options.get("graph"), **permissions)
+    network.check_runtime(runtime)
+    if network.is_graph and "pooling" not in options and not (folder / MODULES_FILE).exists():
+        raise FileFormatError(
+            f"hf: {folder} has an ONNX file and no modules.json, so the pooling is unknown. {NAME_POOLING}"
+        )
     if module_folder.cuts_end and getattr(network.tokenizer, "truncation_side", "right") != "right":
         raise FileFormatError(
             f"hf: {module_folder.transformer}: truncation_side is 'right' in the settings of its Transformer, and "
@@ -540,6 +550,7 @@ def _resolved(module_folder: ModuleFolder, network: Network, options: Mapping[st
         "normalize": ends_with_normalize(modules_in_use(module_folder.modules, dense=options.get("dense", True))),
         "max_length": min((limit for limit in limits if 0 < limit < UNBOUNDED), default=None),
         "long": "truncate",
+        **({"graph": network.model.path.relative_to(module_folder.transformer).as_posix()} if network.is_graph else {}),
         **{PROMPT_OF[role]: prompt for role, prompt in module_folder.prompts.items()},
     }
     if "prompt" in options:  # of every text, unless the folder or an option has another one for a side
@@ -573,6 +584,8 @@ def _layer_pooling(options: Mapping[str, Any], n_layers: int) -> LayerPooling:
 
 def _n_positions(model: Any) -> int | None:
     """Length of a model's table of learned positions, if it has one; some families leave its first entries unused."""
+    if isinstance(model, GraphModel):
+        return model.n_positions
     within = getattr(model, "embeddings", model)
     tables = (getattr(within, name, None) for name in ("position_embeddings", "embed_positions", "wpe"))
     table: Any = next((table for table in tables if hasattr(table, "num_embeddings")), None)
