@@ -455,6 +455,8 @@ def folder_kind(folder: Path) -> str | None:
     if (folder / "config.json").exists():
         # the first releases of Model2Vec wrote no model_type
         return "static" if read_json(folder / "config.json", _Config).get("model_type") in (None, "model2vec") else "hf"
+    if any(folder.glob("*.onnx")) or any(folder.glob("onnx/*.onnx")):
+        return "hf"
     has_vectors = (folder / "model.safetensors").exists() and (folder / "tokenizer.json").exists()
     return "static" if has_vectors else None
 
