@@ -20,6 +20,7 @@ from isosent import _extras
 from isosent.errors import FileFormatError, InputError
 from isosent.io.schemas import path_inside
 from isosent.io.system import open_to_read
+from isosent.networks.batching import share_of_threads
 from isosent.networks.layer_pooling import LayerPooling
 from isosent.networks.onnx_backend import new_session
 from isosent.networks.torch_backend import Readout
@@ -48,11 +49,11 @@ def graph_of(folder: Path, name: str | None, *, has_weights: bool) -> Path | Non
 class GraphModel:
     """An ONNX file with the config of the transformer that it was made of."""
 
-    def __init__(self, path: Path, config: Any, *, n_threads: int) -> None:
-        self.path, self.config, self.n_threads = path, config, n_threads
+    def __init__(self, path: Path, config: Any) -> None:
+        self.path, self.config = path, config
         onnxruntime = _extras.require("onnxruntime")
         try:
-            self._session = new_session(onnxruntime, path, n_threads)
+            self._session = new_session(onnxruntime, path, share_of_threads()[1])
         except Exception as error:  # onnxruntime's errors share no base class
             raise FileFormatError(f"hf: onnxruntime cannot open {path}: {' '.join(str(error).split())}") from error
         self._inputs = {node.name: self._input_type(node) for node in self._session.get_inputs()}
@@ -61,9 +62,9 @@ class GraphModel:
             self.takes_texts_alone = content.find(_OF_A_BATCH) >= 0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _opened, (self.path, self.config, self.n_threads)
+        return GraphModel, (self.path, self.config)
 
-    def _input_type(self, node: Any) -> type[np.integer[Any]]:
+    def _input_type(self, node: Any) -> Any:
         if node.name not in ("input_ids", "attention_mask", "token_type_ids") or node.type not in _TYPES:
             raise FileFormatError(
                 f"hf: {self.path} has the input {node.name} of type {node.type}, which isosent cannot give. Export the "
@@ -104,7 +105,7 @@ class GraphModel:
     def state_dict(self) -> dict[str, Any]:
         """What stands for its weights: hashes of the file, and of those next to it that may hold them."""
         paths = [self.path, *sorted(self.path.parent.glob(f"{self.path.name}?data"))]
-        torch, digests = _extras.require("torch"), {}
+        torch, digests = _extras.require("torch"), dict[str, Any]()
         for path in paths:
             with open_to_read(path) as file:
                 digest = hashlib.file_digest(file, "sha256").digest()
@@ -117,10 +118,6 @@ class GraphModel:
         inputs = {name: arrays[name].astype(kind, copy=False) for name, kind in self._inputs.items()}
         [states] = self._session.run([self._output], inputs)
         return np.asarray(states)
-
-
-def _opened(path: Path, config: Any, n_threads: int) -> GraphModel:
-    return GraphModel(path, config, n_threads=n_threads)
 
 
 class GraphBackend:

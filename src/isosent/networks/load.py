@@ -241,7 +241,7 @@ def load_network(
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **sources)
         if tokenizer.is_fast:
             check_growth(f"the tokenizer of {folder}", json.loads(tokenizer.backend_tokenizer.to_str()))
-    model = _weights(folder, config, sources) if file is None else None
+    model: Any = _weights(folder, config, sources) if file is None else GraphModel(file, config)
     # transformers makes up a bare tokenizer if the files of the tokenizer are missing
     n_tokens, vocab_size = len(tokenizer.get_vocab()), getattr(config.get_text_config(), "vocab_size", 0)
     if 2 * n_tokens < vocab_size:
@@ -249,12 +249,7 @@ def load_network(
             f"hf: {folder}: its tokenizer has only {n_tokens} tokens, but its network {vocab_size}. "
             "The download may be incomplete."
         )
-    if file is not None:
-        opened = GraphModel(file, config, n_threads=share_of_threads()[1])
-        if opened.takes_types:
-            _check_token_types(folder, tokenizer)
-        return Network(opened, tokenizer, int(config.get_text_config().num_hidden_layers), opened.dim, False)
-    if "token_type_ids" in inspect.signature(model.forward).parameters:
+    if model.takes_types if file else "token_type_ids" in inspect.signature(model.forward).parameters:
         _check_token_types(folder, tokenizer)
     if tokenizer.pad_token_id is None:
         warnings.warn(
@@ -263,6 +258,8 @@ def load_network(
             stacklevel=5,
         )
     n_layers = int(model.config.get_text_config().num_hidden_layers)
+    if file is not None:
+        return Network(model, tokenizer, n_layers, model.dim, has_hidden_states=False)
     # run one token to learn the width of the hidden states and whether all are returned; not every config says it
     with torch.inference_mode():
         one = torch.ones((1, 1), dtype=torch.int64, device=model.device)
