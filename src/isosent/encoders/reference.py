@@ -159,12 +159,6 @@ def _model(value: Any) -> str:
     return value
 
 
-def _graph(value: Any) -> str:
-    if not re.fullmatch(r"(?!/)[^\s?&%\\]+\.onnx", value) or ".." in value.split("/"):
-        raise ValueError(value)
-    return str(value)
-
-
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(value)
@@ -266,17 +260,14 @@ OPTIONS = {
                "hf: cut texts at max_length, or take the mean over windows of it (default truncate)",
                _one_of("truncate", "windows")),
         _count("overlap", "hf: tokens that windows share (default: a quarter of max_length)", MODEL, least=0),
-        Option("prompt", "TEXT", _PROMPT, "hf: put before every text, or around {text} (default: as the folder says)",
-               _text),
+        Option("prompt", "TEXT", _PROMPT, "hf: put before every text, or around {text} (default: the folder's)", _text),
         Option("query_prompt", "TEXT", _PROMPT, "hf: the same for queries (default: as the folder says)", _text),
         Option("document_prompt", "TEXT", _PROMPT, "hf: the same for documents (default: as the folder says)", _text),
         Option("model", "NAME", "a name", "api: the model, where the location does not say it", _model),
         _choice("dialect", "api: how it is asked (default: by the URL)", *DIALECTS, panel=MODEL),
         _count("dimensions", "api: how many are requested (default: all)", MODEL),
         Option("encoder", "REFERENCE", "an encoder", "FOLDER: where its encoder is now, if it was moved", _text),
-        Option("graph", "FILE", "an ONNX file in the folder",
-               "hf: compute this ONNX file in place of the weights, as in onnx/model_quantized.onnx (default: the "
-               "weights; without any, model.onnx)", _graph),
+        Option("graph", "FILE", "a file", "hf: ONNX file to compute (default: the weights, else model.onnx)", _model),
         _choice("backend", "hf: what computes (default auto)", AUTO, *BACKENDS, panel=RUNNING),
         _choice("dtype", "hf: dtype of the layers (default float32)", *COMPUTED, panel=RUNNING),
         Option("devices", "auto|cpu|cuda:0,...", "auto, or devices as torch writes them, with commas between them",
@@ -455,10 +446,9 @@ def folder_kind(folder: Path) -> str | None:
     if (folder / "config.json").exists():
         # the first releases of Model2Vec wrote no model_type
         return "static" if read_json(folder / "config.json", _Config).get("model_type") in (None, "model2vec") else "hf"
-    if any(folder.glob("*.onnx")) or any(folder.glob("onnx/*.onnx")):
-        return "hf"
-    has_vectors = (folder / "model.safetensors").exists() and (folder / "tokenizer.json").exists()
-    return "static" if has_vectors else None
+    if (folder / "model.safetensors").exists() and (folder / "tokenizer.json").exists():
+        return "static"
+    return "hf" if any(folder.glob("*.onnx")) or any(folder.glob("onnx/*.onnx")) else None
 
 
 def _is_folder(body: str) -> bool:

@@ -354,8 +354,8 @@ def _read_settings(folder: Path) -> _Settings:
     prompts = {name: prompt or "" for name, prompt in (config.get("prompts") or {}).items()}
     if placed := next((prompt for prompt in prompts.values() if TEXT_PLACE in prompt), None):
         raise FileFormatError(
-            f"{path}: the prompt {placed!r:.60} holds {TEXT_PLACE}, which sentence-transformers puts before a text as "
-            "it is, and isosent replaces by the text. Remove it there, and write what is meant as in hf:DIR?prompt=..."
+            f"{path}: the prompt {placed!r:.60} holds {TEXT_PLACE}, which sentence-transformers puts before a text "
+            "unchanged, and isosent replaces by the text. Remove it there, and name the prompt as in hf:DIR?prompt=..."
         )
     name = config.get("default_prompt_name")
     if name is not None and name not in (*prompts, "query", "document"):  # these two always exist, and may be empty

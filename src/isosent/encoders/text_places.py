@@ -8,12 +8,16 @@ loses tokens at its end, at every place alike; the words of the prompt stay, and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.errors import InputError
+from isosent.errors import FileFormatError, InputError
+from isosent.io.json import read_json
+from isosent.io.schemas import TokenizerConfig
+from isosent.role import TEXT_PLACE
 
 
 class Tokens(NamedTuple):
@@ -61,3 +65,17 @@ def _farthest(order: NDArray[np.int64], room: int, max_length: int) -> int:
             "Raise it, or shorten the prompt."
         )
     return int(fitting[-1])
+
+
+def check_end(folder: Path, tokenizer: Any, prompts: Sequence[str]) -> None:
+    """Refuse a folder that says that texts end with a token, if neither its tokenizer nor the prompts add it."""
+    # transformers 5 takes the post-processor of tokenizer.json, and no longer add_eos_token of tokenizer_config.json;
+    # the last token, which such models pool, is then another one than in training
+    path, end = folder / "tokenizer_config.json", tokenizer.eos_token
+    if not (path.exists() and end and read_json(path, TokenizerConfig).get("add_eos_token")):
+        return
+    if tokenizer("a")["input_ids"][-1] != tokenizer.eos_token_id and not all(each.endswith(end) for each in prompts):
+        raise FileFormatError(
+            f"hf: {path} says add_eos_token, and tokenizer.json does not end texts with {end!r}. Add the token there, "
+            f"or as a prompt: prompt={TEXT_PLACE}{end} (and so query_prompt and document_prompt, if they differ)."
+        )

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import islice
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,10 +31,8 @@ from isosent.encoders.output_modules import (
 )
 from isosent.encoders.reference import CODE_PERMISSIONS, RUNTIME_OPTIONS, escape, parse_reference, write_options
 from isosent.encoders.st_modules import MODULES_FILE, NAME_POOLING, ModuleFolder, read_module_folder
-from isosent.encoders.text_places import Placed, Tokens, placed
+from isosent.encoders.text_places import Placed, Tokens, check_end, placed
 from isosent.errors import FileFormatError, InputError, MissingExtraError, ModelReferenceError
-from isosent.io.json import read_json
-from isosent.io.schemas import TokenizerConfig
 from isosent.io.texts import text_blocks
 from isosent.networks.batching import Batch, BatchRunner, See
 from isosent.networks.graph_file import GraphModel
@@ -112,6 +109,11 @@ class TransformerEncoder(Encoder):
         return self.network.tokenizer
 
     @property
+    def has_place(self) -> bool:
+        """Whether its prompt has a place for the text, and so words after it."""
+        return TEXT_PLACE in self.prompt
+
+    @property
     def layers(self) -> list[int]:
         """The layers that are averaged."""
         return [layer for layer, _ in self.own_layer_pooling.layers]
@@ -181,7 +183,7 @@ class TransformerEncoder(Encoder):
             most = max(LONGEST_PIECE, _CHARACTERS_A_TOKEN * (self.max_length or UNBOUNDED))
             is_cut_left = getattr(self.tokenizer, "truncation_side", "right") == "left"
             texts = [text[-most:] if is_cut_left else text[:most] for text in texts]
-        if TEXT_PLACE in self.prompt:
+        if self.has_place:
             return self._placed_tokens(texts, is_blank)
         texts = [self._lowered(self.prompt + text) for text in texts]
         lists = self._input_ids(texts) if texts else []
@@ -388,7 +390,7 @@ class TransformerEncoder(Encoder):
     @cached_property
     def _frame(self) -> WindowRule:
         """How many tokens precede and follow those of a text: special tokens and the prompt."""
-        if TEXT_PLACE in self.prompt:  # `text_places` finds the tokens of each text
+        if self.has_place:  # `text_places` finds the tokens of each text
             raise InputError(
                 f"{self.reference}: words after the text, as in the prompt {self.prompt!r}, exclude long=windows and "
                 "what is computed of single tokens."
@@ -511,23 +513,9 @@ def load_transformer(location: str, options: Mapping[str, Any]) -> TransformerEn
             "one that the model was trained with into both."
         )
     resolved = _resolved(module_folder, network, options)
-    _check_end(module_folder.transformer, network.tokenizer, [resolved[name] for name in PROMPT_OF.values()])
+    check_end(module_folder.transformer, network.tokenizer, [resolved[name] for name in PROMPT_OF.values()])
     modules = _modules(module_folder, network, resolved)
     return TransformerEncoder(reference, resolved, module_folder, network, modules, runtime)
-
-
-def _check_end(folder: Path, tokenizer: Any, prompts: Sequence[str]) -> None:
-    """Refuse a folder that says that texts end with a token, if neither its tokenizer nor the prompts add it."""
-    # transformers 5 takes the post-processor of tokenizer.json, and no longer add_eos_token of tokenizer_config.json;
-    # the last token, which such models pool, is then another one than in training
-    path, end = folder / "tokenizer_config.json", tokenizer.eos_token
-    if not (path.exists() and end and read_json(path, TokenizerConfig).get("add_eos_token")):
-        return
-    if tokenizer("a")["input_ids"][-1] != tokenizer.eos_token_id and not all(each.endswith(end) for each in prompts):
-        raise FileFormatError(
-            f"hf: {path} says add_eos_token, and tokenizer.json does not end texts with {end!r}. Add the token there, "
-            f"or as a prompt: prompt={TEXT_PLACE}{end} (and so query_prompt and document_prompt, if they differ)."
-        )
 
 
 def _modules(module_folder: ModuleFolder, network: Network, resolved: Mapping[str, Any]) -> list[LoadedModule]:

@@ -18,7 +18,6 @@ from isosent.encoders.static import StaticEncoder
 from isosent.encoders.transformer import TransformerEncoder
 from isosent.errors import InputError
 from isosent.loading import load
-from isosent.role import TEXT_PLACE
 from isosent.words.subwords import SubwordTokenizer
 from isosent.words.tokens import WordTokenizer
 
@@ -31,7 +30,7 @@ _FINAL_SIGMA = Replace(Regex(r"(?<=\p{L})Σ(?!\p{L})"), "ς")
 
 def transformer_tokenizer(encoder: TransformerEncoder) -> Tokenizer:
     """The tokenizer of a transformer with prompt, lower-casing, special tokens, maximum length and padding."""
-    if TEXT_PLACE in encoder.prompt:
+    if encoder.has_place:
         raise InputError(
             f"export: a tokenizer.json cannot keep words after a text that it cuts, as the prompt {encoder.prompt!r} "
             "has. Leave the prompt out, and write its words into the texts."

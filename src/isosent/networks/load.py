@@ -146,7 +146,7 @@ class Network:
             )
         if self.is_graph and runtime.dtype != Storage.float32:
             raise InputError(
-                f"hf: {self.model.path.name} is an ONNX file, which is computed as it is: leave dtype={runtime.dtype} "
+                f"hf: {self.model.path.name} is an ONNX file, which is computed unchanged: leave dtype={runtime.dtype} "
                 "out, or name another file as in graph=model_quantized.onnx."
             )
 
@@ -344,7 +344,7 @@ def _check_files(
     if not (folder / "config.json").exists():
         raise FileFormatError(
             f"hf: {folder} is not a transformers model; it has no config.json. "
-            "An ONNX file needs that and the tokenizer beside it: copy them from the model that it was made of."
+            "An ONNX file needs that and the tokenizer next to it: copy them from the model that it was made of."
         )
     if (folder / "adapter_config.json").exists():
         raise FileFormatError(

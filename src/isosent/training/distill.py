@@ -39,7 +39,6 @@ from isosent.jobs.token_sums import TokenSums, read_again, reading_tokens, token
 from isosent.model import SentenceEncoder
 from isosent.numeric.similarity import nonzero_rows, pairwise_cosine, unit_rows
 from isosent.pages.progress import Progress, counted, part_of, progress_bar
-from isosent.role import TEXT_PLACE
 from isosent.space import Space, same_space
 from isosent.training.token_rows import (
     TIMED_TEXTS,
@@ -240,10 +239,10 @@ def _checked(
     if isinstance(encoder := model.encoder, TransformerEncoder):
         if getattr(encoder.tokenizer, "backend_tokenizer", None) is None:
             raise InputError(f"distill: {encoder.reference} has no tokenizer.json, which the static model needs.")
-        if TEXT_PLACE in (prompt := encoder.for_queries().prompt):
+        if (queries := encoder.for_queries()).has_place:
             raise InputError(
-                f"distill: the prompt {prompt!r} has words after the text, and a token alone has no such vector. Name "
-                "a prompt before the text, or none."
+                f"distill: the prompt {queries.prompt!r} has words after the text, and a token alone has none. Name a "
+                "prompt before the text, or none."
             )
     elif encoder.usage is None:
         raise InputError(f"distill: {encoder.reference} is neither a transformer nor an API.")
