@@ -385,8 +385,8 @@ def _check_files(
     pickles = sorted(path.name for path in folder.glob("*.bin"))
     if not pickles:
         raise FileFormatError(
-            f"hf: {folder} has no weights in .safetensors, and no ONNX file. The download may be incomplete. ONNX "
-            "files of the hub are downloaded if one is named, as in graph=onnx/model.onnx."
+            f"hf: {folder} has no weights in .safetensors. The download may be incomplete. ONNX files of the hub are "
+            "downloaded if one is named, as in graph=onnx/model.onnx."
         )
     if not pickled_weights:
         raise FileFormatError(
