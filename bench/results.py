@@ -1,6 +1,6 @@
 """The page of results: docs/results.md, rendered from docs/results.json, and what measures the rows of that file.
 
-  python bench/results.py render                     writes the page and its figure from the JSON alone
+  python bench/results.py render                     writes the page, its figure and the tables of guides, from the JSON
   python bench/results.py measure DATA FOLDER RUN ... runs the command of a run of the JSON, which writes
       FOLDER/RUN.json (one that is there is read, not made again), and prints each score that differs from the JSON.
       --model NAME=REFERENCE measures other weights of a model, such as those of a folder on this machine.
@@ -13,6 +13,7 @@ All but `render` take --write, which keeps what was measured in the JSON. DATA h
 import argparse
 import json
 import math
+import re
 import shlex
 import subprocess
 import sys
@@ -246,6 +247,21 @@ def figure(results):
     return Figure("Quality against speed and bytes", "", [("", [panel])], keys)
 
 
+def shown(study):
+    """What a study found: a sentence, or the guide that has the table."""
+    return study["shown"] if "shown" in study else f"the table of [{study['guide']}]({study['guide']}.md)"
+
+
+def with_tables(text, results):
+    """A guide with the tables of the JSON, each after the comment that names it."""
+    for each in results["studies"]:
+        if "rows" in each:
+            comment = f"<!-- table of results.json: {each['name']} -->"
+            rows = table(each["rows"][0], each["rows"][1:], len(each["rows"][0]))
+            text = re.sub(rf"({comment}\n\n)(\|.*\n)*", lambda found, rows=rows: f"{found[1]}{rows}\n", text)
+    return text
+
+
 def render(results):
     """The page."""
     models = [
@@ -255,7 +271,7 @@ def render(results):
     ]
     sources = [f"- **{source['name']}**: {source['citation']}" for source in results["sources"]]
     studies = [
-        [each["what"], each["shown"], f"`{each['command']}`", f"[{each['page']}]({each['page']}.md)"]
+        [each["what"], shown(each), f"`{each['command']}`", f"[{Path(each['page']).name}]({each['page']}.md)"]
         for each in results["studies"]
     ]
     parts = {
@@ -306,6 +322,9 @@ def main():
     results = json.loads(FILE.read_text("utf-8"))
     if arguments.command == "render":
         PAGE.write_text(render(results), "utf-8")
+        for name in {each["guide"] for each in results["studies"] if "guide" in each}:
+            path = ROOT / f"docs/{name}.md"
+            path.write_text(with_tables(path.read_text("utf-8"), results), "utf-8")
         for theme in ("light", "dark"):
             (FIGURES / f"results_{theme}.svg").write_bytes(svg_file(figure(results), theme))
         return

@@ -2,8 +2,10 @@
 
 A result is a number with decimals, or in percent. Those of a block of the README or a guide that links to the page of
 results, and of the table right after such a block, are rounded from docs/results.json, in which each has its command.
+Every other table of results in a guide is one of that file, written there by `bench/results.py render`.
 """
 
+import itertools
 import json
 import re
 import sys
@@ -16,7 +18,9 @@ RESULTS = json.loads((ROOT / "docs/results.json").read_text("utf-8"))
 GUIDES = {
     path.stem: path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if path.stem != "results"
 }
-NUMBER = re.compile(r"(?<![\w.,/-])\d+(?:\.\d+)?(?= to \d+(?:\.\d+)?%)|(?<![\w.,/-])\d[\d,]*\.\d+%?|(?<![\w.,/-])\d+%")
+NUMBER = re.compile(
+    r"(?<![\w.,/-])\d+(?:\.\d+)?(?= to \d+(?:\.\d+)?%)|(?<![\w.,/-])\d[\d,]*\.\d+(?![\de])%?|(?<![\w.,/-])\d+%"
+)
 
 
 def results_in(text):
@@ -32,7 +36,8 @@ def results_in(text):
 def is_result(shown):
     n_decimals = len(shown.partition(".")[2])
     values = [each["value"] for each in RESULTS["entries"]]
-    listed = {number.rstrip("%") for each in RESULTS["studies"] for number in NUMBER.findall(each["shown"])}
+    said = " ".join(str(each.get("shown", each.get("rows"))) for each in RESULTS["studies"])
+    listed = {number.rstrip("%") for number in NUMBER.findall(said)}
     return shown in listed or any(abs(value - float(shown)) <= 0.5001 * 10**-n_decimals for value in values)
 
 
@@ -49,10 +54,36 @@ def test_the_tables_of_the_readme_are_looked_at():
     assert not is_result("12.3")
 
 
-def test_the_page_is_that_of_the_file(monkeypatch):
+@pytest.fixture
+def results(monkeypatch):
     monkeypatch.setattr(sys, "path", [str(ROOT / "bench"), *sys.path])
     import results
 
+    return results
+
+
+@pytest.mark.parametrize("page", GUIDES)
+def test_every_table_of_results_is_one_of_the_file(results, page):
+    blocks = re.split(r"\n\s*\n", re.sub(r"```.*?```", "", GUIDES[page].read_text("utf-8"), flags=re.DOTALL))
+    for before, block in itertools.pairwise(blocks):
+        words = re.sub(r"\]\([^)]*\)|<[^>]*>|`[^`]*`|\b\d{4}\.\d{5}\b", "]", block)  # an address, code, an arXiv number
+        if block.startswith("|") and len(NUMBER.findall(words)) > 1:
+            is_checked = "table of results.json" in before or "results.md" in before
+            assert is_checked, f"name this table in docs/results.json, with the command that makes it: {block[:200]}"
+
+
+def test_tables_of_guides_are_those_of_the_file(results):
+    tables = [each for each in RESULTS["studies"] if "rows" in each]
+    for each in tables:
+        guide = GUIDES[each["guide"]].read_text("utf-8")
+        assert f"table of results.json: {each['name']} -->" in guide
+        assert guide == results.with_tables(guide, RESULTS), "run: python bench/results.py render"
+        assert all(len(row) == len(each["rows"][0]) for row in each["rows"])
+    spoiled = GUIDES["distill"].read_text("utf-8").replace("| 73.1 |", "| 73.9 |")
+    assert spoiled != results.with_tables(spoiled, RESULTS)
+
+
+def test_the_page_is_that_of_the_file(results):
     page = (ROOT / "docs/results.md").read_text("utf-8")
     assert page == results.render(RESULTS), "run: python bench/results.py render"
     assert not re.search(r"\{\w+\}", page)
