@@ -74,7 +74,8 @@ def check_end(folder: Path, tokenizer: Any, prompts: Sequence[str]) -> None:
     path, end = folder / "tokenizer_config.json", tokenizer.eos_token
     if not (path.exists() and end and read_json(path, TokenizerConfig).get("add_eos_token")):
         return
-    if tokenizer("a")["input_ids"][-1] != tokenizer.eos_token_id and not all(each.endswith(end) for each in prompts):
+    is_added = tokenizer("a", return_special_tokens_mask=True)["special_tokens_mask"][-1]
+    if not is_added and not all(each.endswith(end) for each in prompts):
         raise FileFormatError(
             f"hf: {path} says add_eos_token, and tokenizer.json does not end texts with {end!r}. Add the token there, "
             f"or as a prompt: prompt={TEXT_PLACE}{end} (and so query_prompt and document_prompt, if they differ)."
