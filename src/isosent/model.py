@@ -269,7 +269,8 @@ class SentenceEncoder(Fittable):
             Numbers, or the codes that the quantization of the model gives the vectors scaled to length 1: a byte or a
             bit per dimension. No code stands for "no vector".
         prompt : str, optional
-            What to put before each text, in place of the prompt of the role; an empty prompt counts.
+            What to put before each text, or around it where ``{text}`` stands, in place of the prompt of the role; an
+            empty prompt counts.
         prompt_name : str, optional
             Name of a prompt of the encoder: "query", "document" or "default". `prompt` wins over it. The first two are
             also the role if none is given.

@@ -1,4 +1,4 @@
-"""What the texts of a call are: queries, documents or either; and of which groups."""
+"""What the texts of a call are: queries, documents or either; of which groups; and the words around each."""
 
 from __future__ import annotations
 
@@ -17,3 +17,15 @@ class Role(NamedTuple):
 
 DOCUMENTS: Final = Role()
 QUERIES: Final = Role(is_query=True)
+
+TEXT_PLACE: Final = "{text}"
+
+
+def parts_of(prompt: str) -> list[str]:
+    """Words before the text and after it, and between two of its places; a prompt without a place stands before it."""
+    return prompt.split(TEXT_PLACE) if TEXT_PLACE in prompt else [prompt, ""]
+
+
+def prompted(prompt: str, text: str) -> str:
+    """A text with its prompt."""
+    return text.join(parts_of(prompt))

@@ -238,6 +238,7 @@ def test_prompts_take_the_place_of_roles(load, api):
     np.testing.assert_array_equal(model.encode_query(["a"]), expected(api, ["query: a"]))
     np.testing.assert_array_equal(model.encode_document(["a"]), expected(api, ["a"]))
     np.testing.assert_array_equal(model.encode(["a"], prompt="P "), expected(api, ["P a"]))
+    np.testing.assert_array_equal(model.encode(["a"], prompt="P {text} after {text}."), expected(api, ["P a after a."]))
     assert model.fingerprint != load().fingerprint
 
 

@@ -14,10 +14,9 @@ from isosent.words.tokens import TokenIds
 FEW = [3, 9, 1, 4, 4, 30, 2, 9, 1, 5]
 
 
-def tokens_of(lengths):
-    return TokenIds.from_lists(
-        [list(range(100 * row + 1, 100 * row + length + 1)) for row, length in enumerate(lengths)]
-    )
+def tokens_of(lengths, n_unpooled=0):
+    lists = [list(range(100 * row + 1, 100 * row + length + 1)) for row, length in enumerate(lengths)]
+    return TokenIds.from_lists(lists, n_unpooled=n_unpooled)
 
 
 @pytest.mark.parametrize("budget", [1, 5, 9, 18, 40, 1000])
@@ -46,9 +45,15 @@ def test_padding_stands_on_the_right_and_is_the_id_that_was_named():
 
 
 def test_leading_tokens_that_are_not_pooled_are_seen_all_the_same():
-    [batch] = batches_of(tokens_of([2, 4, 5]), 100, n_unpooled=3)
+    [batch] = batches_of(tokens_of([2, 4, 5], 3), 100)
     assert batch.attention_mask.sum(axis=1).tolist() == [5, 4, 2]
     assert batch.pooling_mask.tolist() == [[0, 0, 0, 1, 1], [0, 0, 0, 1, 0], [0, 0, 0, 0, 0]]
+
+
+def test_each_text_may_have_its_own_number_of_tokens_that_are_not_pooled():
+    [batch] = batches_of(tokens_of([2, 4, 5], np.array([1, 0, 4])), 100)
+    assert batch.attention_mask.sum(axis=1).tolist() == [5, 4, 2]
+    assert batch.pooling_mask.tolist() == [[0, 0, 0, 0, 1], [1, 1, 1, 1, 0], [0, 1, 0, 0, 0]]
 
 
 def test_texts_of_equal_lengths_have_no_padding():
@@ -63,7 +68,7 @@ def test_no_text_is_no_batch():
 
 @pytest.mark.parametrize("lengths", [[4, 4], [5, 3, 2], [6, 6, 6, 6, 1]])
 def test_halves_are_the_whole(lengths):
-    [batch] = batches_of(tokens_of(lengths), 1000, n_unpooled=1)
+    [batch] = batches_of(tokens_of(lengths, 1), 1000)
     first, second = batch.halves()
     assert 0 < len(first.rows) <= len(second.rows) <= len(first.rows) + 1
     for whole, upper, lower in zip(

@@ -192,6 +192,10 @@ def test_an_id_is_looked_for_on_the_hub_with_its_revision(tmp_path, monkeypatch,
     assert download("hf", hub_id, files=EMBEDDING_FILES) == tmp_path
     assert (asked["name"], asked["revision"]) == ("owner/name", revision)
     assert not any(pattern.endswith(".bin") for pattern in asked["allow_patterns"])
+    assert "onnx/*" in asked["ignore_patterns"]
+    download("hf", hub_id, graph="onnx/model_O4.onnx")
+    assert {"onnx/model_O4.onnx", "onnx/model_O4.onnx?data"} <= set(asked["allow_patterns"])
+    assert not asked["ignore_patterns"]
 
 
 def test_what_the_hub_does_not_give_is_refused(monkeypatch):

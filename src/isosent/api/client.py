@@ -40,7 +40,7 @@ from isosent.api.refusals import (
 from isosent.errors import IsosentWarning
 from isosent.io.answers import unpacked_rows
 from isosent.numeric.canary import FIXED_TEXTS, N_SHORT
-from isosent.role import RoleName
+from isosent.role import RoleName, prompted
 
 _ATTEMPTS: Final = 3
 _ATTEMPTS_OF_JOBS: Final = 6  # while the API is down
@@ -548,7 +548,7 @@ class Upstream:
             One vector per text.
         """
         try:
-            texts = [prompt + text for text in FIXED_TEXTS[: N_SHORT if is_short else None]]
+            texts = [prompted(prompt, text) for text in FIXED_TEXTS[: N_SHORT if is_short else None]]
             return (await self.embed(texts, role, {})).vectors
         except HttpError as error:
             if is_short or error.status not in (400, 413, 422):

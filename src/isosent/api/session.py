@@ -45,7 +45,7 @@ from isosent.io.texts import text_blocks
 from isosent.numeric.canary import CHANGED, LEAST_COSINE, Canary
 from isosent.numeric.similarity import unit_rows
 from isosent.pages.progress import Progress
-from isosent.role import RoleName
+from isosent.role import RoleName, prompted
 from isosent.space import Sketch, are_same, hash_of
 
 T = TypeVar("T")
@@ -235,7 +235,7 @@ class Session:
         known = self._kept_as
         keys = self._keys(known, texts, role, prompt)
         rows = self._from_cache(known, keys)
-        missing = {key: prompt + text for key, text in zip(keys, texts, strict=True) if key not in rows}
+        missing = {key: prompted(prompt, text) for key, text in zip(keys, texts, strict=True) if key not in rows}
         self._count(n_cached=len(rows))
         if progress:
             progress(len(rows), len(texts))
@@ -268,7 +268,7 @@ class Session:
             cached = self._from_cache(stored, keys) if stored is not None else {}
             n_cached += len(cached)
             n_bytes += sum(
-                len((prompt + text).encode()) for text, key in zip(new, keys, strict=True) if key not in cached
+                len(prompted(prompt, text).encode()) for text, key in zip(new, keys, strict=True) if key not in cached
             )
         paid = [api for api in self._stored() if api.n_tokens]
         return Estimate(

@@ -42,18 +42,21 @@ def download(
     *,
     trust_remote_code: bool = False,
     pickled_weights: bool = False,
+    graph: str | None = None,
     files: Sequence[str] = _FILES,
 ) -> Path:
     """Download a model, or find it in the cache of the hub client; code and pickles only where they are permitted."""
+    # graph: an ONNX file of it, which is left out otherwise
     import huggingface_hub
 
     name, _, revision = hub_id.partition("@")
 
     def snapshot(*more: str) -> Path:
-        allowed = [*files, *(["*.py"] if trust_remote_code else []), *more]
+        graphs = [graph, f"{graph}?data"] if graph else []
+        allowed = [*files, *(["*.py"] if trust_remote_code else []), *graphs, *more]
         return Path(
             huggingface_hub.snapshot_download(
-                name, revision=revision or None, allow_patterns=allowed, ignore_patterns=_LEFT_OUT
+                name, revision=revision or None, allow_patterns=allowed, ignore_patterns=None if graph else _LEFT_OUT
             )
         )
 

@@ -22,6 +22,7 @@ from isosent.encoders.transformer import PROMPT_OF, load_transformer
 from isosent.encoders.word_average import Corpus
 from isosent.errors import InputError, InputFileError
 from isosent.pages.progress import Progress
+from isosent.role import prompted
 
 DEFAULT_PROMPT = "default"
 
@@ -98,7 +99,7 @@ def with_prompt(encoder: Encoder, texts: list[str], prompt: str) -> tuple[Encode
     """The encoder and the texts that give the vectors of these texts after a prompt, in place of the encoder's own."""
     if hasattr(encoder, "with_prompt"):  # a network must know its prompt, not to pool or cut it, or to add no other
         return encoder.with_prompt(prompt), texts
-    return encoder, [prompt + text for text in texts]
+    return encoder, [prompted(prompt, text) for text in texts]
 
 
 def prompt_named(prompts: Mapping[str, str], name: str) -> str:

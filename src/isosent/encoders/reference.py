@@ -165,7 +165,7 @@ def _text(value: Any) -> str:
     return value
 
 
-_PROMPT = "a text, to be put before each text: words after a text, and so a place {text}, belong in the texts"
+_PROMPT = "a text, to be put before each text, or around it where {text} stands"
 MODEL, RUNNING, CALLING = "Model", "Running", "Calling an API"
 _TEXT, _WEIGHTING, _GEM = WORD_PANELS = ("Words of a text", "Weighting of words", "GEM")
 
@@ -260,13 +260,14 @@ OPTIONS = {
                "hf: cut texts at max_length, or take the mean over windows of it (default truncate)",
                _one_of("truncate", "windows")),
         _count("overlap", "hf: tokens that windows share (default: a quarter of max_length)", MODEL, least=0),
-        Option("prompt", "TEXT", _PROMPT, "hf: put before every text (default: as the folder says)", _text),
+        Option("prompt", "TEXT", _PROMPT, "hf: put before every text, or around {text} (default: the folder's)", _text),
         Option("query_prompt", "TEXT", _PROMPT, "hf: the same for queries (default: as the folder says)", _text),
         Option("document_prompt", "TEXT", _PROMPT, "hf: the same for documents (default: as the folder says)", _text),
         Option("model", "NAME", "a name", "api: the model, where the location does not say it", _model),
         _choice("dialect", "api: how it is asked (default: by the URL)", *DIALECTS, panel=MODEL),
         _count("dimensions", "api: how many are requested (default: all)", MODEL),
         Option("encoder", "REFERENCE", "an encoder", "FOLDER: where its encoder is now, if it was moved", _text),
+        Option("graph", "FILE", "a file", "hf: ONNX file to compute (default: the weights, else model.onnx)", _model),
         _choice("backend", "hf: what computes (default auto)", AUTO, *BACKENDS, panel=RUNNING),
         _choice("dtype", "hf: dtype of the layers (default float32)", *COMPUTED, panel=RUNNING),
         Option("devices", "auto|cpu|cuda:0,...", "auto, or devices as torch writes them, with commas between them",
@@ -313,7 +314,7 @@ class Scheme(NamedTuple):
 
 _STATIC_OPTIONS = ("normalize", "max_length", *WEIGHTING_OPTIONS)
 _HF_OPTIONS = (
-    *("layers", "pooling", "dense", "normalize", "max_length", "long", "overlap", *PROMPTS, "static"),
+    *("layers", "pooling", "dense", "normalize", "max_length", "long", "overlap", *PROMPTS, "static", "graph"),
     *(*WEIGHTING_OPTIONS, *_COMPUTING_OPTIONS),
 )
 _WORDS_OPTIONS = ("lowercase", "tokenizer", "punctuation", "stop_words", "unknown", "vocabulary", *WEIGHTING_OPTIONS)
@@ -384,7 +385,7 @@ def parse_reference(text: str, options: Mapping[str, Any] | None = None, *, in_u
     query = {name: unescape(value) if name in PROMPTS else value for name, value in query.items()}
     scheme, location = ("wordllama", "") if in_use and body == "wordllama" else _scheme_of(shown, body)
     allowed = SCHEMES[scheme]
-    parsed = {name: _option(shown, allowed, name, each, in_use) for name, each in (query | dict(options or {})).items()}
+    parsed = {name: _option(shown, allowed, name, each) for name, each in (query | dict(options or {})).items()}
     return Reference(scheme, location, parsed)
 
 
@@ -445,8 +446,9 @@ def folder_kind(folder: Path) -> str | None:
     if (folder / "config.json").exists():
         # the first releases of Model2Vec wrote no model_type
         return "static" if read_json(folder / "config.json", _Config).get("model_type") in (None, "model2vec") else "hf"
-    has_vectors = (folder / "model.safetensors").exists() and (folder / "tokenizer.json").exists()
-    return "static" if has_vectors else None
+    if (folder / "model.safetensors").exists() and (folder / "tokenizer.json").exists():
+        return "static"
+    return "hf" if any(folder.glob("*.onnx")) or any(folder.glob("onnx/*.onnx")) else None
 
 
 def _is_folder(body: str) -> bool:
@@ -457,7 +459,7 @@ def _is_folder(body: str) -> bool:
         return False
 
 
-def _option(text: str, scheme: Scheme, name: str, value: Any, in_use: bool = False) -> Any:
+def _option(text: str, scheme: Scheme, name: str, value: Any) -> Any:
     if name not in OPTIONS:
         nearest = get_close_matches(name, scheme.options, n=1)
         advice = f"Did you mean {nearest[0]}?" if nearest else f"There are {', '.join(scheme.options)}."
@@ -465,8 +467,6 @@ def _option(text: str, scheme: Scheme, name: str, value: Any, in_use: bool = Fal
     if name not in scheme.options:
         raise _refused(f"{text!r}: {scheme.syntax} has no option {name}. It takes {', '.join(scheme.options)}.")
     try:
-        if name in PROMPTS and not in_use and "{text}" in value:  # a folder may hold what an earlier version took
-            raise ValueError(value)
         return OPTIONS[name].parse(value)
     except (ValueError, TypeError, AttributeError, OverflowError):
         value = "***" if name == "key_env" else value  # a key, perhaps

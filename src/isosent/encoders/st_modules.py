@@ -31,6 +31,7 @@ from isosent.io.schemas import (
 )
 from isosent.io.tensors import read_all_tensors
 from isosent.networks.layer_pooling import canonical_pooling, format_layers
+from isosent.role import TEXT_PLACE
 from isosent.storage import Storage
 
 MODULES_FILE, _SETTINGS_FILE = "modules.json", "config_sentence_transformers.json"
@@ -195,7 +196,7 @@ def read_module_folder(folder: Path, *, pooling: str | None = None) -> ModuleFol
         )
     stored = stored or pooling
     if stored is None:
-        raise FileFormatError(f"{path} lists no Pooling, so the pooling is unknown. {_NAME_POOLING}")
+        raise FileFormatError(f"{path} lists no Pooling, so the pooling is unknown. {NAME_POOLING}")
     if layers != "-1" and "max" in stored.split(","):
         raise FileFormatError(
             f"{path} pools the mean of layers by max, which isosent takes of each layer. Choose another pooling."
@@ -276,7 +277,7 @@ def _truncation(settings: _Settings) -> list[ModuleSpec]:
     return [ModuleSpec(TRUNCATE, Path(), {"truncate_dim": settings.truncate_dim})] if settings.truncate_dim else []
 
 
-_NAME_POOLING = (
+NAME_POOLING = (
     "It cannot be guessed: a model trained with one pooling gives wrong vectors with another. Copy the whole folder "
     "again, or name the pooling, as in hf:DIR?pooling=cls."
 )
@@ -290,7 +291,7 @@ def _bare(folder: Path, pooling: str | None) -> ModuleFolder:
     if others and pooling is None:
         raise FileFormatError(
             f"{folder} has no modules.json, but {others[0]}: it is a part of a sentence-transformers folder. "
-            f"{_NAME_POOLING}"
+            f"{NAME_POOLING}"
         )
     return ModuleFolder(folder)
 
@@ -321,7 +322,7 @@ def _transformer_config(entry: _Entry, *, has_layers: bool) -> tuple[dict[str, A
 def _pooling(folder: Path, asked: str | None) -> tuple[str, bool]:
     if asked is not None and not (folder / "config.json").exists():
         return asked, True
-    config = _config("Pooling", folder, PoolingConfig, _NAME_POOLING)
+    config = _config("Pooling", folder, PoolingConfig, NAME_POOLING)
     modes = config.get("pooling_mode")
     if modes is None:
         modes = [name for name, flag in _POOLING_FLAGS.items() if config.get(flag)] or "mean"
@@ -351,6 +352,11 @@ def _read_settings(folder: Path) -> _Settings:
     config = read_json(path, SentenceTransformersConfig)
     _check_keys(path, config, _SETTINGS_KEYS)
     prompts = {name: prompt or "" for name, prompt in (config.get("prompts") or {}).items()}
+    if placed := next((prompt for prompt in prompts.values() if TEXT_PLACE in prompt), None):
+        raise FileFormatError(
+            f"{path}: the prompt {placed!r:.60} holds {TEXT_PLACE}, which sentence-transformers puts before a text "
+            "unchanged, and isosent replaces by the text. Remove it there, and name the prompt as in hf:DIR?prompt=..."
+        )
     name = config.get("default_prompt_name")
     if name is not None and name not in (*prompts, "query", "document"):  # these two always exist, and may be empty
         raise FileFormatError(

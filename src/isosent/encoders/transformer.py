@@ -30,10 +30,12 @@ from isosent.encoders.output_modules import (
     modules_in_use,
 )
 from isosent.encoders.reference import CODE_PERMISSIONS, RUNTIME_OPTIONS, escape, parse_reference, write_options
-from isosent.encoders.st_modules import ModuleFolder, read_module_folder
+from isosent.encoders.st_modules import MODULES_FILE, NAME_POOLING, ModuleFolder, read_module_folder
+from isosent.encoders.text_places import Placed, Tokens, check_end, placed
 from isosent.errors import FileFormatError, InputError, MissingExtraError, ModelReferenceError
 from isosent.io.texts import text_blocks
 from isosent.networks.batching import Batch, BatchRunner, See
+from isosent.networks.graph_file import GraphModel
 from isosent.networks.layer_pooling import (
     SBERT_WK,
     TOKENS,
@@ -46,6 +48,7 @@ from isosent.networks.layer_pooling import (
 from isosent.networks.load import TORCH, Network, Runtime, batch_runner, load_network
 from isosent.networks.torch_backend import traceable
 from isosent.pages.progress import Progress, part_of
+from isosent.role import TEXT_PLACE, parts_of
 from isosent.words.tokens import LONGEST_PIECE, TokenIds, offsets_of
 
 UNBOUNDED = 1 << 20
@@ -106,6 +109,11 @@ class TransformerEncoder(Encoder):
         return self.network.tokenizer
 
     @property
+    def has_place(self) -> bool:
+        """Whether its prompt has a place for the text, and so words after it."""
+        return TEXT_PLACE in self.prompt
+
+    @property
     def layers(self) -> list[int]:
         """The layers that are averaged."""
         return [layer for layer, _ in self.own_layer_pooling.layers]
@@ -148,6 +156,7 @@ class TransformerEncoder(Encoder):
 
     def with_runtime(self, runtime: Runtime) -> TransformerEncoder:
         """Return the encoder computed in another way, with the same network."""
+        self.network.check_runtime(runtime)
         other = copy.copy(self)
         other.runtime, other.computed_in, other._first = runtime, runtime.dtype, other
         return other
@@ -174,19 +183,51 @@ class TransformerEncoder(Encoder):
             most = max(LONGEST_PIECE, _CHARACTERS_A_TOKEN * (self.max_length or UNBOUNDED))
             is_cut_left = getattr(self.tokenizer, "truncation_side", "right") == "left"
             texts = [text[-most:] if is_cut_left else text[:most] for text in texts]
-        texts = [self.prompt + text for text in texts]
-        if self.module_folder.lowercase:
-            texts = [_lowered(text) for text in texts]
+        if self.has_place:
+            return self._placed_tokens(texts, is_blank)
+        texts = [self._lowered(self.prompt + text) for text in texts]
         lists = self._input_ids(texts) if texts else []
         lists = [[] if blank else ids for blank, ids in zip(is_blank, lists, strict=True)]
         if self.has_windows:
-            return TokenIds.from_lists(lists)
+            return TokenIds.from_lists(lists, n_unpooled=self._n_unpooled)
         too_long = [i for i, ids in enumerate(lists) if len(ids) > (self.max_length or UNBOUNDED)]
         if too_long:
             shortened = self._input_ids([texts[i] for i in too_long], truncation=True, max_length=self.max_length)
             for i, ids in zip(too_long, shortened, strict=True):
                 lists[i] = ids
-        return TokenIds.from_lists(lists, truncated_rows=too_long)
+        return TokenIds.from_lists(lists, too_long, self._n_unpooled)
+
+    def _placed_tokens(self, texts: Sequence[str], is_blank: Sequence[bool]) -> TokenIds:
+        """Token ids of texts with words around them."""
+        if not getattr(self.tokenizer, "is_fast", False):
+            raise InputError(
+                f"{self.reference}: its tokenizer does not tell where tokens are, so that a prompt with {TEXT_PLACE} "
+                "cannot be kept when texts are cut. Write the words into the texts."
+            )
+        parts, texts = [self._lowered(part) for part in parts_of(self.prompt)], [*map(self._lowered, texts)]
+        cuts_left, length = self.tokenizer.truncation_side == "left", self.max_length or UNBOUNDED
+        found: list[Placed] = []
+        with self.network.tokenizing:
+            for block in text_blocks(texts, len(texts), n_characters=LONGEST_PIECE, at_once=1):
+                encoded = self.tokenizer(
+                    [text.join(parts) for text in block],
+                    verbose=False,
+                    return_offsets_mapping=True,
+                    return_special_tokens_mask=True,
+                )
+                columns = (encoded[name] for name in ("input_ids", "offset_mapping", "special_tokens_mask"))
+                rows = zip(block, map(Tokens._make, zip(*columns, strict=True)), strict=True)
+                found += [placed(tokens, parts, text, length, cuts_left=cuts_left) for text, tokens in rows]
+        n_unpooled: int | NDArray[np.intp] = 0
+        if len(parts) > 2 or not self.module_folder.pools_prompt:
+            n_unpooled = np.array([row.start for row in found], dtype=np.intp)
+        lists = [[] if blank else row.ids for blank, row in zip(is_blank, found, strict=True)]
+        cut = [number for number, row in enumerate(found) if row.is_cut and not is_blank[number]]
+        return TokenIds.from_lists(lists, cut, n_unpooled)
+
+    def _lowered(self, text: str) -> str:
+        """A text as the folder wants it: in lower case, or unchanged."""
+        return _lowered(text) if self.module_folder.lowercase else text
 
     def _input_ids(self, texts: Sequence[str], **truncation: Any) -> list[list[int]]:
         """Token ids, some texts at a time: a character takes 100 bytes while it is tokenized."""
@@ -199,7 +240,7 @@ class TransformerEncoder(Encoder):
 
     def spans(self, text: str) -> list[TokenSpan]:
         """Return the tokens of a text, special ones included; where they are, if the tokenizer can tell."""
-        lowered = _lowered(text) if self.module_folder.lowercase else text
+        lowered = self._lowered(text)
         with_offsets = bool(getattr(self.tokenizer, "is_fast", False)) and len(lowered) == len(text)
         with self.network.tokenizing:
             encoded = self.tokenizer(
@@ -226,6 +267,8 @@ class TransformerEncoder(Encoder):
 
     def token_embeddings(self, text: str) -> NDArray[np.float32]:
         """Return the hidden states of a text, averaged over the layers, shape (seq_len, dim of the network)."""
+        if self.network.is_graph:
+            raise InputError(f"token embeddings: {self.reference} is an ONNX file here. Name a folder with weights.")
         torch, ids = _extras.require("torch"), self.tokenize([text]).ids
         if not ids.size:
             return np.zeros((0, self.network.dim), dtype=np.float32)
@@ -258,7 +301,7 @@ class TransformerEncoder(Encoder):
         for start in range(0, len(ids), WINDOW):
             window = [[*before, number, *after] for number in ids[start : start + WINDOW]]
             part = part_of(progress, start, len(ids))
-            vectors[start : start + WINDOW] = self.embed(TokenIds.from_lists(window), part)
+            vectors[start : start + WINDOW] = self.embed(TokenIds.from_lists(window, (), self._n_unpooled), part)
         return vectors
 
     @property
@@ -327,8 +370,8 @@ class TransformerEncoder(Encoder):
     def _run(
         self, runner: BatchRunner, tokens: TokenIds, progress: Progress | None, see: See | None
     ) -> list[NDArray[np.float32]]:
-        pad_id, equal_lengths, n_unpooled = self.network.pad_id, self.equal_lengths, self._n_unpooled
-        return runner.run(tokens, progress, pad_id=pad_id, equal_lengths=equal_lengths, n_unpooled=n_unpooled, see=see)
+        pad_id, equal_lengths = self.network.pad_id, self.equal_lengths
+        return runner.run(tokens, progress, pad_id=pad_id, equal_lengths=equal_lengths, see=see)
 
     def _show(self, see: SeeTokens, texts: NDArray[np.intp], batch: Batch, states: NDArray[np.float32]) -> None:
         """Show the tokens of a batch that are of the texts themselves; `texts` says which text each row is of."""
@@ -347,11 +390,16 @@ class TransformerEncoder(Encoder):
     @cached_property
     def _frame(self) -> WindowRule:
         """How many tokens precede and follow those of a text: special tokens and the prompt."""
-        word = "a" if self.prompt[-1:].isspace() else " a"  # the space may belong to the first token of the text
-        before = _lowered(self.prompt) if self.module_folder.lowercase else self.prompt
-        special, one, prompt, prompted = self._input_ids(["", "a", before, before + word])
+        if self.has_place:  # `text_places` finds the tokens of each text
+            raise InputError(
+                f"{self.reference}: words after the text, as in the prompt {self.prompt!r}, exclude long=windows and "
+                "what is computed of single tokens."
+            )
+        before = self._lowered(self.prompt)
+        word = "a" if before[-1:].isspace() else " a"  # the space may belong to the first token of the text
+        special, one, prompt, whole = self._input_ids(["", "a", before, before + word])
         n_closing = len(special) - _n_common(special, one)
-        n_leading = _n_common(prompt, prompted)
+        n_leading = _n_common(prompt, whole)
         return WindowRule(self.max_length or UNBOUNDED, self._overlap, n_leading, n_closing)
 
     def _require_room(self) -> None:
@@ -443,7 +491,8 @@ def load_transformer(location: str, options: Mapping[str, Any]) -> TransformerEn
             raise MissingExtraError(f"{error} Besides, {location} is no folder here; check its spelling.") from None
         raise
     reference = f"hf:{location}" if local is None else f"hf:{escape(str(local))}"
-    module_folder = read_module_folder(local or download("hf", location, **permissions), pooling=options.get("pooling"))
+    folder = local or download("hf", location, graph=options.get("graph"), **permissions)
+    module_folder = read_module_folder(folder, pooling=options.get("pooling"))
     runtime = Runtime.of(options)
     runtime.check_devices()
 
@@ -451,7 +500,12 @@ def load_transformer(location: str, options: Mapping[str, Any]) -> TransformerEn
         if "layers" in options:
             _layer_pooling({"pooling": module_folder.pooling, **options}, n_layers)
 
-    network = load_network(module_folder.transformer, check, **permissions)
+    network = load_network(module_folder.transformer, check, graph=options.get("graph"), **permissions)
+    network.check_runtime(runtime)
+    if network.is_graph and "pooling" not in options and not (folder / MODULES_FILE).exists():
+        raise FileFormatError(
+            f"hf: {folder} has an ONNX file and no modules.json, so the pooling is unknown. {NAME_POOLING}"
+        )
     if module_folder.cuts_end and getattr(network.tokenizer, "truncation_side", "right") != "right":
         raise FileFormatError(
             f"hf: {module_folder.transformer}: truncation_side is 'right' in the settings of its Transformer, and "
@@ -459,6 +513,7 @@ def load_transformer(location: str, options: Mapping[str, Any]) -> TransformerEn
             "one that the model was trained with into both."
         )
     resolved = _resolved(module_folder, network, options)
+    check_end(module_folder.transformer, network.tokenizer, [resolved[name] for name in PROMPT_OF.values()])
     modules = _modules(module_folder, network, resolved)
     return TransformerEncoder(reference, resolved, module_folder, network, modules, runtime)
 
@@ -483,8 +538,11 @@ def _resolved(module_folder: ModuleFolder, network: Network, options: Mapping[st
         "normalize": ends_with_normalize(modules_in_use(module_folder.modules, dense=options.get("dense", True))),
         "max_length": min((limit for limit in limits if 0 < limit < UNBOUNDED), default=None),
         "long": "truncate",
+        **({"graph": network.model.path.relative_to(module_folder.transformer).as_posix()} if network.is_graph else {}),
         **{PROMPT_OF[role]: prompt for role, prompt in module_folder.prompts.items()},
     }
+    if "prompt" in options:  # of every text, unless the folder or an option has another one for a side
+        resolved |= {name: resolved[name] or options["prompt"] for name in PROMPT_OF.values()}
     resolved |= {name: value for name, value in options.items() if name not in RUNTIME_OPTIONS}
     resolved["pooling"] = canonical_pooling(resolved["pooling"])
     if "layers" not in options and SBERT_WK in resolved["pooling"].split(","):
@@ -514,6 +572,8 @@ def _layer_pooling(options: Mapping[str, Any], n_layers: int) -> LayerPooling:
 
 def _n_positions(model: Any) -> int | None:
     """Length of a model's table of learned positions, if it has one; some families leave its first entries unused."""
+    if isinstance(model, GraphModel):
+        return model.n_positions
     within = getattr(model, "embeddings", model)
     tables = (getattr(within, name, None) for name in ("position_embeddings", "embed_positions", "wpe"))
     table: Any = next((table for table in tables if hasattr(table, "num_embeddings")), None)
@@ -576,4 +636,8 @@ def windows_of(tokens: TokenIds, rule: WindowRule) -> Windows:
             weights.append(first + len(window) - n_covered)
             n_covered = first + len(window)
     ids, offsets = np.concatenate([*lists, tokens.ids[:0]]), offsets_of([len(window) for window in lists])
-    return Windows(TokenIds(ids, offsets), np.array(starts, dtype=np.intp), np.array(weights, dtype=np.float32))
+    return Windows(
+        TokenIds(ids, offsets, n_unpooled=tokens.n_unpooled),
+        np.array(starts, dtype=np.intp),
+        np.array(weights, dtype=np.float32),
+    )

@@ -22,6 +22,7 @@ from isosent.errors import InputError, InputTypeError, IsosentError, IsosentWarn
 from isosent.io.texts import text_blocks
 from isosent.numeric.similarity import pairwise_cosine
 from isosent.pages.progress import Progress, counted
+from isosent.role import TEXT_PLACE, prompted
 from isosent.words.tokens import TokenIds
 
 _PROBES = (
@@ -85,6 +86,11 @@ class WrappedEncoder(Encoder):
 
     def with_prompt(self, prompt: str) -> WrappedEncoder:
         """Return the encoder with this prompt before every text; a SentenceTransformer adds none itself."""
+        if TEXT_PLACE in prompt and _is_theirs(self.model):
+            raise InputError(
+                f"encode: prompt {prompt!r}: sentence-transformers puts prompts before texts only. Load its folder as "
+                "hf:FOLDER, which takes {text}."
+            )
         other = copy.copy(self)
         other._prompt = prompt
         return other
@@ -220,7 +226,7 @@ def _called(
     if _is_theirs(model):
         output = call(texts, show_progress_bar=False, **({} if prompt is None else {"prompt": prompt}))
     else:
-        output = call(texts if prompt is None else [prompt + text for text in texts])
+        output = call(texts if prompt is None else [prompted(prompt, text) for text in texts])
     if hasattr(output, "detach"):  # a tensor
         output = output.detach().cpu().float().numpy()
     vectors = _check.matrix(name, "vectors", output)

@@ -120,6 +120,11 @@ def exportable(model: SentenceEncoder) -> SentenceEncoder:
     encoder = model.encoder
     if not isinstance(encoder, TransformerEncoder):
         return model
+    if encoder.network.is_graph:
+        raise InputError(
+            f"export: {encoder.reference} is an ONNX file here, whose weights cannot be written elsewhere or trained. "
+            "Name a folder with weights in .safetensors, or export to faiss or numpy."
+        )
     if encoder.equal_lengths:
         raise InputError(
             f"export: {encoder.reference} sees its padding. In other libraries, texts in one batch would change each "

@@ -50,6 +50,7 @@ from isosent.io.schemas import Module, PoolingConfig, path_inside
 from isosent.model import SentenceEncoder
 from isosent.networks.load import quiet
 from isosent.numeric.linear_map import LinearMap
+from isosent.role import TEXT_PLACE
 from isosent.space import Space, same_space
 
 TARGET = "sentence-transformers"
@@ -282,6 +283,11 @@ def _check_expressible(encoder: TransformerEncoder) -> None:
         raise InexpressibleError(
             "sentence-transformers averages layers before pooling and isosent after it, which differs for pooling=max. "
             "Use another pooling or one layer."
+        )
+    if placed := next((prompt for prompt in named_prompts(encoder).values() if TEXT_PLACE in prompt), None):
+        raise InexpressibleError(
+            f"sentence-transformers puts prompts before texts only, and {placed!r} has a place {TEXT_PLACE}. Leave the "
+            "prompt out, and write its words into the texts."
         )
     skips_prompts = not encoder.module_folder.pools_prompt and any(named_prompts(encoder).values())
     if skips_prompts and "weighted_mean" in poolings:

@@ -30,6 +30,11 @@ _FINAL_SIGMA = Replace(Regex(r"(?<=\p{L})Σ(?!\p{L})"), "ς")
 
 def transformer_tokenizer(encoder: TransformerEncoder) -> Tokenizer:
     """The tokenizer of a transformer with prompt, lower-casing, special tokens, maximum length and padding."""
+    if encoder.has_place:
+        raise InputError(
+            f"export: a tokenizer.json cannot keep words after a text that it cuts, as the prompt {encoder.prompt!r} "
+            "has. Leave the prompt out, and write its words into the texts."
+        )
     source = encoder.tokenizer
     tokenizer = Tokenizer.from_str(source.backend_tokenizer.to_str())
     before: list[Normalizer] = [Prepend(encoder.prompt)] if encoder.prompt else []

@@ -150,6 +150,7 @@ class TokenizerConfig(Struct):
     """``tokenizer_config.json`` of transformers."""
 
     model_max_length: int | float | None = None
+    add_eos_token: bool | None = None
 
 
 class WeightsIndex(Struct):

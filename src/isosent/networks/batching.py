@@ -58,14 +58,13 @@ class BatchRunner:
         *,
         pad_id: int = 0,
         equal_lengths: bool = False,
-        n_unpooled: int = 0,
         see: See | None = None,
     ) -> list[NDArray[np.float32]]:
         """Vectors of texts that all have tokens, one array (n_texts, width) per layer pooling; see `batches_of`.
 
         `see` gets each batch with the last output of the backends, which is the states of its tokens, in their order.
         """
-        batches = batches_of(tokens, self._budget, pad_id=pad_id, equal_lengths=equal_lengths, n_unpooled=n_unpooled)
+        batches = batches_of(tokens, self._budget, pad_id=pad_id, equal_lengths=equal_lengths)
         outputs = [np.empty((len(tokens.lengths), width), dtype=np.float32) for width in self._widths]
         pending: deque[tuple[Batch, Sequence[Any]]] = deque()
         most = _MAX_PENDING if see is None else _MAX_PENDING_STATES
@@ -145,13 +144,11 @@ class Batch:
         return first, second
 
 
-def batches_of(
-    tokens: TokenIds, budget: int, *, pad_id: int = 0, equal_lengths: bool = False, n_unpooled: int = 0
-) -> Iterator[Batch]:
+def batches_of(tokens: TokenIds, budget: int, *, pad_id: int = 0, equal_lengths: bool = False) -> Iterator[Batch]:
     """Cut texts into batches, the longest first, of at most `budget` tokens including padding.
 
     A longer text is a batch by itself. With `equal_lengths`, for networks that see their padding, only texts of the
-    same length share a batch. The first `n_unpooled` tokens of each text are not pooled.
+    same length share a batch.
     """
     lengths = tokens.lengths
     longest_first = np.argsort(-lengths, kind="stable")
@@ -162,11 +159,12 @@ def batches_of(
         if equal_lengths:
             stop = min(stop, int(np.searchsorted(negative_lengths, negative_lengths[start], side="right")))
         rows = longest_first[start:stop]
-        input_ids, attention_mask = tokens.take(rows).padded(pad_id)
+        taken = tokens.take(rows)
+        input_ids, attention_mask = taken.padded(pad_id)
         pooling_mask = attention_mask
-        if n_unpooled:
-            pooling_mask = attention_mask.copy()
-            pooling_mask[:, :n_unpooled] = 0
+        if np.any(taken.n_unpooled):
+            places = np.arange(attention_mask.shape[1])
+            pooling_mask = attention_mask * (places >= np.reshape(taken.n_unpooled, (-1, 1)))
         yield Batch(rows, input_ids, attention_mask, pooling_mask)
         start = stop
 

@@ -32,6 +32,7 @@ from isosent.io.json import read_json
 from isosent.io.schemas import TokenizerConfig, TransformersConfig, WeightsIndex, path_inside
 from isosent.io.system import open_to_read
 from isosent.networks.batching import Backend, BatchRunner, share_of_threads
+from isosent.networks.graph_file import GraphBackend, GraphModel, graph_of
 from isosent.networks.layer_pooling import TOKENS, LayerPooling
 from isosent.networks.onnx_backend import ONNX_STORAGES, OnnxBackend
 from isosent.networks.torch_backend import CompiledNetwork, Layers, LayerTaps, TorchNetwork, traceable
@@ -115,7 +116,7 @@ class Network:
     # A copy or a pickle holds settings, weights and tokenizer. The rest is made again, because transformers attaches
     # functions to a network that cannot be pickled.
 
-    model: Any  # float32, on the CPU, for inference; the encoder of an encoder-decoder
+    model: Any  # float32, on the CPU, for inference; the encoder of an encoder-decoder; or a `GraphModel`
     tokenizer: Any
     n_layers: int  # without the embedding layer
     dim: int  # of the hidden states
@@ -126,8 +127,28 @@ class Network:
     tokenizing: Lock = field(default_factory=Lock)  # truncation is a state of the tokenizer that all threads share
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self.is_graph:
+            return Network, (self.model, self.tokenizer, self.n_layers, self.dim, self.has_hidden_states)
         model = type(self.model), self.model.config, self.model.state_dict()
         return _unpickled, (*model, self.tokenizer, self.n_layers, self.dim, self.has_hidden_states)
+
+    @property
+    def is_graph(self) -> bool:
+        """Whether it is an ONNX file, which has no weights that torch could use."""
+        return isinstance(self.model, GraphModel)
+
+    def check_runtime(self, runtime: Runtime) -> None:
+        """Refuse to compute an ONNX file in another way than onnxruntime does on the CPU."""
+        if self.is_graph and (runtime.backend not in (AUTO, ONNX) or runtime.devices not in (AUTO, "cpu")):
+            raise InputError(
+                f"hf: {self.model.path.name} is an ONNX file, which onnxruntime computes on the CPU: leave backend="
+                f"{runtime.backend} and devices={runtime.devices} out, or name a folder with weights in .safetensors."
+            )
+        if self.is_graph and runtime.dtype != Storage.float32:
+            raise InputError(
+                f"hf: {self.model.path.name} is an ONNX file, which is computed unchanged: leave dtype={runtime.dtype} "
+                "out, or name another file as in graph=model_quantized.onnx."
+            )
 
     @property
     def pad_id(self) -> int:
@@ -146,8 +167,13 @@ def batch_runner(
     network: Network, layer_poolings: Sequence[LayerPooling], runtime: Runtime, *, key: Callable[[], str]
 ) -> BatchRunner:
     """Prepare a network to compute some layer poolings; `key` identifies its weights, for the cache of ONNX graphs."""
-    devices = runtime.device_names()
     widths = [each.width(network.dim) for each in layer_poolings if each.poolings != (TOKENS,)]
+    if isinstance(network.model, GraphModel):
+        n_workers, _ = share_of_threads()
+        backend = GraphBackend(network.model, network.n_layers, layer_poolings)
+        budget = 1 if network.model.takes_texts_alone else runtime.batch_tokens or _CPU_BUDGET
+        return BatchRunner([backend] * n_workers, widths, budget)
+    devices = runtime.device_names()
     budget = runtime.batch_tokens or (_CPU_BUDGET if devices == ["cpu"] else _GPU_BUDGET)
     backends: list[Backend] = []
     if runtime.chosen_backend == ONNX:
@@ -194,14 +220,17 @@ def load_network(
     folder: Path,
     check_n_layers: Callable[[int], None] = lambda _: None,
     *,
+    graph: str | None = None,
     trust_remote_code: bool = False,
     pickled_weights: bool = False,
 ) -> Network:
     """Load a transformers encoder; `check_n_layers` is called before the weights are read, if the config states it."""
+    # graph: an ONNX file of the folder, in place of its weights; without weights, the one that it has.
     # trust_remote_code: run code from the folder, and let transformers download what its config names.
     # pickled_weights: read weights from pickles if there are none in safetensors.
     torch, transformers = _extras.require("torch"), _extras.require("transformers")
-    _check_files(transformers, folder, trust_remote_code=trust_remote_code, pickled_weights=pickled_weights)
+    permissions = {"trust_remote_code": trust_remote_code, "pickled_weights": pickled_weights}
+    file = _check_files(transformers, folder, graph=graph, **permissions)
     # Without permission, transformers may read nothing but the folder.
     sources = {"trust_remote_code": trust_remote_code, "local_files_only": not trust_remote_code}
     with quiet(transformers), _naming(folder):
@@ -212,6 +241,37 @@ def load_network(
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **sources)
         if tokenizer.is_fast:
             check_growth(f"the tokenizer of {folder}", json.loads(tokenizer.backend_tokenizer.to_str()))
+    model: Any = _weights(folder, config, sources) if file is None else GraphModel(file, config)
+    # transformers makes up a bare tokenizer if the files of the tokenizer are missing
+    n_tokens, vocab_size = len(tokenizer.get_vocab()), getattr(config.get_text_config(), "vocab_size", 0)
+    if 2 * n_tokens < vocab_size:
+        raise FileFormatError(
+            f"hf: {folder}: its tokenizer has only {n_tokens} tokens, but its network {vocab_size}. "
+            "The download may be incomplete."
+        )
+    if model.takes_types if file else "token_type_ids" in inspect.signature(model.forward).parameters:
+        _check_token_types(folder, tokenizer)
+    if tokenizer.pad_token_id is None:
+        warnings.warn(
+            f"hf: the tokenizer of {folder} has no padding token; id 0 is used, which the network does not see.",
+            PaddingWarning,
+            stacklevel=5,
+        )
+    n_layers = int(model.config.get_text_config().num_hidden_layers)
+    if file is not None:
+        return Network(model, tokenizer, n_layers, model.dim, has_hidden_states=False)
+    # run one token to learn the width of the hidden states and whether all are returned; not every config says it
+    with torch.inference_mode():
+        one = torch.ones((1, 1), dtype=torch.int64, device=model.device)
+        output = model(input_ids=one, attention_mask=one, output_hidden_states=True, return_dict=True)
+    has_hidden_states = len(output.get("hidden_states") or ()) == n_layers + 1
+    return Network(model, tokenizer, n_layers, int(output.last_hidden_state.shape[-1]), has_hidden_states)
+
+
+def _weights(folder: Path, config: Any, sources: Mapping[str, bool]) -> Any:
+    """The network with its weights, all of which the folder must have."""
+    torch, transformers = _extras.require("torch"), _extras.require("transformers")
+    with quiet(transformers), _naming(folder):
         has_encoder_class = type(config) in transformers.MODEL_FOR_TEXT_ENCODING_MAPPING
         model, loading = (
             transformers.AutoModelForTextEncoding if has_encoder_class else transformers.AutoModel
@@ -227,39 +287,17 @@ def load_network(
         model.config.use_cache = False
     if missing := sorted(name for name in loading["missing_keys"] if not name.startswith("pooler.")):
         raise FileFormatError(f"hf: {folder} lacks {len(missing)} weights of its architecture, such as {missing[0]}.")
-    # transformers makes up a bare tokenizer if the files of the tokenizer are missing
-    n_tokens, vocab_size = len(tokenizer.get_vocab()), getattr(model.config.get_text_config(), "vocab_size", 0)
-    if 2 * n_tokens < vocab_size:
-        raise FileFormatError(
-            f"hf: {folder}: its tokenizer has only {n_tokens} tokens, but its network {vocab_size}. "
-            "The download may be incomplete."
-        )
-    _check_token_types(folder, tokenizer, model)
-    if tokenizer.pad_token_id is None:
-        warnings.warn(
-            f"hf: the tokenizer of {folder} has no padding token; id 0 is used, which the network does not see.",
-            PaddingWarning,
-            stacklevel=5,
-        )
-    n_layers = int(model.config.get_text_config().num_hidden_layers)
-    # run one token to learn the width of the hidden states and whether all are returned; not every config says it
-    with torch.inference_mode():
-        one = torch.ones((1, 1), dtype=torch.int64, device=model.device)
-        output = model(input_ids=one, attention_mask=one, output_hidden_states=True, return_dict=True)
-    has_hidden_states = len(output.get("hidden_states") or ()) == n_layers + 1
-    return Network(model, tokenizer, n_layers, int(output.last_hidden_state.shape[-1]), has_hidden_states)
+    return model
 
 
-def _check_token_types(folder: Path, tokenizer: Any, model: Any) -> None:
+def _check_token_types(folder: Path, tokenizer: Any) -> None:
     """Refuse a network that is told types of tokens other than 0, which are never passed here."""
-    if "token_type_ids" in inspect.signature(model.forward).parameters:
-        types = sorted({int(number) for number in tokenizer("a a").get("token_type_ids", ())} - {0})
-        if types:
-            raise FileFormatError(
-                f"hf: {folder}: its tokenizer gives tokens of a single text the type {types[0]} (token_type_ids), and "
-                "isosent computes with type 0 only. Let sentence-transformers compute the vectors: "
-                "isosent.wrap(SentenceTransformer(FOLDER))."
-            )
+    if types := sorted({int(number) for number in tokenizer("a a").get("token_type_ids", ())} - {0}):
+        raise FileFormatError(
+            f"hf: {folder}: its tokenizer gives tokens of a single text the type {types[0]} (token_type_ids), and "
+            "isosent computes with type 0 only. Let sentence-transformers compute the vectors: "
+            "isosent.wrap(SentenceTransformer(FOLDER))."
+        )
 
 
 @contextmanager
@@ -299,10 +337,15 @@ _BUILT_IN = {
 }
 
 
-def _check_files(transformers: Any, folder: Path, *, trust_remote_code: bool, pickled_weights: bool) -> None:
-    """Refuse what transformers would refuse less clearly, or do without being asked."""
+def _check_files(
+    transformers: Any, folder: Path, *, graph: str | None, trust_remote_code: bool, pickled_weights: bool
+) -> Path | None:
+    """Refuse what transformers would refuse less clearly, or do without being asked; return the ONNX file in use."""
     if not (folder / "config.json").exists():
-        raise FileFormatError(f"hf: {folder} is not a transformers model; it has no config.json.")
+        raise FileFormatError(
+            f"hf: {folder} is not a transformers model; it has no config.json. "
+            "An ONNX file needs that and the tokenizer next to it: copy them from the model that it was made of."
+        )
     if (folder / "adapter_config.json").exists():
         raise FileFormatError(
             f"hf: {folder} holds an adapter (adapter_config.json), whose base model would be loaded from elsewhere. "
@@ -324,6 +367,10 @@ def _check_files(transformers: Any, folder: Path, *, trust_remote_code: bool, pi
         )
     if not trust_remote_code:
         _check_code(transformers, folder, config)
+    has_weights = any(any(folder.glob(ending)) for ending in ("*.safetensors", f"*{_INDEX_ENDING}", "*.bin"))
+    if (file := graph_of(folder, graph, has_weights=has_weights)) is not None:
+        _check_pointer(file)
+        return file
     if missing := sorted(name for name in indexed if not (folder / name).exists()):
         raise FileFormatError(
             f"hf: {folder} is incomplete: {len(missing)} of the {len(indexed)} weight files that its index names are "
@@ -332,19 +379,28 @@ def _check_files(transformers: Any, folder: Path, *, trust_remote_code: bool, pi
     has_safetensors = False
     for path in folder.glob("*.safetensors"):
         has_safetensors = True
-        with open_to_read(path) as file:
-            if file.read(len(_LFS)) == _LFS:
-                raise FileFormatError(f"hf: {path} is a Git LFS pointer, not the weights. Run: git lfs pull")
+        _check_pointer(path)
     if indexed or has_safetensors:
-        return
+        return None
     pickles = sorted(path.name for path in folder.glob("*.bin"))
     if not pickles:
-        raise FileFormatError(f"hf: {folder} has no weights in .safetensors. The download may be incomplete.")
+        raise FileFormatError(
+            f"hf: {folder} has no weights in .safetensors. The download may be incomplete. ONNX files of the hub are "
+            "downloaded if one is named, as in graph=onnx/model.onnx."
+        )
     if not pickled_weights:
         raise FileFormatError(
             f"hf: {folder} has no weights in .safetensors, and pickles are not loaded by default: they can run code. "
             f"Add pickled_weights=true if you trust {pickles[0]}."
         )
+    return None
+
+
+def _check_pointer(path: Path) -> None:
+    """Refuse a file of Git LFS that was not downloaded."""
+    with open_to_read(path) as file:
+        if file.read(len(_LFS)) == _LFS:
+            raise FileFormatError(f"hf: {path} is a Git LFS pointer, not the weights. Run: git lfs pull")
 
 
 def _indexed_files(path: Path) -> set[str]:

@@ -73,23 +73,25 @@ class OnnxBackend:
     def _open(self, name: str, make: Callable[[Path], None]) -> Any:
         with cached_graph(name, make) as path:
             try:
-                return self._new_session(path)
+                return new_session(self._onnxruntime, path, self._n_threads)
             except Exception:  # onnxruntime's errors share no base class; the graph may be damaged: make it again
                 with suppress(OSError):
                     remove_folder(user_cache(_CACHE) / name)
         with cached_graph(name, make) as path:
-            return self._new_session(path)
+            return new_session(self._onnxruntime, path, self._n_threads)
 
-    def _new_session(self, path: Path) -> Any:
-        options = self._onnxruntime.SessionOptions()
-        options.intra_op_num_threads = self._n_threads
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        return uninterrupted(
-            lambda: self._onnxruntime.InferenceSession(
-                str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=_SLOW_FUSIONS
-            )
+
+def new_session(onnxruntime: Any, path: Path, n_threads: int) -> Any:
+    """Open a graph on the CPU."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = n_threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    return uninterrupted(
+        lambda: onnxruntime.InferenceSession(
+            str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=_SLOW_FUSIONS
         )
+    )
 
 
 def _graph_name(key: str, dtype: str) -> str:

@@ -239,6 +239,11 @@ def _checked(
     if isinstance(encoder := model.encoder, TransformerEncoder):
         if getattr(encoder.tokenizer, "backend_tokenizer", None) is None:
             raise InputError(f"distill: {encoder.reference} has no tokenizer.json, which the static model needs.")
+        if (queries := encoder.for_queries()).has_place:
+            raise InputError(
+                f"distill: the prompt {queries.prompt!r} has words after the text, and a token alone has none. Name a "
+                "prompt before the text, or none."
+            )
     elif encoder.usage is None:
         raise InputError(f"distill: {encoder.reference} is neither a transformer nor an API.")
     chosen = resolve_transform(transform)

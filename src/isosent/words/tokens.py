@@ -51,17 +51,23 @@ class TokenIds:
     n_unknown: int = 0  # tokens that the vocabulary lacks
     n_tokens: int = -1  # with the unknown ones that are left out; -1: as many as there are ids
     unknown: tuple[str, ...] = ()  # distinct unknown words with the ids vocab_size, vocab_size + 1, ..., if kept
+    n_unpooled: int | NDArray[np.intp] = 0  # leading tokens that are not pooled: of every text, or of each
 
     def __post_init__(self) -> None:
         if self.n_tokens < 0:
             object.__setattr__(self, "n_tokens", len(self.ids))
 
     @classmethod
-    def from_lists(cls, lists: Sequence[Sequence[int]], truncated_rows: Sequence[int] = ()) -> TokenIds:
+    def from_lists(
+        cls,
+        lists: Sequence[Sequence[int]],
+        truncated_rows: Sequence[int] = (),
+        n_unpooled: int | NDArray[np.intp] = 0,
+    ) -> TokenIds:
         """Join lists of ids."""
         offsets = offsets_of([len(ids) for ids in lists])
         ids = np.fromiter(chain.from_iterable(lists), dtype=np.int32, count=offsets[-1])
-        return cls(ids, offsets, np.array(truncated_rows, dtype=np.intp))
+        return cls(ids, offsets, np.array(truncated_rows, dtype=np.intp), n_unpooled=n_unpooled)
 
     @property
     def n_cut(self) -> int:
@@ -78,7 +84,9 @@ class TokenIds:
         lengths = self.lengths[rows]
         offsets = offsets_of(lengths)
         within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
-        return TokenIds(self.ids[np.repeat(self.offsets[rows], lengths) + within], offsets, unknown=self.unknown)
+        ids = self.ids[np.repeat(self.offsets[rows], lengths) + within]
+        n_unpooled = self.n_unpooled if isinstance(self.n_unpooled, int) else self.n_unpooled[rows]
+        return TokenIds(ids, offsets, unknown=self.unknown, n_unpooled=n_unpooled)
 
     def padded(self, pad_id: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return input_ids and attention_mask of shape (n_texts, seq_len), padded on the right."""
