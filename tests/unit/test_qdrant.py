@@ -175,8 +175,8 @@ def test_an_index_goes_to_a_server_and_back(server, index, wordllama, tmp_path):
         ({"store": "float16"}, None, None),
         ({"store": "int8"}, {"scalar": {"type": "int8", "always_ram": True}}, 2),
         ({"store": "binary"}, {"binary": {"always_ram": True}}, 10),
-        ({"store": "product", "n_parts": 12}, {"product": {"compression": "x4", "always_ram": True}}, 10),
-        ({"store": "product", "n_parts": 4}, {"product": {"compression": "x16", "always_ram": True}}, 10),
+        ({"store": "product", "code_bytes": 12}, {"product": {"compression": "x4", "always_ram": True}}, 10),
+        ({"store": "product", "code_bytes": 4}, {"product": {"compression": "x16", "always_ram": True}}, 10),
     ],
 )
 def test_codes_are_those_of_qdrant_that_are_nearest_to_the_size(server, size, codes, candidates):

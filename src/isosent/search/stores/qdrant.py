@@ -223,7 +223,7 @@ class QdrantTable:
         if size.store is Storage.binary:
             return models.BinaryQuantization(binary=models.BinaryQuantizationConfig(always_ram=True))
         if size.store is Storage.product:
-            ratio = next(each for each in _PARTS if 4 * dim >= each * size.n_parts)
+            ratio = next(each for each in _PARTS if 4 * dim >= each * size.code_bytes)
             product = models.ProductQuantizationConfig(compression=f"x{ratio}", always_ram=True)
             return models.ProductQuantization(product=product)
         return None
