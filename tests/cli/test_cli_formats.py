@@ -207,3 +207,11 @@ def test_neighbors_without_queries_and_ids_that_are_texts_are_refused(isosent_, 
     chroma(here / "named.json")
     assert isosent_("index", "named.json", "-o", "named").code == 0
     refuses(isosent_("search", "named", "--truth", "bench.hdf5"), "strings")
+
+
+def test_true_neighbors_are_not_compared_with_ids_of_another_kind(isosent_, here, refuses):
+    rows = [f'{{"pk": {399 - n}, "embedding": {row.tolist()}}}' for n, row in enumerate(ROWS)]
+    (here / "rows.jsonl").write_text("\n".join(rows))
+    assert isosent_("index", "rows.jsonl", "--id-column", "pk", "-o", "own").code == 0
+    hdf5(here / "bench.hdf5")
+    refuses(isosent_("search", "own", "--truth", "bench.hdf5"), "bench.hdf5", "ids")

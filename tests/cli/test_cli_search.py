@@ -470,3 +470,15 @@ def test_ids_of_two_forms_are_refused_with_what_to_write(isosent_, refuses, tmp_
 
 def test_the_index_is_named_before_the_query(isosent_, refuses, made):
     refuses(isosent_("search", "query", "index"), "isosent search index query")
+
+
+def test_many_texts_are_read_from_the_only_column_of_texts(isosent_, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("isosent.jobs.shards.SHARD_SIZE", 5)
+    rows = [f"the {name} is here,{2000 + number}" for number, name in enumerate("cat dog car sea sun hat".split())]
+    (tmp_path / "big.csv").write_text("title,year\n" + "\n".join(rows) + "\n")
+    (tmp_path / "other.csv").write_text("name,year\na river,1999\n")
+    for options in ([], ["--workers", 1], ["other.csv"]):  # the last has its texts in another column
+        finished = isosent_("index", "big.csv", *options, "-o", "big")
+        assert finished.code == 0, finished.err
+        assert hits(isosent_("search", "big", "the sea is here", "-k", 1, "--json")) == [[3]]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import json
 import os
 import threading
 from pathlib import Path
@@ -918,3 +919,21 @@ def test_codebooks_that_no_longer_fit_are_noticed_when_an_index_is_compacted(is_
     assert (fit.refitted - fit.recall > 0.1) == is_other
     reopened = Index.open(index.folder).stats()
     assert reopened.has_drifted == is_other
+
+
+def test_an_index_of_an_earlier_version_is_read_but_not_its_product_codes(tmp_path):
+    rows = np.random.default_rng(0).standard_normal((20, 8))
+    Index.create(vectors=rows, folder=tmp_path / "index")
+    manifest = tmp_path / "index" / "manifest.json"
+    for n_parts in (0, 4):
+        document = json.loads(manifest.read_text("utf-8"))
+        document.pop("checksum", None)
+        document["index"]["settings"].pop("code_bytes", None)
+        document["index"]["settings"]["n_parts"] = n_parts
+        manifest.write_text(json.dumps(document), "utf-8")
+        if n_parts:
+            with pytest.raises(FileFormatError, match="again"):
+                Index.open(tmp_path / "index")
+        else:
+            found = Index.open(tmp_path / "index").search(rows[:3], k=1)
+            assert found.ids[:, 0].tolist() == [0, 1, 2]

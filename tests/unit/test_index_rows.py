@@ -46,7 +46,7 @@ def test_numbers_are_what_is_written_as_numbers(csv_of, values, expected):
 
 
 def test_texts_and_ids_are_not_rewritten(csv_of):
-    texts, ids, _ = read_rows(csv_of("id,text", "1.1,1.50", "1.10,1e3"))
+    texts, ids, *_ = read_rows(csv_of("id,text", "1.1,1.50", "1.10,1e3"))
     assert texts == ["1.50", "1e3"]
     assert ids.to_pylist() == ["1.1", "1.10"]
     for names, expected in ((("17", "18"), [17, 18]), (("-17", "18"), ["-17", "18"]), (("x", ""), ["x", None])):
@@ -82,7 +82,7 @@ def test_truth_values_numbers_and_texts_are_not_converted(values, kind):
 )
 def test_every_type_of_an_index_can_be_read_from_a_text_file(csv_of, kind, written, expected):
     schema = pa.schema([("id", pa.int64()), ("text", pa.string()), ("value", kind)])
-    texts, ids, metadata = read_rows(csv_of("text,value", f"a,{written}", "b,"), schema=schema)
+    texts, ids, metadata, _ = read_rows(csv_of("text,value", f"a,{written}", "b,"), schema=schema)
     assert like(rows_table(2, ids=ids, texts=texts, metadata=metadata), schema)["value"].to_pylist() == [expected, None]
 
 
@@ -93,14 +93,14 @@ def test_a_name_is_not_taken_for_a_number_of_an_index(csv_of):
 
 def test_a_file_is_read_with_the_types_of_the_index_that_it_is_added_to(csv_of):
     schema = pa.schema([("id", pa.string()), ("text", pa.string()), ("code", pa.string()), ("price", pa.float64())])
-    texts, ids, metadata = read_rows(csv_of("id,text,code,price", "17,a,1.50,2"), schema=schema)
+    texts, ids, metadata, _ = read_rows(csv_of("id,text,code,price", "17,a,1.50,2"), schema=schema)
     added = like(rows_table(1, ids=ids, texts=texts, metadata=metadata), schema)
     assert added.to_pylist() == [{"id": "17", "text": "a", "code": "1.50", "price": 2.0}]
 
 
 def test_columns_that_an_index_has_itself_are_renamed(csv_of):
     path = csv_of("id,sku,title,text", "1,a,A horse,long", "2,b,A dog,longer")
-    texts, ids, metadata = read_rows(path, column="title", id_column="sku")
+    texts, ids, metadata, _ = read_rows(path, column="title", id_column="sku")
     assert (texts, ids.to_pylist()) == (["A horse", "A dog"], ["a", "b"])
     assert metadata.column_names == ["id_", "text_"]
     with pytest.raises(InputError, match="text_"):

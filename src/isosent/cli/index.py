@@ -139,7 +139,8 @@ def create(
         for file in files:
             if not file.are_vectors:
                 say_unused_vectors(file.source.name, column)
-        inputs = joined_rows([file.read(id_column=id_column, space=space) for file in files])
+        parts = [file.read(id_column=id_column, space=space) for file in files]
+        inputs, are_alike = joined_rows(parts), len({part.column for part in parts}) == 1
         is_used = model is not None or inputs.vectors is None
         loaded = open_model(model, purpose="search") if is_used else None
         paths = ", ".join(file.source.name for file in files)
@@ -147,7 +148,8 @@ def create(
             raise InputError(f"{paths}: no {'texts' if inputs.vectors is None else 'vectors'}.")
         if engine is not None and (loaded is None or inputs.vectors is not None):
             raise InputError(f"index: --workers encode texts; {files[0].source.name} holds vectors.")
-        if loaded is not None and inputs.vectors is None and (engine or may_resume(loaded, names, inputs.n_rows)):
+        resumes = are_alike and loaded is not None and may_resume(loaded, names, inputs.n_rows)
+        if loaded is not None and inputs.vectors is None and (engine or resumes):
             folder = f"{output}.shards"
             with progress_bar("encoding") as bar:
                 vectors = stack.enter_context(
@@ -155,7 +157,7 @@ def create(
                         loaded,
                         names,
                         folder,
-                        column=column,
+                        column=inputs.column or column,
                         role="document",
                         engine=engine,
                         reference=model or DEFAULT_REFERENCE,

@@ -31,7 +31,7 @@ from isosent.encoders.reference import folder_kind
 from isosent.errors import FileFormatError, InputError, InputFileError, OutputError, next_step
 from isosent.io.atomic import Replaceable, check_folder, is_temporary, locked, replacing, replacing_folder, sweep
 from isosent.io.checksum import FileState, checksum_of, file_state, verify_file
-from isosent.io.json import check_schema, format_of, read_document, write_document
+from isosent.io.json import check_format, check_schema, format_of, read_json, write_document
 from isosent.io.notes import INDEX_FILE
 from isosent.io.schemas import Checksum, Count, Document, FileName, Positive
 from isosent.io.system import disk_error, system_error
@@ -152,14 +152,24 @@ def check_index_folder(folder: Path) -> bool:
 def read_state(folder: Path) -> State:
     """Read the manifest of an index."""
     try:
-        document = read_document(folder / MANIFEST, FORMAT, FORMAT_VERSION, _Manifest)
+        document = read_json(folder / MANIFEST)
     except FileNotFoundError:
         raise _no_index(folder) from None
-    state: State = check_schema(document["index"], str(folder / MANIFEST), State)
+    check_format(document, str(folder / MANIFEST), FORMAT, FORMAT_VERSION)
+    _drop_parts(document, folder)
+    state = check_schema(document, str(folder / MANIFEST), _Manifest).index
     names = [entry.name for entry in state.files]
     if len(set(names)) < len(names):  # each would be opened, and take memory, again
         raise FileFormatError(f"{folder / MANIFEST}: names a file twice. Copy the index again.")
     return state
+
+
+def _drop_parts(document: dict[str, Any], folder: Path) -> None:
+    """Take from settings of an earlier version the parts of its product codes, which had another form."""
+    index = document.get("index")
+    settings = index.get("settings") if isinstance(index, dict) else None
+    if isinstance(settings, dict) and settings.pop("n_parts", 0):
+        raise FileFormatError(f"{folder}: its product codes were made by an earlier version. Make the index again.")
 
 
 def _no_index(folder: Path) -> InputFileError:

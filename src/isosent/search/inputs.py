@@ -56,6 +56,7 @@ class Rows:
     vectors: VectorSource | None
     ids: Any = None
     metadata: Any = None
+    column: str | None = None  # of the texts in their table, or in each of the tables
 
     @property
     def n_rows(self) -> int:
@@ -120,18 +121,20 @@ class RowFiles:
         if source.kind == "texts":
             if space is not None:
                 raise InputError(f"{option('space', space)} is for vectors; {source.name} holds texts.")
-            texts, ids, metadata = read_rows(source.name, column=self.column, id_column=id_column, schema=schema)
-            return Rows(texts, None, ids, metadata)
+            texts, ids, metadata, column = read_rows(
+                source.name, column=self.column, id_column=id_column, schema=schema
+            )
+            return Rows(texts, None, ids, metadata, column)
         if space is not None:
             source = replace(source, space=PrecomputedVectors.of_space(source.dim, source.space, space).space)
         if self.texts is not None:
-            texts, ids, metadata = read_rows(self.texts, column=self.column, id_column=id_column, schema=schema)
+            texts, ids, metadata, _ = read_rows(self.texts, column=self.column, id_column=id_column, schema=schema)
             if (order := _order(self.texts, _ids(ids, metadata), [source])) is not None:
                 texts = None if texts is None else [texts[place] for place in order]
                 ids, metadata = (None if each is None else each.take(order) for each in (ids, metadata))
             return Rows(texts, source, ids, metadata)
         if source.is_column:
-            texts, ids, metadata = read_rows(
+            texts, ids, metadata, _ = read_rows(
                 source.name, id_column=id_column, vector_column=source.column, schema=schema
             )
             return Rows(texts, source, ids, metadata)
@@ -174,6 +177,7 @@ def joined_rows(parts: Sequence[Rows]) -> Rows:
     if len(parts) == 1:
         return parts[0]
     ids, tables = [part.ids for part in parts], [part.metadata for part in parts]
+    columns = {part.column for part in parts}
     if any(part is None for part in ids) and not all(part is None for part in ids):
         raise InputError(
             f"index: some of the files have ids, and some have none. Name their column: {option('id_column')}."
@@ -184,6 +188,7 @@ def joined_rows(parts: Sequence[Rows]) -> Rows:
             None,
             None if ids[0] is None else [one for part in ids for one in part.to_pylist()],
             None if None in tables else pa.concat_tables(tables, promote_options="permissive"),
+            columns.pop() if len(columns) == 1 else None,
         )
     except pa.ArrowException as error:
         raise InputError(f"index: the columns of these files do not fit together: {brief(error)}.") from None
@@ -285,8 +290,10 @@ def read_rows(
     id_column: str | None = None,
     vector_column: str | None = None,
     schema: Any = None,
-) -> tuple[list[str] | None, Any, Any]:
+) -> tuple[list[str] | None, Any, Any, str | None]:
     """Texts, ids and metadata of a file: lines of text, or a table, whose other columns are the metadata.
+
+    The last value is the column of the texts, None for lines or without one.
 
     The ids are None without a column for them, which is called id if it is not named. Next to vectors, texts are None
     without a column of texts. Columns of a text file get the types of `schema`, which is that of an index.
@@ -299,7 +306,7 @@ def read_rows(
             raise InputError(
                 f"{option('id_column', id_column)}: {path} is read as plain lines and has no columns. Leave it out."
             )
-        return source.texts(), None, None
+        return source.texts(), None, None, None
     table = _read_table(path, without=vector_column)
     is_untyped = format_by_name(path).rows == "fields"
     kinds = {} if schema is None else {field.name: field.type for field in schema}
@@ -347,7 +354,7 @@ def read_rows(
             if own in others or (own != name and own in columns):
                 raise InputError(f"{path} has the columns {name} and {own}; rename one: an index has its own {name}.")
             others[own] = values
-    return texts, ids, pa.table(others)
+    return texts, ids, pa.table(others), column
 
 
 def _typed(texts: Any, kind: Any = None) -> Any:
