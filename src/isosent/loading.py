@@ -37,7 +37,7 @@ from isosent.encoders.reference import (
 from isosent.encoders.static_models import SplitFunction
 from isosent.encoders.word_average import Corpus, Weighting
 from isosent.encoders.wrapped import wrap_encoder
-from isosent.errors import FileFormatError, InputError, InputTypeError, ModelFolderError, option, wrong_value
+from isosent.errors import FileFormatError, InputError, InputTypeError, ModelFolderError, next_step, option, wrong_value
 from isosent.io.checksum import verify_folder
 from isosent.io.json import read_json
 from isosent.io.schemas import FileList
@@ -271,6 +271,13 @@ def load_saved(
                     f"{folder} was made of vectors of which only the name is known, {named.space.reference}, and not "
                     f"whether {encoder.reference} made them. If it did, make it again: "
                     f"{option('model', encoder.reference)} in place of {option('space')}."
+                )
+            if record.reference == PRECOMPUTED:
+                verb = "fit" if record.fits else "index"
+                step = next_step(f"isosent {verb} VECTORS -m {encoder.reference} ...", f"model={encoder.reference!r}")
+                raise ModelFolderError(
+                    f"{folder} was made of vectors whose model is not known. If {encoder.reference} made them, "
+                    f"{verb} them again with it: {step}."
                 )
             raise ModelFolderError(
                 f"{folder} was fitted on {record.reference} with the fingerprint "

@@ -484,7 +484,8 @@ def _component(folder: Path, name: str | None, parse: Callable[[bytes], Field], 
     except ModelFolderError:
         raise
     except (KeyError, InputError) as error:
-        raise ModelFolderError(f"{path} does not hold {expected}: {error}") from None
+        reason = str(error).removesuffix(".")
+        raise ModelFolderError(f"{path} does not hold {expected}: {reason}. Make it again.") from None
 
 
 def _tensors(content: bytes) -> dict[str, NDArray[np.float64]]:

@@ -280,7 +280,12 @@ def test_evaluate_says_where_many_tokens_are_unknown(isosent_, here, write_stsb)
     write_stsb(here / "sts")
     (here / "few.txt").write_text("the 1 2\na 2 1\nis 3 1\n")
     told = isosent_("evaluate", "sts", "--data", "sts", "-m", "words:few.txt").out
-    assert re.search(r"STSB: \d+% of the tokens are unknown", told)
+    assert re.search(r"STSB: .*\d+% of the tokens are unknown", told)
+    task = json.loads(isosent_("evaluate", "sts", "--data", "sts", "-m", "words:few.txt", "--json").out)["tasks"][
+        "STSB"
+    ]
+    assert not task["is_comparable"]
+    assert any("unknown" in why for why in task["deviations"])
 
 
 def test_evaluate_sts_names_what_a_model_was_fitted_on(isosent_, here, write_stsb):

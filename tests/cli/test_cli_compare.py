@@ -120,3 +120,16 @@ def test_what_cannot_be_compared_is_refused(isosent_, refuses, written, tmp_path
     del document["checksum"]
     (tmp_path / "dot.json").write_text(json.dumps(document), "utf-8")
     refuses(isosent_("compare", "plain.json", tmp_path / "dot.json"), "protocol similarity is cosine and dot")
+
+
+def test_a_name_may_hold_a_question_mark_and_a_transform_go_without_settings(isosent_, written):
+    (written / "really?.json").write_bytes((written / "plain.json").read_bytes())
+    assert isosent_("compare", "really?.json", "white.json", "--resamples", "20").code == 0
+    assert isosent_("compare", "really?.json", "white.json", "-o", "really?.json").code == 2  # it is read
+    said = isosent_("compare", "several.json", "several.json?transform=whitening", "--resamples", "20").out
+    assert "first is compared" not in said
+    document = json.loads((written / "white.json").read_text("utf-8"))
+    document.pop("checksum")
+    document["fitting"]["transform"] = "whitening(strength=1.0)"
+    (written / "strength.json").write_text(json.dumps(document), "utf-8")
+    assert isosent_("compare", "strength.json?transform=whitening", "white.json", "--resamples", "20").code == 0

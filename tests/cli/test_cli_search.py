@@ -475,10 +475,44 @@ def test_the_index_is_named_before_the_query(isosent_, refuses, made):
 def test_many_texts_are_read_from_the_only_column_of_texts(isosent_, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("isosent.jobs.shards.SHARD_SIZE", 5)
-    rows = [f"the {name} is here,{2000 + number}" for number, name in enumerate("cat dog car sea sun hat".split())]
+    rows = [
+        f"the {name} is here,{2000 + number}" for number, name in enumerate(["cat", "dog", "car", "sea", "sun", "hat"])
+    ]
     (tmp_path / "big.csv").write_text("title,year\n" + "\n".join(rows) + "\n")
     (tmp_path / "other.csv").write_text("name,year\na river,1999\n")
     for options in ([], ["--workers", 1], ["other.csv"]):  # the last has its texts in another column
         finished = isosent_("index", "big.csv", *options, "-o", "big")
         assert finished.code == 0, finished.err
         assert hits(isosent_("search", "big", "the sea is here", "-k", 1, "--json")) == [[3]]
+
+
+def test_vectors_of_an_unknown_model_are_to_be_fitted_again_with_it(isosent_, table, texts, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    vectors = isosent.load("wordllama").encode(texts)
+    np.save("bare.npy", vectors)
+    Path("texts.txt").write_text("\n".join(texts), "utf-8")
+    assert isosent_("fit", "bare.npy", "--transform", "centering", "-o", "small").code == 0
+    finished = isosent_("index", "bare.npy", "-m", "small", "--texts", "texts.txt", "-o", "of_small")
+    assert finished.code == 0, finished.err
+    for options, model in (([], "MODEL"), (["-m", "wordllama"], "wordllama"), (["-m", "small?encoder=wordllama"], "")):
+        finished = isosent_("search", "of_small", "a text", *options)
+        assert finished.code == 2
+        assert f"isosent fit VECTORS -m {model}" in finished.err, finished.err
+        assert "?encoder=REFERENCE" not in finished.err
+
+
+def test_vectors_of_other_texts_are_not_resumed(isosent_, table, tmp_path, monkeypatch):
+    monkeypatch.setattr("isosent.jobs.shards.SHARD_SIZE", 5)
+    monkeypatch.chdir(tmp_path)
+    for name in ("one", "two"):
+        Path(f"{name}.txt").write_text("".join(f"{name} {number}\n" for number in range(9)))
+
+    def killed(*args, **kwargs):
+        raise InputError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Index, "create", killed)
+        assert isosent_("index", "one.txt", "-o", "new").code == 2
+    finished = isosent_("index", "two.txt", "-o", "new")
+    assert finished.code == 2
+    assert "Remove new.shards" in finished.err

@@ -8,6 +8,7 @@ from isosent.errors import InputError, InputTypeError
 from isosent.evaluation.compare import compare_results
 from isosent.evaluation.result import EvaluationResult, Items, TaskResult
 from isosent.numeric.similarity import pearson, spearman
+from isosent.pages.tables import latex_table
 
 N_PAIRS = 200
 GOLD = np.random.default_rng(0).integers(0, 11, size=N_PAIRS) / 2
@@ -270,3 +271,9 @@ def test_a_comparison_is_plain_values():
     assert document["first"]["model"] == {"reference": "wordllama"}
     assert document["tasks"]["STSB"]["verdict"] == "the same"
     assert document["level"] == 0.95
+
+
+def test_a_negative_number_has_a_minus_in_latex():
+    made = latex_table(["all-MiniLM", "B - A"], [["gem-2", "-41.87"], ["a", "-1.50 to -0.20"]])
+    assert "gem-2 & $-$41.87" in made
+    assert "$-$1.50 to $-$0.20" in made

@@ -330,7 +330,7 @@ def test_a_comparison_is_exported(result):
     rows = list(csv.DictReader(compared.to_csv().splitlines()))
     assert [row["task"] for row in rows][: len(compared.tasks)] == list(compared.tasks)
     assert {row["verdict"] for row in rows} <= {"the same", "cannot tell"}
-    assert "STSB & " in compared.to_latex()
+    assert "STSB † & " in compared.to_latex()  # too many unknown tokens
 
 
 def test_tables_name_the_fits_of_the_model(result):

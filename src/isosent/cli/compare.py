@@ -82,7 +82,7 @@ def compare(
     isosent compare scores.json 'scores.json?transform=whitening'
     isosent compare corpus.txt -m wordllama -m model
     """  # noqa: D301
-    check_outputs(outputs, reads=[name.partition("?")[0] for name in inputs])
+    check_outputs(outputs, reads=[_split(name)[0] for name in inputs])
     if models:
         deliver(_models_report(inputs, models, column, seed, outputs), outputs, as_json=as_json)
         return
@@ -108,13 +108,21 @@ def compare(
     deliver(Report(comparison.to_json(), tables, files), outputs, as_json=as_json)
 
 
+def _split(name: str) -> tuple[str, dict[str, str]]:
+    """An input and its options; the name of a file may hold a question mark."""
+    return (name, {}) if Path(name).exists() else split_options(name)
+
+
 def _result_of(name: str) -> EvaluationResult:
     """Read FILE, or of ``FILE?transform=NAME`` the result under that transform."""
-    file, options = split_options(name)
+    file, options = _split(name)
     result = read_result(_result_file(file))
     if not options:
         return result
     label, by_transform = options.pop("transform", ""), result.by_transform()
+    if label not in by_transform:  # without its settings, a name that one of them has
+        alike = [full for full in by_transform if full.partition("(")[0] == label]
+        label = alike[0] if len(alike) == 1 else label
     if options or label not in by_transform:
         raise InputError(f"compare: {name}: write {file}?transform=NAME, with one of {', '.join(by_transform)}.")
     return replace(by_transform[label], variants=())

@@ -50,12 +50,13 @@ def report(results: tuple[Path, ...], outputs: tuple[Path, ...], figures: Path |
         board = make_leaderboard(data.results, progress=bar)
     for note in board.notes:
         say(f"note: {note}")
+    captions = [note for note in board.notes if note.startswith(MARK)]
+    if any(column.best for column in board.columns):
+        captions.append("*: significantly better than the second best.")
     files = {
         ".html": lambda: html_report(data, board),
         ".csv": lambda: csv_table(*board.table()),
-        ".tex": lambda: latex_table(
-            *board.table(has_intervals=True), caption=" ".join(n for n in board.notes if n.startswith(MARK))
-        ),
+        ".tex": lambda: latex_table(*board.table(has_intervals=True), caption=" ".join(captions)),
     }
     deliver(Report(parts=[f"{output}: {report_title(data, board)}" for output in outputs], files=files), outputs)
     if figures is not None:

@@ -472,7 +472,7 @@ def _notes(
         if None not in values and values[0] != values[1]:
             yield f"{names[0]} was made with {what} {values[0]}, {names[1]} with {what} {values[1]}."
     for name, result in zip(names, results, strict=True):
-        if result.variants:
+        if result.variants and not any(other.startswith(f"{name}?") for other in names):
             yield (
                 f"{name} holds {1 + len(result.variants)} transforms ({', '.join(result.by_transform())}); only the "
                 f"first is compared. To compare another: isosent compare '{name}?transform=NAME'. In Python: "

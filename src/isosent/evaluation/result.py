@@ -75,7 +75,12 @@ class TaskResult:
     details: Mapping[str, Any] = field(default_factory=dict)  # further facts, as JSON values
     choice: Mapping[str, Any] | None = None  # what "auto" considered and chose for the task
     n_known: int | None = None  # items that the known set of this name has; None if no such set is known
-    deviations: tuple[str, ...] = ()  # how the data differ from that set; then the scores compare with no others
+    deviations: tuple[str, ...] = ()  # how the data differ from that set, or words are unknown; then no others compare
+
+    def __post_init__(self) -> None:
+        if self.n_unknown > MANY_UNKNOWN * self.n_tokens:
+            unknown = f"{self.n_unknown / self.n_tokens:.0%} of the tokens are unknown"
+            object.__setattr__(self, "deviations", tuple(dict.fromkeys((*self.deviations, unknown))))
 
     @property
     def is_comparable(self) -> bool:
@@ -89,8 +94,7 @@ class TaskResult:
 
     def mteb(self, name: str) -> MtebScore | None:
         """Return the score of MTEB that the score of this task, of a name, compares with; None if there is none."""
-        has_words = self.n_unknown <= MANY_UNKNOWN * self.n_tokens
-        return mteb_score(self.kind, name, self.protocol) if self.is_comparable and has_words else None
+        return mteb_score(self.kind, name, self.protocol) if self.is_comparable else None
 
     @property
     def score(self) -> float:
@@ -163,7 +167,7 @@ class EvaluationResult:
 
     @property
     def deviation_notes(self) -> list[str]:
-        """A line for each task whose data differ from the known set of its name."""
+        """A line for each task that is not comparable with published scores."""
         return [deviation_note(name, task.deviations) for name, task in self.tasks.items() if task.deviations]
 
     def average_mark(self, kind: str | None = None, metric: str | None = None) -> str:

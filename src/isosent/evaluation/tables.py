@@ -9,7 +9,7 @@ from typing import Any
 
 from isosent.evaluation.overlap import NEAR_SHARE, NEAR_WORDS
 from isosent.evaluation.published import published_rows
-from isosent.evaluation.result import ERRORS, MANY_UNKNOWN, EvaluationResult, TaskResult, interval_x100
+from isosent.evaluation.result import ERRORS, EvaluationResult, TaskResult, interval_x100
 from isosent.evaluation.rte import ENTAILMENT
 from isosent.evaluation.sts import AGGREGATIONS, METRICS
 from isosent.pages.report import ReportTable
@@ -166,11 +166,6 @@ def _caption(result: EvaluationResult) -> list[str]:
     n_tokens, n_unknown = sum(task.n_tokens for task in tasks), sum(task.n_unknown for task in tasks)
     if n_tokens:
         lines.append(f"unknown tokens: {n_unknown:,} of {n_tokens:,} ({n_unknown / n_tokens:.1%})")
-    lines += [
-        f"{name}: {task.n_unknown / task.n_tokens:.0%} of the tokens are unknown; not comparable with published scores"
-        for name, task in result.tasks.items()
-        if task.n_unknown > MANY_UNKNOWN * task.n_tokens
-    ]
     return lines
 
 

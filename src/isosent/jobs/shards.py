@@ -446,7 +446,10 @@ def _failure(index: ShardIndex, failed: Sequence[tuple[Shard, Exception]]) -> Is
 
 def _resumed_index(job: Job, folder: str, index: ShardIndex, new: ShardIndex, *, has_sums: bool) -> ShardIndex:
     """Index of an earlier run without the shards that are gone; a run that cannot be resumed is refused."""
-    same_space("the model", new.space, folder, index.space)
+    try:
+        same_space("the model", new.space, folder, index.space)
+    except InputError as error:
+        raise InputError(f"{error} To begin again, remove {folder}.") from None
     then, now = ([(file.n_rows, file.sha256, file.checksum) for file in each.inputs] for each in (index, new))
     if then != now:
         before, after = (
@@ -454,7 +457,7 @@ def _resumed_index(job: Job, folder: str, index: ShardIndex, new: ShardIndex, *,
         )
         raise InputError(
             f"{folder} was begun with other inputs: {brief(before)} then, {brief(after)} now, and the content "
-            "differs. Name another folder, or remove this one."
+            f"differs. Remove {folder} to begin again, or name another folder."
         )
     names = (*_SETTINGS, "column") if job.kind == "vectors" else _SETTINGS  # texts have a hash, whatever their column
     settings = [
@@ -463,7 +466,8 @@ def _resumed_index(job: Job, folder: str, index: ShardIndex, new: ShardIndex, *,
     if changed := [name for name in settings[0] if settings[0][name] != settings[1][name]]:
         before, after = (", ".join(f"{name}={each[name]}" for name in changed) for each in settings)
         raise InputError(
-            f"{folder} was begun with other settings: {before}, not {after}. Name another folder, or remove this one."
+            f"{folder} was begun with other settings: {before}, not {after}. Remove {folder} to begin "
+            "again, or name another folder."
         )
     missing = dict.fromkeys(_missing_shards(folder, index, has_sums=has_sums))
     return msgspec.structs.replace(index.with_shards(missing), inputs=new.inputs)  # they may have been moved

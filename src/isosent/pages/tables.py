@@ -14,6 +14,7 @@ _LATEX = {
     "…": r"\ldots{}",
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
 }
+_NEGATIVE = re.compile(r"(?<![^ ])-(?=\d)")  # in text mode, a minus would be a hyphen
 _SPECIAL = re.compile("|".join(map(re.escape, _LATEX)))
 
 
@@ -29,7 +30,8 @@ def latex_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, captio
     """A table for the package booktabs: the first column aligned left, the others right."""
 
     def line(cells: Sequence[str]) -> str:
-        return " & ".join(_SPECIAL.sub(lambda match: _LATEX[match[0]], cell) for cell in cells) + r" \\"
+        escaped = (_SPECIAL.sub(lambda match: _LATEX[match[0]], cell) for cell in cells)
+        return " & ".join(_NEGATIVE.sub("$-$", cell) for cell in escaped) + r" \\"
 
     lines = [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{l{'r' * (len(columns) - 1)}}}"]
     lines += [r"\toprule", line(columns), r"\midrule", *map(line, rows), r"\bottomrule", r"\end{tabular}"]

@@ -71,10 +71,11 @@ class IndexModels:
         model = self.of_vectors(snapshot)
         if isinstance(model.encoder, PrecomputedVectors):
             vector = next_step("a file of its vector, such as query.npy", "its vector")
+            verb = "fit" if model.record.fits else "index"
             raise InputError(
                 f"{self.folder} has no model of texts: it holds vectors alone. Encode the query where they came from, "
-                f"and search with {vector}; or name the model that made the vectors when you fit or index them: "
-                f"{next_step('-m MODEL', 'model=...')}."
+                f"and search with {vector}; or {verb} the vectors again with the model that made them: "
+                f"{next_step(f'isosent {verb} VECTORS -m MODEL ...', 'model=...')}."
             )
         return model
 

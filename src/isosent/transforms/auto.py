@@ -217,8 +217,8 @@ def choose(
         worse = [each for each, high in zip(scored, highs.min(axis=0), strict=True) if high < 0]
         mixing = _mixing(vectors, has_vector, groups, pairs, candidates)
         excluded = {
-            "ranks the texts of one group worse": [each for each in worse if each.low > 0],
-            f"does not bring the {len(np.unique(groups[groups >= 0]))} groups of texts closer together": [
+            "ranked the texts of one group worse": [each for each in worse if each.low > 0],
+            f"did not bring the {len(np.unique(groups[groups >= 0]))} groups of texts closer together": [
                 each
                 for each in scored[base + 1 :]
                 if each.low > 0 and each not in worse and each.candidate not in mixing
