@@ -274,7 +274,7 @@ def load_saved(
                 )
             if record.reference == PRECOMPUTED:
                 verb = "fit" if record.fits else "index"
-                step = next_step(f"isosent {verb} VECTORS -m {encoder.reference} ...", f"model={encoder.reference!r}")
+                step = next_step(f"isosent {verb} VECTORS -m {encoder.reference}", f"model={encoder.reference!r}")
                 raise ModelFolderError(
                     f"{folder} was made of vectors whose model is not known. If {encoder.reference} made them, "
                     f"{verb} them again with it: {step}."

@@ -491,7 +491,7 @@ def test_vectors_of_an_unknown_model_are_to_be_fitted_again_with_it(isosent_, ta
     vectors = isosent.load("wordllama").encode(texts)
     np.save("bare.npy", vectors)
     Path("texts.txt").write_text("\n".join(texts), "utf-8")
-    assert isosent_("fit", "bare.npy", "--transform", "centering", "-o", "small").code == 0
+    assert isosent_("fit", "bare.npy", "--transform", "mean_centering", "-o", "small").code == 0
     finished = isosent_("index", "bare.npy", "-m", "small", "--texts", "texts.txt", "-o", "of_small")
     assert finished.code == 0, finished.err
     for options, model in (([], "MODEL"), (["-m", "wordllama"], "wordllama"), (["-m", "small?encoder=wordllama"], "")):

@@ -236,7 +236,7 @@ def test_auto_helps_no_language_at_the_expense_of_another():
     alone = choose_from_texts(vectors[others], [texts[row] for row in others], Auto())
     together = choose_from_texts(vectors, texts, Auto(), groups=language)
     assert (alone.chosen.strength, together.chosen.strength) == (1.0, 0.75)
-    assert "Strength 1 ranks the texts of one group worse" in together.reason
+    assert "Strength 1 ranked the texts of one group worse" in together.reason
 
 
 @pytest.mark.parametrize("seed", range(3))

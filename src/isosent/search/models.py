@@ -75,7 +75,7 @@ class IndexModels:
             raise InputError(
                 f"{self.folder} has no model of texts: it holds vectors alone. Encode the query where they came from, "
                 f"and search with {vector}; or {verb} the vectors again with the model that made them: "
-                f"{next_step(f'isosent {verb} VECTORS -m MODEL ...', 'model=...')}."
+                f"{next_step(f'isosent {verb} VECTORS -m MODEL', 'model=...')}."
             )
         return model
 
