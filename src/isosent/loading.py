@@ -257,10 +257,13 @@ def load_saved(
         encoder = encoder.as_saved(*facts, record.options.get(KEPT_IN))
     except InputError as error:
         reason = str(error).partition("\n")[0]  # the rest says what may be typed
-        raise ModelFolderError(
-            f"{folder}: its encoder, {moved_to or record.reference}, could not be loaded: {reason}\n"
-            "If it was moved, name it: FOLDER?encoder=REFERENCE. Name other files that were moved as its options, as "
+        advice = (
+            "\nIf it was moved, name it: FOLDER?encoder=REFERENCE. Name other files that were moved as its options, as "
             "in FOLDER?encoder=words:FILE?stop_words=FILE."
+        )
+        raise ModelFolderError(
+            f"{folder}: its encoder, {moved_to or record.reference}, could not be loaded: {reason}"
+            f"{advice if record.reference != PRECOMPUTED else ''}"  # the encoder of bare vectors was never known
         ) from error
     if encoder.fingerprint != record.encoder_fingerprint:
         is_same = are_same(encoder.fingerprint, record.encoder_fingerprint)

@@ -494,11 +494,19 @@ def test_vectors_of_an_unknown_model_are_to_be_fitted_again_with_it(isosent_, ta
     assert isosent_("fit", "bare.npy", "--transform", "mean_centering", "-o", "small").code == 0
     finished = isosent_("index", "bare.npy", "-m", "small", "--texts", "texts.txt", "-o", "of_small")
     assert finished.code == 0, finished.err
-    for options, model in (([], "MODEL"), (["-m", "wordllama"], "wordllama"), (["-m", "small?encoder=wordllama"], "")):
-        finished = isosent_("search", "of_small", "a text", *options)
+    fitted = "small?encoder=wordllama"
+    for asked, model in (
+        (["search", "of_small", "a text"], "MODEL"),
+        (["search", "of_small", "a text", "-m", "wordllama"], "wordllama"),
+        (["index", "texts.txt", "-m", fitted, "-o", "of_texts"], "wordllama"),
+    ):
+        finished = isosent_(*asked)
         assert finished.code == 2
-        assert f"isosent fit VECTORS -m {model}" in finished.err, finished.err
-        assert "?encoder=REFERENCE" not in finished.err
+        assert f"isosent fit VECTORS -m {model}" in finished.err
+    assert "?encoder=REFERENCE" not in isosent_("search", "of_small", "a text", "-m", fitted).err
+    assert isosent_("fit", "bare.npy", "-m", "wordllama", "--transform", "mean_centering", "-o", "known").code == 0
+    assert isosent_("index", "bare.npy", "-m", "known", "--texts", "texts.txt", "-o", "of_known").code == 0
+    assert hits(isosent_("search", "of_known", texts[5], "-k", 1, "--json")) == [[5]]
 
 
 def test_vectors_of_other_texts_are_not_resumed(isosent_, table, tmp_path, monkeypatch):

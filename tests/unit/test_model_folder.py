@@ -379,7 +379,7 @@ def test_a_map_outside_the_folder_is_refused(saved, name):
 )
 def test_a_map_of_shapes_that_do_not_agree_is_refused(saved, weight, bias):
     replace_part(saved, "linear_map", {"weight": np.ones(weight), "bias": np.ones(bias)})
-    refuses(saved, r"does not hold weight \(dim, n_components\) and bias \(n_components,\)")
+    refuses(saved, r"does not hold weight \(dim, n_components\) and bias \(n_components,\): .* Make it again\.$")
 
 
 def test_a_map_without_bias_is_refused(saved):

@@ -130,8 +130,8 @@ def recall_of_neighbors(
         raise InputError(f"{truth.name} names rows by their numbers, and the ids of the index are strings.")
     if snapshot.state.ids == "int" and (snapshot.ids_at(snapshot.live) != np.arange(len(snapshot))).any():
         raise InputError(
-            f"{truth.name} names rows by their numbers, and the index has ids of its own, which are not 0, 1, 2 and so "
-            "on in order. Make the index again without a column of ids."
+            f"{truth.name} names rows by their numbers, and the ids of the index are not 0, 1, 2 and so on, in order. "
+            "Make the index again without a column of ids."
         )
     named = np.unique(truth.rows)
     known = named >= 0
