@@ -49,7 +49,7 @@ def placed(tokens: Tokens, parts: Sequence[str], text: str, max_length: int, *, 
         inside = (stops > begin) & (stops <= begin + n_characters) & (np.asarray(tokens.is_special) == 0)
         if not inside.any():  # a text that shares its only token with the words around it
             inside = (stops > begin) & (starts < begin + n_characters) & (np.asarray(tokens.is_special) == 0)
-            inside[inside.argmax() + 1 :] = False
+            inside &= np.cumsum(inside) == 1
         order[inside] = (begin + n_characters - starts if cuts_left else stops - begin)[inside]
         first = int(inside.argmax()) if inside.any() else len(ids)
         begin += n_characters
@@ -93,5 +93,6 @@ def check_end(folder: Path, tokenizer: Any, prompts: Sequence[str], *, is_saved:
         )
     else:
         raise FileFormatError(
-            f"{problem} Add the token there, or as a prompt: prompt={TEXT_PLACE}{end} (and so query_prompt and document_prompt, if they differ)."
+            f"{problem} Add the token there, or as a prompt: "
+            f"prompt={TEXT_PLACE}{end} (and so query_prompt and document_prompt, if they differ)."
         )
