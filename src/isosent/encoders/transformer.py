@@ -145,9 +145,8 @@ class TransformerEncoder(Encoder):
 
     def with_options(self, **options: object) -> TransformerEncoder:
         """Return the encoder with other options, such as a pooling, with the same network."""
-        own = dict(self.options)
-        if "prompt" in options:  # sides that have the prompt of every text follow it
-            own = {name: value for name, value in own.items() if name not in PROMPTS or value != own["prompt"]}
+        follow = PROMPTS if "prompt" in options else ()  # if they have the prompt of every text
+        own = {k: v for k, v in self.options.items() if k not in follow or v != self.options["prompt"]}
         typed = parse_reference(self.reference, {**own, **options}).options
         resolved = _resolved(self.module_folder, self.network, typed)
         return TransformerEncoder(
@@ -472,8 +471,7 @@ class TransformerEncoder(Encoder):
             # another space than before: normalize=false once left out every Normalize, not only one at the end
             yield np.frombuffer(" ".join(kinds).encode(), dtype=np.uint8)
         if any(TEXT_PLACE in self.options[name] for name in PROMPTS):
-            # another space than before, too: a place once stood before the text like other words
-            yield np.frombuffer(TEXT_PLACE.encode(), dtype=np.uint8)
+            yield np.frombuffer(TEXT_PLACE.encode(), dtype=np.uint8)  # it once stood before the text like other words
 
     def vocabulary(self) -> Iterable[str]:
         """Yield the tokens in the order of their ids."""
