@@ -28,6 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=Path(__file__).parents[1] / "docs" / "figures")
     folder = parser.parse_args().output
+    folder.mkdir(parents=True, exist_ok=True)
     rows = demo_pool()
     fitted = [row for row in rows if int(row.meaning) % 2]
     held_out = [row for row in rows if not int(row.meaning) % 2]

@@ -109,7 +109,7 @@ def distill(
     transform: Transform | Auto | str | None = None,
     progress: Progress | None = None,
 ) -> Distillation:
-    r"""Distil a transformer into a static model that is a hundred times as fast, without labels and in closed form.
+    r"""Distil a transformer into a static model that is 44 times as fast or more, without labels and in closed form.
 
     A static model gives a text the mean of the rows of its tokens, :math:`A E`. The rows minimize
     :math:`\|Y - A E\|^2 + \lambda \|E - E_0\|^2`, where Y are the vectors of the model, about their mean, and the prior
