@@ -252,7 +252,7 @@ def load_saved(
         corpus = Corpus.from_tensors(learned) if learned else None
         runtime = {name: value for name, value in parsed.options.items() if name in RUNTIME_OPTIONS}
         reference = _encoder_reference(moved_to, record, runtime, folder / MODEL_FILE)
-        encoder = load_encoder(reference, split=split, corpus=corpus, progress=progress)
+        encoder = load_encoder(reference, split=split, corpus=corpus, progress=progress, is_saved=True)
         facts = record.encoder_fingerprint, record.encoder_dim, record.canary
         encoder = encoder.as_saved(*facts, record.options.get(KEPT_IN))
     except InputError as error:

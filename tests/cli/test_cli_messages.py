@@ -317,3 +317,17 @@ def test_a_file_of_vectors_in_place_of_a_model_is_not_to_be_renamed(isosent_, fo
     message = isosent_("encode", "texts.txt", "-m", "vectors.npy", "-o", "x.npy").err
     assert "vectors.npy is an array" in message
     assert "Rename" not in message
+
+
+@pytest.mark.parametrize(
+    ("command", "flag"),
+    [
+        ("evaluate sts --data folder -m wordllama -m words:glove.txt", "--model"),
+        ("map texts.txt --model a -m b -o map.html", "--model"),
+        ("encode texts.txt -o a.npy --output b.npy", "--output"),
+        ("index create texts.txt -o a -m b --model=c", "--model"),
+        ("data get sts --output a -o b", "--output"),
+    ],
+)
+def test_an_option_with_one_value_is_given_once(command, flag, isosent_, refuses):
+    refuses(isosent_(*command.split()), flag, "once")

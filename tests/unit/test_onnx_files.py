@@ -190,6 +190,44 @@ def test_saved_fitted_and_pickled(tmp_path):
         isosent.load(tmp_path / "saved").encode(TEXTS)
 
 
+def test_weights_in_a_file_of_any_name_are_part_of_the_fingerprint(tmp_path):
+    folder, fingerprints = write_folder(tmp_path / "model"), set()
+    for scale in (1.0, 2.0):
+        write_graph(folder / "model.onnx", scale=scale)
+        graph = onnx.load(str(folder / "model.onnx"))
+        (folder / "model.onnx_data_1").unlink(missing_ok=True)  # it would be appended to
+        how = {"save_as_external_data": True, "location": "model.onnx_data_1", "size_threshold": 100}
+        onnx.save(graph, str(folder / "model.onnx"), **how)
+        model = isosent.load(str(folder))
+        np.testing.assert_allclose(model.encode(TEXTS), by_hand(folder, TEXTS, scale=scale), atol=5e-6)
+        fingerprints.add(model.fingerprint)
+    assert len(fingerprints) == 2
+
+
+def test_a_file_that_onnxruntime_has_optimized_is_computed_alone_too(tmp_path):
+    folder = write_folder(tmp_path / "model")
+    graph = onnx.load(str(folder / "model.onnx"))
+    weights = np.round(np.eye(DIM) * 100 + 100).astype(np.uint8)
+    for name, value in (("whole", weights), ("step", np.float32(0.01)), ("zero", np.uint8(100))):
+        graph.graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
+    graph.graph.node[7].output[0] = "exact"
+    inputs = ["exact", "whole", "step", "zero"]
+    product = helper.make_node("DynamicQuantizeMatMul", inputs, ["states"], domain="com.microsoft")
+    graph.graph.node.insert(8, product)
+    graph.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    onnx.save(graph, str(folder / "model.onnx"))
+    model = isosent.load(str(folder))
+    alone = np.vstack([model.encode([text]) for text in TEXTS])
+    np.testing.assert_array_equal(model.encode(TEXTS), alone)
+    np.testing.assert_allclose(alone, by_hand(folder, TEXTS), atol=0.1)
+
+
+def test_files_of_training_are_no_weights(tmp_path):
+    folder = write_folder(tmp_path / "model")
+    (folder / "training_args.bin").write_bytes(b"pickle")
+    np.testing.assert_allclose(isosent.load(str(folder)).encode(TEXTS), by_hand(folder, TEXTS), atol=2e-6)
+
+
 def test_the_vectors_of_prompts_and_windows(tmp_path):
     folder = write_folder(tmp_path / "model")
     prompted = isosent.load(str(folder), prompt="find : {text} and the")

@@ -15,7 +15,7 @@ from sentence_transformers import SentenceTransformer, models
 from tiny_models import DIM
 
 import isosent
-from isosent.errors import FileFormatError, InputError, TruncationWarning
+from isosent.errors import FileFormatError, InputError, IsosentWarning, ModelFolderError, TruncationWarning
 from isosent.exports import export
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -161,6 +161,41 @@ def test_a_blank_text_has_the_zero_row_and_repeated_texts_one_vector(tiny_model)
     assert model.encode([]).shape == (0, DIM)
 
 
+def test_a_text_within_one_token_of_the_prompt_has_a_vector(tiny_model):
+    folder = tiny_model("gpt2")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    merged, text = next(
+        (token, token[1:-1])
+        for token in map(tokenizer.decode, range(3, len(tokenizer)))
+        if len(token) > 2 and token.strip() == token and len(tokenizer(token)["input_ids"]) == 1
+    )
+    prompt = f"{merged[0]}{{text}}{merged[-1]}"
+    model = isosent.load(f"hf:{folder}?layers=2&pooling=last_token", prompt=f"{prompt} {prompt}")
+    asked = f"{merged} {merged}"
+    states = tiny_models.hidden_states(folder, tiny_models.token_ids(folder, [asked]))[0]
+    np.testing.assert_allclose(model.encode([text])[0], states[2, -1], atol=5e-6)
+
+
+@pytest.mark.parametrize("name", ["prompt", "query_prompt"])
+def test_a_saved_model_of_when_a_place_stood_before_the_text_is_refused(name, tmp_path, tiny_model, monkeypatch):
+    folder = f"hf:{tiny_model('bert')}"
+    monkeypatch.setattr("isosent.encoders.transformer.PROMPTS", ())  # no prompt is looked at
+    isosent.load(folder, **{name: "find {text}"}).save(tmp_path / "model")
+    monkeypatch.undo()
+    with pytest.raises(ModelFolderError, match="fingerprint"):
+        isosent.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("options", [{"prompt": "x "}, {"prompt": "x ", "query_prompt": ""}, {"query_prompt": "q "}])
+def test_options_of_an_encoder_are_those_of_loading(options, tiny_model):
+    folder = f"hf:{tiny_model('bert')}"
+    for before in ({}, {"prompt": "y "}):
+        assert (
+            isosent.load(folder, **before).encoder.with_options(**options).options
+            == isosent.load(folder, **before | options).encoder.options
+        )
+
+
 def test_without_room_for_the_text_nothing_is_encoded(tiny_model):
     model = isosent.load(f"hf:{tiny_model('bert')}?max_length=6", prompt="the dog {text} and the")
     with pytest.raises(InputError, match=r"max_length=6.*no room"):
@@ -173,8 +208,9 @@ def test_what_cannot_keep_the_words_is_refused(tiny_model, tmp_path):
         isosent.load(f"hf:{folder}?long=windows&max_length=20", prompt="{text} and")
     model = isosent.load(f"hf:{folder}", prompt="{text} and")
     for target in ("sentence-transformers", "onnx"):
-        with pytest.raises(InputError, match=r"\{text\} and"):
+        with pytest.raises(InputError, match=r"\{text\} and") as refused:
             export(model, target, tmp_path / target)
+        assert "Export to" not in str(refused.value)
         assert not (tmp_path / target).exists()
     wrapped = isosent.wrap(SentenceTransformer(modules=[models.Transformer(str(folder)), models.Pooling(DIM)]))
     with pytest.raises(InputError, match="before texts only"):
@@ -191,10 +227,18 @@ def test_a_folder_whose_prompt_has_a_place_is_refused(tmp_path, tiny_model):
 def test_a_folder_that_says_add_eos_token_without_adding_it_is_refused(tmp_path):
     folder = tiny_models.save_model(tmp_path, "llama", eos_token="</s>")
     path = folder / "tokenizer_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"add_eos_token": True}))
+    text = path.read_text()
+    path.write_text(json.dumps(json.loads(text) | {"add_eos_token": True}))
     assert transformers.AutoTokenizer.from_pretrained(folder)("dog")["input_ids"][-1] != 3
     with pytest.raises(FileFormatError, match="add_eos_token"):
         isosent.load(f"hf:{folder}")
+    path.write_text(text)
+    isosent.load(f"hf:{folder}").save(tmp_path / "saved")
+    expected = isosent.load(f"hf:{folder}").encode(TEXTS)
+    path.write_text(json.dumps(json.loads(text) | {"add_eos_token": True}))
+    with pytest.warns(IsosentWarning, match="add_eos_token"):
+        saved = isosent.load(tmp_path / "saved")
+    np.testing.assert_array_equal(saved.encode(TEXTS), expected)
     vectors = isosent.load(f"hf:{folder}?pooling=last_token", prompt="{text}</s>").encode(TEXTS)
     ids = [[*row, 3] for row in tiny_models.token_ids(folder, TEXTS)]
     expected = [of_text[-1, -1] for of_text in tiny_models.hidden_states(folder, ids)]

@@ -45,7 +45,7 @@ from isosent.io.texts import text_blocks
 from isosent.numeric.canary import CHANGED, LEAST_COSINE, Canary
 from isosent.numeric.similarity import unit_rows
 from isosent.pages.progress import Progress
-from isosent.role import RoleName, prompted
+from isosent.role import TEXT_PLACE, RoleName, parts_of, prompted
 from isosent.space import Sketch, are_same, hash_of
 
 T = TypeVar("T")
@@ -83,7 +83,8 @@ class Endpoint(NamedTuple):
     @property
     def identity(self) -> str:
         """What tells it from others in a cache."""
-        facts = [self.url, self.dialect, self.model, self.dimensions, sorted(self.prompts.items())]
+        prompts = [(role, _in_key(prompt)) for role, prompt in sorted(self.prompts.items())]
+        facts = [self.url, self.dialect, self.model, self.dimensions, prompts]
         return json.dumps(facts)
 
     def facts(self, dim: int) -> dict[str, Any]:
@@ -281,7 +282,7 @@ class Session:
         """Hashes of texts and of the space of their vectors."""
         _check_prompt(prompt)
         # JSON has no zero byte, which ends it
-        parts = [self.endpoint.identity, known.fingerprint, self._side(role), prompt]
+        parts = [self.endpoint.identity, known.fingerprint, self._side(role), _in_key(prompt)]
         begin = hashlib.sha256(json.dumps(parts).encode())
         keys = []
         for text in texts:
@@ -554,6 +555,11 @@ def _key_of(endpoint: Endpoint) -> str | None:
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise InputError(f"{endpoint.reference}: {endpoint.key_variable} is no key: it has spaces or other characters.")
     return key
+
+
+def _in_key(prompt: str) -> str | list[str]:
+    """A prompt as the keys of a cache hold it: in parts if it has a place, which once stood before the text."""
+    return parts_of(prompt) if TEXT_PLACE in prompt else prompt
 
 
 def _check_prompt(prompt: str) -> None:

@@ -98,12 +98,31 @@ class _Commands(click.Group):
             nearest = get_close_matches(args[0], _MODULES, n=1)
             advice = f" Did you mean {nearest[0]!r}?" if nearest else ""
             raise click.UsageError(f"No such command {args[0]!r}.{advice}", ctx)
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is not None:
+            _refuse_repeated(command, name, ctx, rest)
+        return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for heading, commands in COMMANDS.items():
             with formatter.section(heading):
                 formatter.write_dl([(f"{name:<10}", summary) for name, (_, summary) in commands.items()])
+
+
+def _refuse_repeated(command: click.Command, name: str | None, parent: click.Context, args: Sequence[str]) -> None:
+    """Refuse an option with one value that is given twice, of which click silently takes the last."""
+    context = click.Context(command, info_name=name, parent=parent)
+    try:
+        values, rest, given = command.make_parser(context).parse_args(list(args))
+    except click.UsageError:  # said when the command itself reads its arguments
+        return
+    for option in given:
+        takes_one = isinstance(option, click.Option) and not (option.multiple or option.is_flag or option.count)
+        if takes_one and (n_times := given.count(option)) > 1:
+            flag, last = max(option.opts, key=len), values[option.name]
+            raise click.UsageError(f"{flag} is given {n_times} times, the last time as {last}. Give it once.", context)
+    if isinstance(command, click.Group) and rest and (inner := command.get_command(context, rest[0])):
+        _refuse_repeated(inner, rest[0], context, rest[1:])
 
 
 def _print_version(ctx: click.Context, _: click.Parameter, is_asked_for: bool) -> None:

@@ -52,7 +52,7 @@ def download(
     name, _, revision = hub_id.partition("@")
 
     def snapshot(*more: str) -> Path:
-        graphs = [graph, f"{graph}?data"] if graph else []
+        graphs = [graph, f"{graph}?data*"] if graph else []
         allowed = [*files, *(["*.py"] if trust_remote_code else []), *graphs, *more]
         return Path(
             huggingface_hub.snapshot_download(

@@ -33,11 +33,13 @@ def load_encoder(
     split: SplitFunction | None = None,
     corpus: Corpus | None = None,
     progress: Progress | None = None,
+    is_saved: bool = False,
 ) -> Encoder:
     """Load the encoder that a reference names.
 
     `split` is a tokenizer that a reference cannot name; `corpus` is what a saved model learned from texts; `progress`
     is called with the bytes of files of word vectors, and returns what is called with the bytes read.
+    `is_saved`: a saved model names it, whose vectors are not to change.
     """
     if reference.scheme == "hub":
         reference = _hub_model(reference)
@@ -59,7 +61,7 @@ def load_encoder(
         raise InputError(
             f"hf:{location}: token embeddings alone take {' and '.join(weights)}. Add static=true, or leave that out."
         )
-    return load_transformer(location, options)
+    return load_transformer(location, options, is_saved=is_saved)
 
 
 def _hub_model(reference: Reference) -> Reference:

@@ -7,6 +7,7 @@ loses tokens at its end, at every place alike; the words of the prompt stay, and
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.errors import FileFormatError, InputError
+from isosent.errors import FileFormatError, InputError, IsosentWarning
 from isosent.io.json import read_json
 from isosent.io.schemas import TokenizerConfig
 from isosent.role import TEXT_PLACE
@@ -46,6 +47,9 @@ def placed(tokens: Tokens, parts: Sequence[str], text: str, max_length: int, *, 
         begin += len(part)
         # a token that reaches beyond the text belongs to the words after it
         inside = (stops > begin) & (stops <= begin + n_characters) & (np.asarray(tokens.is_special) == 0)
+        if not inside.any():  # a text that shares its only token with the words around it
+            inside = (stops > begin) & (starts < begin + n_characters) & (np.asarray(tokens.is_special) == 0)
+            inside &= np.cumsum(inside) == 1
         order[inside] = (begin + n_characters - starts if cuts_left else stops - begin)[inside]
         first = int(inside.argmax()) if inside.any() else len(ids)
         begin += n_characters
@@ -67,16 +71,28 @@ def _farthest(order: NDArray[np.int64], room: int, max_length: int) -> int:
     return int(fitting[-1])
 
 
-def check_end(folder: Path, tokenizer: Any, prompts: Sequence[str]) -> None:
-    """Refuse a folder that says that texts end with a token, if neither its tokenizer nor the prompts add it."""
+def check_end(folder: Path, tokenizer: Any, prompts: Sequence[str], *, is_saved: bool) -> None:
+    """Refuse a folder that says that texts end with a token, if neither its tokenizer nor the prompts add it.
+
+    The encoder of a saved model keeps its vectors, with a warning.
+    """
     # transformers 5 takes the post-processor of tokenizer.json, and no longer add_eos_token of tokenizer_config.json;
     # the last token, which such models pool, is then another one than in training
     path, end = folder / "tokenizer_config.json", tokenizer.eos_token
     if not (path.exists() and end and read_json(path, TokenizerConfig).get("add_eos_token")):
         return
     is_added = tokenizer("a", return_special_tokens_mask=True)["special_tokens_mask"][-1]
-    if not is_added and not all(each.endswith(end) for each in prompts):
+    if is_added or all(each.endswith(end) for each in prompts):
+        return
+    problem = f"hf: {path} says add_eos_token, and tokenizer.json does not end texts with {end!r}."
+    if is_saved:
+        warnings.warn(
+            f"{problem} The saved model keeps the vectors that it was made of, whose texts lack the token.",
+            IsosentWarning,
+            stacklevel=6,
+        )
+    else:
         raise FileFormatError(
-            f"hf: {path} says add_eos_token, and tokenizer.json does not end texts with {end!r}. Add the token there, "
-            f"or as a prompt: prompt={TEXT_PLACE}{end} (and so query_prompt and document_prompt, if they differ)."
+            f"{problem} Add the token there, or as a prompt: "
+            f"prompt={TEXT_PLACE}{end} (and so query_prompt and document_prompt, if they differ)."
         )

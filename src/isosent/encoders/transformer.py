@@ -29,7 +29,14 @@ from isosent.encoders.output_modules import (
     load_modules,
     modules_in_use,
 )
-from isosent.encoders.reference import CODE_PERMISSIONS, RUNTIME_OPTIONS, escape, parse_reference, write_options
+from isosent.encoders.reference import (
+    CODE_PERMISSIONS,
+    PROMPTS,
+    RUNTIME_OPTIONS,
+    escape,
+    parse_reference,
+    write_options,
+)
 from isosent.encoders.st_modules import MODULES_FILE, NAME_POOLING, ModuleFolder, read_module_folder
 from isosent.encoders.text_places import Placed, Tokens, check_end, placed
 from isosent.errors import FileFormatError, InputError, MissingExtraError, ModelReferenceError
@@ -138,7 +145,9 @@ class TransformerEncoder(Encoder):
 
     def with_options(self, **options: object) -> TransformerEncoder:
         """Return the encoder with other options, such as a pooling, with the same network."""
-        typed = parse_reference(self.reference, {**self.options, **options}).options
+        follow = PROMPTS if "prompt" in options else ()  # if they have the prompt of every text
+        own = {k: v for k, v in self.options.items() if k not in follow or v != self.options["prompt"]}
+        typed = parse_reference(self.reference, {**own, **options}).options
         resolved = _resolved(self.module_folder, self.network, typed)
         return TransformerEncoder(
             self.reference,
@@ -461,6 +470,8 @@ class TransformerEncoder(Encoder):
         if self.options["normalize"] == "false" and NORMALIZE in kinds:
             # another space than before: normalize=false once left out every Normalize, not only one at the end
             yield np.frombuffer(" ".join(kinds).encode(), dtype=np.uint8)
+        if any(TEXT_PLACE in self.options[name] for name in PROMPTS):
+            yield np.frombuffer(TEXT_PLACE.encode(), dtype=np.uint8)  # it once stood before the text like other words
 
     def vocabulary(self) -> Iterable[str]:
         """Yield the tokens in the order of their ids."""
@@ -479,8 +490,8 @@ def _n_common(first: Sequence[int], second: Sequence[int]) -> int:
     return next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(first), len(second)))
 
 
-def load_transformer(location: str, options: Mapping[str, Any]) -> TransformerEncoder:
-    """Load a transformers encoder or a sentence-transformers model."""
+def load_transformer(location: str, options: Mapping[str, Any], *, is_saved: bool = False) -> TransformerEncoder:
+    """Load a transformers encoder or a sentence-transformers model; `is_saved`: a saved model names it."""
     permissions: dict[str, Any] = {name: bool(options.get(name)) for name in CODE_PERMISSIONS}
     local = local_folder("hf", location)  # one that is not there is named first: packages would not help
     try:
@@ -513,7 +524,9 @@ def load_transformer(location: str, options: Mapping[str, Any]) -> TransformerEn
             "one that the model was trained with into both."
         )
     resolved = _resolved(module_folder, network, options)
-    check_end(module_folder.transformer, network.tokenizer, [resolved[name] for name in PROMPT_OF.values()])
+    check_end(
+        module_folder.transformer, network.tokenizer, [resolved[name] for name in PROMPT_OF.values()], is_saved=is_saved
+    )
     modules = _modules(module_folder, network, resolved)
     return TransformerEncoder(reference, resolved, module_folder, network, modules, runtime)
 

@@ -78,7 +78,8 @@ def export_sentence_transformers(
         try:
             as_sentence_transformer(model).save_pretrained(str(folder), create_model_card=False)
         except InexpressibleError as error:
-            raise InputError(f"export: {error} Export to onnx.") from error
+            advice = "" if TEXT_PLACE in str(error) else " Export to onnx."  # which has no such prompts either
+            raise InputError(f"export: {error}{advice}") from error
         if tei:
             _write_old_names(folder, model.encoder)
         agreement = check_vectors(TARGET, model, folder)

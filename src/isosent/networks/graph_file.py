@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import mmap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,8 @@ ENDING = ".onnx"
 _DEFAULTS = ("model.onnx", "onnx/model.onnx")
 _STATES = ("last_hidden_state", "token_embeddings")
 _TYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
-_OF_A_BATCH = b"DynamicQuantizeLinear"  # takes the scale of activations from all texts of a batch, padding included
+# DynamicQuantizeLinear and what onnxruntime makes of it take the scale of activations from all texts of a batch
+_OF_A_BATCH = b"DynamicQuantize"
 _SHIFTED = ("roberta", "xlm-roberta", "camembert", "mpnet")  # positions begin after that of the padding token
 
 
@@ -103,8 +104,10 @@ class GraphModel:
         return None if most is None else most - unused
 
     def state_dict(self) -> dict[str, Any]:
-        """What stands for its weights: hashes of the file, and of those next to it that may hold them."""
-        paths = [self.path, *sorted(self.path.parent.glob(f"{self.path.name}?data"))]
+        """What stands for its weights: hashes of the file, and of those that it names as holding them."""
+        graph = _extras.require("onnx").load(str(self.path), load_external_data=False)
+        names = sorted(set(_external_files(graph)))
+        paths = [self.path, *(path_inside(self.path.parent, name, self.path) for name in names)]
         torch, digests = _extras.require("torch"), dict[str, Any]()
         for path in paths:
             with open_to_read(path) as file:
@@ -118,6 +121,16 @@ class GraphModel:
         inputs = {name: arrays[name].astype(kind, copy=False) for name, kind in self._inputs.items()}
         [states] = self._session.run([self._output], inputs)
         return np.asarray(states)
+
+
+def _external_files(message: Any) -> Iterator[str]:
+    """Names of the files that hold tensors of an ONNX message, at any depth."""
+    for field, value in message.ListFields():
+        if field.name == "external_data":
+            yield from (each.value for each in value if each.key == "location")
+        elif field.message_type is not None:
+            for part in [value] if hasattr(value, "ListFields") else value:
+                yield from _external_files(part)
 
 
 class GraphBackend:

@@ -330,6 +330,7 @@ def _naming(folder: Path) -> Iterator[None]:
 
 _LFS = b"version https://git-lfs"
 _INDEX_ENDING = ".safetensors.index.json"
+_PICKLES = "pytorch_model*.bin"  # others hold no weights, such as training_args.bin
 # What transformers computes with built-in code; other names are kernels that it downloads.
 _BUILT_IN = {
     "attn_implementation": ("eager", "sdpa", "flex_attention"),
@@ -344,7 +345,8 @@ def _check_files(
     if not (folder / "config.json").exists():
         raise FileFormatError(
             f"hf: {folder} is not a transformers model; it has no config.json. "
-            "An ONNX file needs that and the tokenizer next to it: copy them from the model that it was made of."
+            "An ONNX file needs that and the tokenizer next to it: copy them from the model that it was made of. "
+            "What isosent exports is not read back: name the model that was exported."
         )
     if (folder / "adapter_config.json").exists():
         raise FileFormatError(
@@ -367,7 +369,7 @@ def _check_files(
         )
     if not trust_remote_code:
         _check_code(transformers, folder, config)
-    has_weights = any(any(folder.glob(ending)) for ending in ("*.safetensors", f"*{_INDEX_ENDING}", "*.bin"))
+    has_weights = any(any(folder.glob(ending)) for ending in ("*.safetensors", f"*{_INDEX_ENDING}", _PICKLES))
     if (file := graph_of(folder, graph, has_weights=has_weights)) is not None:
         _check_pointer(file)
         return file
@@ -382,7 +384,7 @@ def _check_files(
         _check_pointer(path)
     if indexed or has_safetensors:
         return None
-    pickles = sorted(path.name for path in folder.glob("*.bin"))
+    pickles = sorted(path.name for path in folder.glob(_PICKLES))
     if not pickles:
         raise FileFormatError(
             f"hf: {folder} has no weights in .safetensors. The download may be incomplete. ONNX files of the hub are "
