@@ -370,5 +370,5 @@ def test_a_table_without_a_header_loses_no_text_in_silence(isosent_, refuses, tm
         assert f"texts.csv: its first line, '{texts[0]}'" in finished.err
         assert "first line" not in isosent_(*command, "named.csv").err
         refuses(isosent_(*command, "pairs.tsv"), "pairs.tsv has", "--column NAME", "first line", "names above it")
-    refuses(isosent_("duplicates", "ids.csv"), "ids.csv has 2 columns", "first line")
+    refuses(isosent_("duplicates", "ids.csv"), "ids.csv has 2 columns", "In its first line")
     assert "first line" in isosent_("index", "ids.csv", "-o", "index").err

@@ -14,6 +14,7 @@ from pyarrow import ipc
 from isosent.errors import FileFormatError, InputError
 from isosent.io.arrow import ArrowTable
 from isosent.io.source import open_source
+from isosent.io.tables import open_table
 from isosent.io.texts import read_texts
 from isosent.io.vectors import open_vectors
 
@@ -120,6 +121,15 @@ def cut(n_bytes, **settings):
     return make
 
 
+def killed(path):
+    """What a writer leaves behind that was ended before it could close its stream."""
+    with path.open("wb") as file, ipc.new_stream(file, table().schema) as stream:
+        stream.write_table(table()[:400], 200)
+        file.flush()
+        content = path.read_bytes()
+    path.write_bytes(content)
+
+
 def shorter_batch(path):
     """The first batch says that it has more rows than its columns."""
     write(path, table())
@@ -135,6 +145,7 @@ def shorter_batch(path):
         (cut(20_000), "truncated"),
         (cut(9, is_stream=True), "truncated|not a readable table"),
         (cut(5000, is_stream=True), "truncated|not a readable table"),
+        (killed, "truncated"),
         (shorter_batch, "not a readable table|damaged"),
         (npy, r"Rename it to end in \.npy"),
         (lambda path: pyarrow.feather.write_feather(table().select(["text"]), path, version=1), "first version"),
@@ -165,6 +176,17 @@ def test_a_long_text_that_many_rows_share_is_read_a_few_rows_at_once(tmp_path, m
         assert read_texts(write(tmp_path / "a.arrow", rows)) == [text, "y"] * 300
         sizes = [len(batch) for batch in ArrowTable("a", tmp_path / "a.arrow").batches(["text"])]
         assert (max(sizes), sum(sizes)) == ((1 << 16) // len(text), 600)
+
+
+@pytest.mark.parametrize(
+    "values", [[3, 1, 3], [True, False, True], list(pd.to_datetime(["2020-01-01"] * 3)), [None] * 3]
+)
+def test_categories_that_are_no_texts_stand_beside_texts(tmp_path, values):
+    frame = pd.DataFrame({"text": TEXTS[:3], "kind": pd.Categorical(values)})
+    frame.to_feather(tmp_path / "a.feather")
+    assert read_texts(tmp_path / "a.feather", column="text") == TEXTS[:3]
+    with open_table(tmp_path / "a.feather") as opened:
+        assert len(list(opened.rows(optional=["text", "kind"]))) == 3
 
 
 # -- data sets of Hugging Face -----------------------------------------------------------------------------------------

@@ -119,3 +119,10 @@ def test_other_objects_are_no_exports(tmp_path):
         as_json(tmp_path / "a.json", document)
         with pytest.raises(FileFormatError, match="list of JSON objects"):
             open_source(tmp_path / "a.json")
+
+
+@pytest.mark.parametrize("name", ["ids", "documents"])
+def test_a_list_beside_of_another_length_is_refused(tmp_path, name):
+    as_json(tmp_path / "a.json", CHROMA | {name: CHROMA[name][:11]})
+    with pytest.raises(FileFormatError, match=f"12 embeddings and 11 {name}"):
+        open_source(tmp_path / "a.json")

@@ -114,6 +114,24 @@ def flipped(path):
     path.write_bytes(content)
 
 
+def longer(path):
+    """The central directory says that the member is longer than its bytes."""
+    np.savez(path, ROWS)
+    content, size = path.read_bytes(), ROWS.nbytes + 128
+    at = content.index(b"PK\1\2") + 20
+    path.write_bytes(content[:at] + (1000).to_bytes(4, "little") + size.to_bytes(4, "little") + content[at + 8 :])
+
+
+def large_chunks(path):
+    with h5py.File(path, "w") as file:
+        file.create_dataset("train", (64, 32), "f4", maxshape=(None, 32), chunks=(1 << 23, 32))
+
+
+def empty(path):
+    with h5py.File(path, "w") as file:
+        file["train"] = h5py.Empty("f4")
+
+
 def truncated(path):
     write(path)
     path.write_bytes(path.read_bytes()[:-700])
@@ -128,6 +146,10 @@ def truncated(path):
         ("promises.npz", promises, "400000"),
         ("header.npz", long_header, "header"),
         ("packed.npz", flipped, "CRC|invalid"),
+        ("stored.npz", flipped, "CRC"),
+        ("longer.npz", longer, "damaged"),
+        ("large.h5", large_chunks, "chunks of 1"),
+        ("empty.h5", empty, "holds nothing"),
         ("chunks.h5", flipped, "not a readable HDF5 file"),
         ("stored.npz", truncated, "archive"),
         ("whole.hdf5", truncated, "truncated"),

@@ -67,7 +67,11 @@ def rows_of_answer(place: str, answer: Mapping[str, Any], *, is_row: bool = Fals
         return None
     for name, column in _BESIDE.items():
         values = answer.get(name)
-        if isinstance(values, list) and len(values) == len(rows):
+        if isinstance(values, list) and values:
+            if len(values) != len(rows):
+                raise FileFormatError(
+                    f"{place} has {len(rows)} embeddings and {len(values)} {name}. Save the whole answer."
+                )
             rows = [{column: value} | row for value, row in zip(values, rows, strict=True)]
     return rows
 

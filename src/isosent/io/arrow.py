@@ -31,6 +31,7 @@ from isosent.io.schemas import FileName
 from isosent.io.system import open_to_read, system_error
 
 _MAGIC: Final = b"ARROW1"
+_END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
 _FOOTER_AT: Final = -10  # where the length of the footer of a file lies
 _MOST_ROWS_A_BYTE: Final = 8  # of a batch: truth values
 _BATCH_ROWS: Final = 1024
@@ -49,8 +50,8 @@ class ArrowTable:
         self._name, self._map = name, _mapped(source)
         self._content = content = pa.py_buffer(self._map)
         self._is_file = bytes(content[: len(_MAGIC)]) == _MAGIC
-        end = bytes(content[max(0, len(content) - len(_MAGIC)) :])
-        if end != _MAGIC if self._is_file else any(end[-4:]):  # a stream ends in a message of no bytes
+        end = _MAGIC if self._is_file else _END_OF_STREAM  # four zeros alone may be padding of a batch
+        if bytes(content[max(0, len(content) - len(end)) :]) != end:
             raise FileFormatError(f"{name} is truncated: it has no end of a table of Arrow. Copy it again.")
         with reading_arrow(name):
             reader = self._reader([])  # which checks the footer
@@ -207,7 +208,11 @@ def longest_repeated(array: Any) -> int:
 
     kind = array.type
     if pa.types.is_dictionary(kind):
-        return longest_repeated(array.dictionary) or pc.max(pc.binary_length(array.dictionary)).as_py() or 0
+        texts = array.dictionary
+        tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+        if any(is_kind(texts.type) for is_kind in tests):
+            return pc.max(pc.binary_length(texts)).as_py() or 0
+        return longest_repeated(texts)
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
         lengths = np.frombuffer(array.buffers()[1], "<i4")[4 * array.offset : 4 * (array.offset + len(array)) : 4]
         return int(lengths.max(initial=0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -89,10 +90,18 @@ def _whole(path: Path, file: Any, name: str) -> Any:
 
 def _checked(path: Path, name: str, data: Any) -> Any:
     """Refuse a data set that reads other files, or unpacks to far more than it takes."""
+    if data.shape is None:
+        raise FileFormatError(f"{path}: data set {name} holds nothing.")
     if data.is_virtual or data.external:
         raise FileFormatError(f"{path}: data set {name} lies in another file. Write its numbers into one file.")
     if data.nbytes > max(FREELY_EXPANDED, LARGEST_EXPANSION * data.id.get_storage_size()):
         raise expands_too_far(str(path), data.nbytes)
+    n_chunk = math.prod(data.chunks or ()) * data.dtype.itemsize  # which is unpacked as a whole, also for one row
+    if n_chunk > max(FREELY_EXPANDED, min(LARGEST_DOCUMENT, data.nbytes)):
+        raise FileFormatError(
+            f"{path}: data set {name} has chunks of {shown_bytes(n_chunk)}, which are unpacked as a whole. Write it "
+            "with smaller chunks."
+        )
     return data
 
 

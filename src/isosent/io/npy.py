@@ -39,6 +39,7 @@ _MAGIC = b"\x93NUMPY"
 _HEADER_BYTES: Final = 1 << 14  # numpy refuses a longer header itself
 _ARCHIVE: Final = ".npz"
 _MEMBER: Final = ".npy"  # of the names of arrays in the archive
+_CHUNK_BYTES: Final = 1 << 20
 _LOCAL_BYTES: Final = 30  # of the header of a member, before its name
 
 
@@ -160,6 +161,8 @@ def _open_archive(path: Path, column: str | None) -> VectorSource:
                 "again."
             )
         start = _start_of_data(archive, info)
+        if info.compress_type == ZIP_STORED:
+            _check_stored(where, archive, info, start)
     if info.compress_type == ZIP_STORED:
         read = stored_blocks(path, state, header, start)
     elif header.is_fortran:
@@ -202,6 +205,18 @@ def _start_of_data(archive: ZipFile, info: ZipInfo) -> int:
     header = file.read(_LOCAL_BYTES)
     n_name, n_extra = np.frombuffer(header[26:], "<u2")
     return info.header_offset + _LOCAL_BYTES + int(n_name) + int(n_extra)
+
+
+def _check_stored(where: str, archive: ZipFile, info: ZipInfo, start: int) -> None:
+    """Refuse a member that is not as long as the archive says, or has other bytes; it is read past zipfile."""
+    file, checksum, n_left = archive.fp, 0, info.file_size
+    assert file is not None
+    if info.compress_size == info.file_size:
+        file.seek(start)
+        while n_left and (chunk := file.read(min(n_left, _CHUNK_BYTES))):
+            checksum, n_left = zlib.crc32(chunk, checksum), n_left - len(chunk)
+    if n_left or info.compress_size != info.file_size or checksum != info.CRC:
+        raise FileFormatError(f"{where} is damaged: its length or its checksum (CRC-32) is another. Copy it again.")
 
 
 @contextmanager

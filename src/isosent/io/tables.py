@@ -168,8 +168,9 @@ def header_advice(name: str, columns: Sequence[str]) -> str:
     if sentence is None or format_by_name(name).rows != "fields":
         return ""
     return (
-        f"Its first line, {_check.brief(sentence)!r}, is taken for names of columns. If it is a row like the others, "
-        "put a line with names above it."
+        f"{'Its' if len(columns) == 1 else 'In its'} first line, {_check.brief(sentence)!r}, is taken for "
+        f"{'names of columns' if len(columns) == 1 else 'the name of a column'}. If it is a row like the others, put a "
+        "line with names above it."
     )
 
 
