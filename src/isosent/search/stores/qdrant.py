@@ -246,8 +246,8 @@ class QdrantTable:
             if infinite := [row for row, value in enumerate(column) if isinstance(value, float) and math.isinf(value)]:
                 row = batch.column(ID)[infinite[0]].as_py()
                 raise InputError(  # JSON has none: a server would keep null
-                    f"the {self.name} cannot hold {column[infinite[0]]} in the column {name} of row {row!r}. Replace it "
-                    "by a number, or leave it empty."
+                    f"the {self.name} cannot hold {column[infinite[0]]} in the column {name} of row {row!r}. Replace "
+                    "it by a number, or leave it empty."
                 )
         if not self._is_server and batch.num_rows > _MANY_OF_FOLDER and not self._is_slow_said:
             self._is_slow_said = True
