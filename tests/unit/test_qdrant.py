@@ -385,3 +385,22 @@ def test_a_folder_that_is_in_use_or_of_something_else_is_left_alone(tmp_path, in
     coarse = Index.create([f"texts about {n} horses" for n in range(120)], index.model, store="int8")
     push(coarse, f"qdrant:{tmp_path / 'db'}", say=said.append)
     assert any("no codes" in line for line in said)
+
+
+def test_a_host_without_a_scheme_is_no_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for address in ("localhost:6333", "10.0.0.1:6333/x"):
+        with pytest.raises(InputError, match=f"qdrant:http://{address}"):
+            open_database(f"qdrant:{address}?table=rows")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_infinite_numbers_are_refused_by_column_and_id(server):
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(np.eye(2, DIM, dtype=np.float32).ravel()), DIM)
+    batch = pa.table({"id": ["a", "b"], "price": [1.5, -np.inf], "vector": vectors}).to_batches()[0]
+    database = open_database(server.url)
+    database.create(batch.schema, SPACE, DIM)
+    with pytest.raises(InputError, match=r"-inf.*price.*'b'"):
+        database.add(batch)
+    assert database.count == 0
+    database.close()

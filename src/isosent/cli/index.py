@@ -317,6 +317,7 @@ def push(folder: str, url: str) -> None:
     isosent index push INDEX --to 'postgresql://user@host/db?table=rows'
     isosent index push INDEX --to lance:DIR
     isosent index push INDEX --to 'qdrant:https://host:6333?table=rows'
+    isosent index push INDEX --to qdrant:DIR
     """  # noqa: D301
     opened = open_store(folder).index("index push")
     with progress_bar("pushing", "rows") as bar:

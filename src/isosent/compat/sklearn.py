@@ -103,7 +103,7 @@ class SentenceVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             If nothing was fitted.
         """
         check_is_fitted(self)
-        return self.model_.encode(X)
+        return self.model_.encode(_check.text_list(type(self).__name__, X))  # one text would have no axis of rows
 
     @property
     def _n_features_out(self) -> int:

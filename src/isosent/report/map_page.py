@@ -157,7 +157,7 @@ def map_table(maps: Sequence[DrawnMap], texts: Sequence[str] | None, columns: Ma
     """A parquet file with text, other columns, places and neighbors, as embedding-atlas opens it.
 
     Places after a transform are in x_2 and y_2; neighbors are those of the first map. Rows that are not drawn have
-    none. A column of the same name as one of these gets a line below after its own.
+    none. A column of the same name as one of these gets lines below after its own, as many as make a new name.
     """
     pa = _extras.require("pyarrow")
     parquet = _extras.require("pyarrow.parquet")
@@ -174,7 +174,12 @@ def map_table(maps: Sequence[DrawnMap], texts: Sequence[str] | None, columns: Ma
         names=list(lists),
         mask=pa.array(~is_drawn),
     )
-    others = {f"{name}_" if name in drawn else name: values for name, values in columns.items()}
+    others: dict[str, Any] = {}
+    for name, values in columns.items():
+        free = name
+        while free in drawn or free in others or (free != name and free in columns):
+            free += "_"
+        others[free] = values
     content = BytesIO()
     parquet.write_table(pa.table(drawn | others), content)
     return content.getvalue()

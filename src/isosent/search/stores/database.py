@@ -34,6 +34,7 @@ from isosent.search.result import Hit
 from isosent.search.rows import ID, VECTOR
 from isosent.search.stores.tuning import Draw, Sample, Say
 from isosent.search.units import Queries, opened_queries, query_units, unit_vectors, units_of_lists
+from isosent.search.where import Condition, parse_where
 from isosent.space import Space, same_space
 from isosent.transforms.maps import GroupMaps
 
@@ -63,7 +64,7 @@ class _Kind(NamedTuple):
 _KINDS: Final = (
     _Kind("(?i:postgres)[^/]*:", "postgres", "PostgresTable", "postgresql://user@host/db?table=NAME"),
     _Kind("lance:", "lance", "LanceTable", "lance:DIR"),
-    _Kind("qdrant:", "qdrant", "QdrantTable", "qdrant:https://host:6333?table=NAME"),
+    _Kind("qdrant:", "qdrant", "QdrantTable", "qdrant:https://host:6333?table=NAME, qdrant:DIR"),
 )
 URLS: Final = ", ".join(kind.example for kind in _KINDS)
 
@@ -151,6 +152,12 @@ def place_and_table(url: str, beginning: str) -> tuple[str, str]:
         shown = _without_password(url)
         raise InputError(f"{shown} names no table. Write {beginning}DIR or {beginning}DIR?table=NAME.")
     return place, name
+
+
+def parsed_filter(where: str, schema: Any) -> Condition:
+    """Parse a filter; what a table holds besides the columns of the user cannot be named, and is not listed."""
+    fields = [field for field in schema if field.name not in (VECTOR, DIGEST)]
+    return parse_where(where, import_module("pyarrow").schema(fields))
 
 
 def best_hits(fetched: Callable[[int], Fetched], k: int) -> Any:
@@ -320,7 +327,10 @@ class DatabaseStore:
     def model(self) -> SentenceEncoder:
         """What encodes queries."""
         if self._reference is None:
-            raise InputError("search: a database needs the model that made its vectors: -m MODEL.")
+            raise InputError(
+                "search: a database needs the model that made its vectors: -m MODEL. For vectors of an API it is the "
+                "model that is saved in the index that was pushed: -m INDEX/model."
+            )
         return load(self._reference) if isinstance(self._reference, str) else self._reference
 
     @property

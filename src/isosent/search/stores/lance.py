@@ -20,8 +20,8 @@ from isosent.numeric.neighbors import exact_products
 from isosent.search.engine import FULL_SIZE, SearchSettings
 from isosent.search.keywords import FUSED, fuse
 from isosent.search.rows import ID, TEXT, VECTOR, check_columns, names_beside_hits
-from isosent.search.stores.database import Fetched, best_hits, place_and_table
-from isosent.search.where import parse_where, sql_literal, to_sql
+from isosent.search.stores.database import Fetched, best_hits, parsed_filter, place_and_table
+from isosent.search.where import sql_literal, to_sql
 from isosent.space import Space
 
 _INDEXED_ROWS: Final = 100_000  # above, LanceDB clusters the vectors; below, it compares all of them
@@ -218,7 +218,7 @@ def _match(text: str) -> Any:
 
 
 def _sql(where: str, schema: Any) -> str:
-    return to_sql(parse_where(where, schema), lambda name: "`" + name.replace("`", "") + "`", sql_literal)
+    return to_sql(parsed_filter(where, schema), lambda name: "`" + name.replace("`", "") + "`", sql_literal)
 
 
 @contextmanager

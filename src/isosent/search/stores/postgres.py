@@ -26,7 +26,7 @@ from isosent.search.commits import FORMAT
 from isosent.search.engine import FULL_SIZE, K_MEASURED, SearchSettings
 from isosent.search.keywords import FUSED, fuse
 from isosent.search.rows import ID, TEXT, VECTOR, check_columns, names_beside_hits, plain_values
-from isosent.search.stores.database import TABLE
+from isosent.search.stores.database import TABLE, parsed_filter
 from isosent.search.stores.postgres_connection import Connection, arrow_types, nul_in, sql_columns
 from isosent.search.stores.tuning import (
     MIN_RECALL,
@@ -38,7 +38,7 @@ from isosent.search.stores.tuning import (
     retuned,
     share_found,
 )
-from isosent.search.where import parse_where, to_sql
+from isosent.search.where import to_sql
 from isosent.space import Space, are_same
 
 _FORMAT_VERSION = 1  # of the comment
@@ -527,15 +527,13 @@ class PostgresTable(Connection):
         self._own_comment  # noqa: B018
         if where is None:
             return "true", []
-        schema = self._schema()
-        schema = schema.remove(schema.get_field_index(VECTOR))
         values: list[Any] = []
 
         def value(given: Any) -> str:
             values.append(given)
             return "%s"
 
-        return to_sql(parse_where(where, schema), self._quoted, value), values
+        return to_sql(parsed_filter(where, self._schema()), self._quoted, value), values
 
     def _nearest(self, names: Sequence[str], vector: Any, k: int, condition: str, values: list[Any]) -> list[Any]:
         """Rows nearest to a vector: columns and, second, the cosine."""

@@ -10,9 +10,11 @@ is the client's own local mode, which compares all rows and has no codes and no 
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import date
@@ -27,14 +29,14 @@ from numpy.typing import NDArray
 
 from isosent import _extras
 from isosent._check import brief
-from isosent.errors import InputError, IsosentError, OutputError, next_step, option
+from isosent.errors import InputError, IsosentError, IsosentWarning, OutputError, next_step, option
 from isosent.io.atomic import locked
 from isosent.search.commits import FORMAT
 from isosent.search.engine import FULL_SIZE, K_MEASURED, SearchSettings
 from isosent.search.rows import ID, TEXT, VECTOR, check_columns, names_beside_hits, plain_type, plain_values
-from isosent.search.stores.database import DIGEST, Fetched, best_hits, place_and_table
+from isosent.search.stores.database import DIGEST, Fetched, best_hits, parsed_filter, place_and_table
 from isosent.search.stores.tuning import MIN_RECALL, Draw, Sample, Say, Tuning, least_effort, retuned, share_found
-from isosent.search.where import Condition, parse_where
+from isosent.search.where import Condition
 from isosent.space import Space
 from isosent.storage import Storage
 
@@ -42,6 +44,7 @@ KEY_VARIABLE: Final = "QDRANT_API_KEY"
 _BEGINNING: Final = "qdrant:"
 _METADATA: Final = "isosent"  # key among the metadata of a collection
 _VERSION: Final = 1  # of what is written there
+_MANY_OF_FOLDER: Final = 2000  # rows at once, whose time is said
 _TIMEOUT: Final = 60  # seconds, of a request
 _REQUEST_BYTES: Final = 8 << 20  # a server takes 32 MiB, unless it is set up otherwise
 _NUMBER_BYTES: Final = 22  # of a float32 in JSON, at most
@@ -81,11 +84,13 @@ class QdrantTable:
     def __init__(self, url: str) -> None:
         self._is_server = _is_server(url.removeprefix(_BEGINNING))
         self._place, self._name = place_and_table(url, _BEGINNING)
+        self._url = url  # holds no password: it would have been refused
         self._key = os.environ.get(KEY_VARIABLE, "").strip() or None if self._is_server else None
         self.name = f"table {self._name} of {_BEGINNING}{self._place}"
         self._models = _extras.require("qdrant_client.models")
         self._opened = ExitStack()
         self._client: Any = None
+        self._is_slow_said = False
         if self._is_server or (Path(self._place) / "meta.json").is_file():  # else opening it would make it
             self._open()
         self._facts = self._read_facts()
@@ -127,9 +132,12 @@ class QdrantTable:
             if self._is_there:
                 raise InputError(f"the {self.name} was not made by isosent: it names no space. Add ?table=NAME.")
             step = next_step(
-                f"isosent index push INDEX {option('to', _BEGINNING + '...')}", "isosent.search.stores.database.push"
+                f"isosent index push INDEX {option('to', self._url)}", "isosent.search.stores.database.push"
             )
-            raise InputError(f"{_BEGINNING}{self._place} has no table {self._name}. Make it: {step}.")
+            with self._errors("read"):
+                found = [] if self._client is None else self._client.get_collections().collections
+            others = f" Its tables: {brief(', '.join(sorted(each.name for each in found)), 300)}." if found else ""
+            raise InputError(f"{_BEGINNING}{self._place} has no table {self._name}.{others} Make it: {step}.")
         return self._facts
 
     @property
@@ -234,6 +242,17 @@ class QdrantTable:
         check_columns(f"the {self.name}", schema, batch.schema)
         names = [name for name in schema.names if name in batch.schema.names and name != VECTOR]
         values = [_written(plain_values(self.name, batch.column(name), schema.field(name))) for name in names]
+        for name, column in zip(names, values, strict=True):
+            if infinite := [row for row, value in enumerate(column) if isinstance(value, float) and math.isinf(value)]:
+                row = batch.column(ID)[infinite[0]].as_py()
+                raise InputError(  # JSON has none: a server would keep null
+                    f"the {self.name} cannot hold {column[infinite[0]]} in the column {name} of row {row!r}. Replace "
+                    "it by a number, or leave it empty."
+                )
+        if not self._is_server and batch.num_rows > _MANY_OF_FOLDER and not self._is_slow_said:
+            self._is_slow_said = True
+            message = f"a folder of Qdrant takes about 25 ms for each row; a server is fast: {_BEGINNING}http://localhost:6333"
+            warnings.warn(message, IsosentWarning, stacklevel=3)
         points: list[Any] = []
         n_bytes = 0
         for vector, *row in zip(batch.column(VECTOR).to_pylist(), *values, strict=True):
@@ -368,7 +387,7 @@ class QdrantTable:
 
         models, schema, facts = self._models, self._schema(), self._own_facts
         names = names_beside_hits([name for name in schema.names if name not in (ID, VECTOR)])
-        chosen = None if where is None else _filter(models, parse_where(where, schema))
+        chosen = None if where is None else _filter(models, parsed_filter(where, schema))
         params = None
         if self._is_server:
             codes = models.QuantizationSearchParams(rescore=True, oversampling=float(facts.oversampling * effort))
@@ -433,6 +452,12 @@ class QdrantTable:
 def _is_server(address: str) -> bool:
     """Whether an address is that of a server, not a folder."""
     if not re.match(r"\w\w+:/|//", address):  # C:/ is a folder
+        place = address.partition("?")[0]
+        if re.match(r"[\w.-]+:\d+(/|$)", place) and not Path(place).is_dir():
+            raise InputError(
+                f"{_BEGINNING}{place} names neither a folder nor a server. Write {_BEGINNING}http://{place} or "
+                f"{_BEGINNING}https://{place} for a server."
+            )
         return False
     try:
         parts = urlsplit(address)
