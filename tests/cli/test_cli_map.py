@@ -94,7 +94,7 @@ def test_numbers_and_days_have_a_scale(isosent_, here, name, is_date):
     assert isosent_("map", "days.parquet", "--color", name, "-o", "map.html").code == 0
     color = data_of(here / "map.html")["color"]
     expected = np.array(values[name], float)
-    np.testing.assert_allclose(unpacked(color["numbers"], "<f4"), expected, rtol=1e-6)
+    np.testing.assert_allclose(unpacked(color["numbers"], "<f8"), expected)
     assert color["ends"] == pytest.approx(list(np.quantile(expected[:58], [0.02, 0.98])))
     assert color["ends"][1] < expected[57]  # one far number does not set the scale
     assert (color["isDate"], color["beyond"], color["missing"]) == (is_date, [True, True], 1)
@@ -138,6 +138,30 @@ def test_a_transform_is_drawn_next_to_the_unchanged_vectors(isosent_, here):
     assert len(data_of(here / "m.html")["maps"]) == 2
 
 
+def test_a_saved_model_is_drawn_next_to_the_vectors_of_its_encoder(isosent_, here, wordllama):
+    texts = (here / "texts.txt").read_text("utf-8").splitlines()
+    fitted = wordllama.fitted(texts, transform="whitening?n_components=8")
+    fitted.save(here / "fitted")
+    before, after = neighbor_map(wordllama.encode(texts)), neighbor_map(fitted.encode(texts))
+    for rows in ("texts.txt", "vectors.npy"):
+        finished = isosent_("map", rows, "--transform", "fitted", "-o", "m.html", "-o", "m.parquet")
+        assert finished.code == 0, finished.err
+        table = pq.read_table(here / "m.parquet").to_pydict()
+        assert [each["ids"] for each in table["neighbors"]] == before.neighbors.tolist()
+        np.testing.assert_allclose(np.transpose([table["x_2"], table["y_2"]]), after.places, rtol=1e-3, atol=1e-2)
+    alone = isosent_("map", "texts.txt", "-m", "fitted", "-o", "m.html")
+    assert f"After whitening: the map keeps {after.kept:.0%}" in alone.out
+    assert "Unchanged" not in alone.out + (here / "m.html").read_text("utf-8")
+
+
+def test_a_column_that_is_named_as_a_new_one_is_kept(isosent_, here):
+    pq.write_table(pa.table({"text": ["a cat", "a dog", "rain"], "x": [1, 3, 5], "x_": [2, 4, 6]}), "xs.parquet")
+    assert isosent_("map", "xs.parquet", "--column", "text", "-o", "m.parquet").code == 0
+    table = pq.read_table(here / "m.parquet").to_pydict()
+    assert [1, 3, 5] in table.values()
+    assert table["x_"] == [2, 4, 6]
+
+
 def test_auto_that_keeps_the_vectors_draws_one_map(isosent_, here):
     finished = isosent_("map", "texts.txt", "--transform", "auto", "-o", "map.html")
     assert finished.code == 0
@@ -163,13 +187,19 @@ def test_a_sample_by_scikit_learn_is_said(isosent_, monkeypatch):
         (("map", "texts.txt", "-o", "m.png"), ("m.png", ".html")),
         (("map", "vectors.npy", "--texts", "table.csv", "-o", "m.html"), ("60", "59")),
         (("map", "table.csv", "--transform", "whitenin", "-o", "m.html"), ("whitenin", "whitening")),
+        (("map", "same.npy", "--transform", "mean_centering", "-o", "m.html"), ("after mean centering", "zero")),
+        (("map", "texts.txt", "-m", "wordllama", "--transform", "fitted", "-o", "m.html"), ("fitted", "-m")),
+        (("map", "index", "--transform", "fitted", "-o", "m.html"), ("index", "length 1")),
         (("map", "nan.npy", "-o", "m.html"), ("nan.npy", "NaN")),
         (("map", "zero.npy", "-o", "m.html"), ("zero",)),
         (("map", "missing.txt", "-o", "m.html"), ("missing.txt",)),
         (("map", "texts.txt", "-o", "texts.txt"), ("texts.txt",)),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(isosent_, refuses, here, arguments, words):
+def test_what_cannot_be_drawn_is_refused(isosent_, refuses, here, wordllama, arguments, words):
+    wordllama.fitted(isosent.demo_texts()[:40], transform="mean_centering").save(here / "fitted")
+    Index.create(isosent.demo_texts()[:40], wordllama).save(here / "index")
+    np.save(here / "same.npy", np.ones((12, 2)))
     np.save(here / "nan.npy", np.array([[1.0, 2.0], [np.nan, 1.0]]))
     np.save(here / "zero.npy", np.zeros((3, 2)))
     refuses(isosent_(*arguments), *words)

@@ -12,13 +12,15 @@ from isosent import _extras
 from isosent.cli.options import column_option, model_option, open_model, outputs_option, texts_option
 from isosent.cli.printing import check_outputs, deliver, say_unused_vectors
 from isosent.encoders.precomputed import PrecomputedVectors
-from isosent.encoders.reference import DEFAULT_REFERENCE
+from isosent.encoders.reference import DEFAULT_REFERENCE, folder_kind
 from isosent.errors import InputError, MissingExtraError
 from isosent.io.formats import format_by_name
+from isosent.loading import load_model
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
 from isosent.pages.progress import progress_bar
 from isosent.pages.report import Content, Note, Part, Report
+from isosent.persistence import check_encoder_space
 from isosent.report.map_page import DrawnMap, map_page, map_table
 from isosent.search.inputs import Rows, opened_rows
 from isosent.search.places import N_NEIGHBORS, SLOW_TSNE, NeighborMap, neighbor_map
@@ -34,7 +36,7 @@ from isosent.transforms.statistics import rows_with_vector
 @column_option
 @texts_option
 @click.option("--color", metavar="COLUMN", help="Color by a column: categories, numbers or dates.")
-@click.option("--transform", metavar="NAME", help='Also draw after a transform: auto, or as for "isosent fit".')
+@click.option("--transform", metavar="NAME|FOLDER", help='Also draw after a transform: auto, as for "isosent fit", or a saved model.')
 @outputs_option(".html", ".parquet", required=True)
 def map(
     rows: str,
@@ -57,19 +59,21 @@ def map(
     isosent map texts.txt -o map.html
     isosent map tickets.csv --column text --color lang -o map.html
     isosent map vectors.npy --texts texts.txt --transform whitening -o map.html
+    isosent map pool.csv --color lang --transform erased -o map.html
     """  # noqa: D301
     check_outputs(outputs, reads=(rows, texts))
     has_table = any(format_by_name(path).is_parquet for path in outputs)
-    opened = _Opened.open(rows, model, column, texts, with_columns=has_table or color is not None)
+    fitted = None if transform is None else _fitted_before(transform)
+    if fitted is not None and model is not None:
+        raise InputError(f"map: {transform} has an encoder of its own. Leave out -m.")
+    opened = _Opened.open(rows, model, column, texts, fitted, with_columns=has_table or color is not None)
     colors = None if color is None else (color, opened.values(color, rows))
-    drawn = [_drawn("Unchanged", opened.vectors)]
-    notes: list[Part] = []
-    if transform is not None:
-        name, after = _transformed(opened.vectors, opened.texts, transform)
-        if after is None:
-            notes.append(Note(f"note: {transform} keeps these vectors unchanged, so there is one map"))
-        else:
-            drawn.append(_drawn(f"After {name.replace('_', ' ')}", after, before=drawn[0]))
+    title, after = (None, None) if transform is None else _transformed(opened, transform, fitted)
+    drawn, notes = [_drawn(opened.title, opened.vectors)], list[Part]()
+    if title is not None and after is not None:
+        drawn.append(_drawn(title, after, before=drawn[0]))
+    elif transform is not None:
+        notes.append(Note(f"note: {transform} keeps these vectors unchanged, so there is one map"))
     parts: list[Part] = [opened.line, *(each.kept for each in drawn), *notes, *_sample_note(drawn[0].map)]
     if n_missing := int(np.isnan(drawn[0].map.places[:, 0]).sum()):
         parts.append(Note(f"note: {n_missing:,} of {len(opened.vectors):,} rows have no vector and are not drawn"))
@@ -87,31 +91,50 @@ class _Opened(NamedTuple):
     texts: list[str] | None
     columns: Mapping[str, Any]  # of the table, if it was read
     line: str  # where the vectors come from
+    title: str  # of their map
 
     @classmethod
     def open(
-        cls, rows: str, model: str | None, column: str | None, texts: str | None, *, with_columns: bool
+        cls,
+        rows: str,
+        model: str | None,
+        column: str | None,
+        texts: str | None,
+        fitted: SentenceEncoder | None,
+        *,
+        with_columns: bool,
     ) -> "_Opened":
+        """Read the rows and encode texts, by the encoder of the model that is drawn next to them, if there is one."""
+        loaded, space = None, None
         if (index := find_index(rows, "map")) is not None:
             if unused := [name for name, value in (("-m", model), ("--column", column), ("--texts", texts)) if value]:
                 raise InputError(f"map: {rows} is an index and has its own vectors. Leave out {', '.join(unused)}.")
-            read, loaded, line = Rows.of_index(index), None, f"index of {index.space}"
+            if fitted is not None:  # may have been fitted on vectors of other lengths
+                raise InputError(f"map: {rows} holds vectors of length 1. Name the texts or vectors it was made of.")
+            read, line = Rows.of_index(index), f"index of {index.space}"
         else:
             file = opened_rows(rows, column=column, texts=texts)
             read = file.read() if with_columns else Rows(file.read_texts(), file.vectors)
             named = f"vectors of {Path(rows).name}" if file.are_vectors else ""
             if not file.are_vectors:
                 say_unused_vectors(rows, column)
-            loaded = None if file.are_vectors and model is None else open_model(model, purpose="topics")
-            reference = model or ("" if file.are_vectors else DEFAULT_REFERENCE)
+            if file.vectors is not None:
+                space = file.vectors.space
+            if fitted is not None and not file.are_vectors:
+                loaded = SentenceEncoder(fitted.encoder)
+            elif not file.are_vectors or model is not None:
+                loaded = open_model(model, purpose="topics")
+            reference = model or ("" if loaded is None else DEFAULT_REFERENCE if fitted is None else loaded.record.name)
             line = ", ".join(filter(None, (named, reference and f"model: {reference}")))
+        if fitted is not None and loaded is None:
+            check_encoder_space(fitted.record, rows, space)
         with progress_bar("encoding" if read.vectors is None else "reading") as bar:
             blocks = compared_blocks("map", read.texts, loaded, read.vectors, progress=bar)
             vectors = np.concatenate(list(blocks))
         columns = {} if read.metadata is None else dict(zip(read.metadata.column_names, read.metadata, strict=True))
         if read.ids is not None:
             columns = {"id": read.ids} | columns
-        return cls(vectors, read.texts, columns, line)
+        return cls(vectors, read.texts, columns, line, _title(loaded) or "Unchanged")
 
     def values(self, column: str, rows: str) -> list[Any]:
         """The values of a column."""
@@ -145,18 +168,40 @@ def _sample_note(drawn: NeighborMap) -> Iterator[Note]:
         yield Note(f"note: only {drawn.n_fitted:,} vectors were placed by t-SNE, others next to them; {lost}. {error}")
 
 
+def _fitted_before(transform: str) -> SentenceEncoder | None:
+    """The saved model of a folder; None for the name of a transform."""
+    try:
+        resolve_transform(transform)  # refused before anything is encoded
+    except InputError:
+        if folder_kind(Path(transform)) != "folder":
+            raise
+        return load_model(transform)
+    return None
+
+
+def _title(model: SentenceEncoder | None) -> str | None:
+    """What was done to the vectors of a model; None if nothing was."""
+    names = [] if model is None else [fit.transform.replace("_", " ") for fit in model.fits]
+    done = [name for name in names if name != NO_TRANSFORM]
+    return f"After {' and '.join(done)}" if done else None
+
+
 def _transformed(
-    vectors: NDArray[np.floating], texts: list[str] | None, transform: str
-) -> tuple[str, NDArray[np.float32] | None]:
-    """What was fitted on the vectors, and the vectors after it; None if they stay unchanged."""
-    dim = vectors.shape[1]
-    base, chosen = SentenceEncoder(PrecomputedVectors(dim)), resolve_transform(transform, dim=dim)
-    if chosen is None:
-        return transform, None
-    if isinstance(chosen, Auto) and texts is not None:
-        moments = Moments.from_rows(rows_with_vector(vectors))
-        fitted = base.fitted_on_moments(moments, chosen, texts=texts, encoded=vectors)
-    else:
-        fitted = base.fitted_on_vectors(vectors, chosen)
-    name = fitted.fits[-1].transform
-    return name, None if name == NO_TRANSFORM else fitted.transform(vectors)
+    opened: _Opened, transform: str, fitted: SentenceEncoder | None
+) -> tuple[str | None, NDArray[np.float32] | None]:
+    """What is done to the vectors by a model that is fitted on them, or before; None if they stay unchanged."""
+    vectors, dim = opened.vectors, opened.vectors.shape[1]
+    if fitted is None:
+        base, chosen = SentenceEncoder(PrecomputedVectors(dim)), resolve_transform(transform, dim=dim)
+        if isinstance(chosen, Auto) and opened.texts is not None:
+            moments = Moments.from_rows(rows_with_vector(vectors))
+            fitted = base.fitted_on_moments(moments, chosen, texts=opened.texts, encoded=vectors)
+        elif chosen is not None:
+            fitted = base.fitted_on_vectors(vectors, chosen)
+    title = _title(fitted)
+    if fitted is None or title is None:
+        return None, None
+    after = fitted.transform(vectors)
+    if not after.any():
+        raise InputError(f"map: {title[0].lower()}{title[1:]}, all vectors are zero: there is nothing to draw.")
+    return title, after

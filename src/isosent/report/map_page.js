@@ -6,15 +6,17 @@
   const near = new Int32Array(bytes(data.near).buffer);
   const n = rows.length, k = n ? near.length / n : 0;
   const codes = data.color?.codes ? bytes(data.color.codes) : null;
-  const numbers = data.color?.numbers ? new Float32Array(bytes(data.color.numbers).buffer) : null;
+  const numbers = data.color?.numbers ? new Float64Array(bytes(data.color.numbers).buffer) : null;
   const number = new Intl.NumberFormat("en");
   const N_COLORS = 7, STEPS = 65536, CELLS = 128, RAMP = 32, MOST_LISTED = 100, REACH = 14, MOST_ZOOM = 400;
 
   const textOf = (i) => data.texts ? data.texts[i] : `row ${rows[i]}`;
-  const written = (value) => data.color.isDate ? new Date(value * 864e5).toISOString().slice(0, 10) : `${Number(value.toPrecision(6))}`;
-  const valueOf = (i) => {
+  const time = (value) => new Date(Math.round(value * 864e5)).toISOString();
+  const written = (value) => data.color.isDate ? time(value).slice(0, 10) : `${Number(value.toPrecision(6))}`;
+  const whole = (value) => data.color.isDate ? time(value).replace(/T00:00:00\.000Z$/, "") : `${value}`;
+  const valueOf = (i, write = written) => {
     if (codes) return codes[i] > data.color.n_names ? "" : data.color.labels[codes[i]][0];
-    return Number.isNaN(numbers[i]) ? "" : written(numbers[i]);
+    return Number.isNaN(numbers[i]) ? "" : write(numbers[i]);
   };
   const namedValue = (i) => data.color && valueOf(i) ? `${data.color.name}: ${valueOf(i)}` : "";
 
@@ -443,7 +445,7 @@
     const lines = [["row", ...(data.texts ? ["text"] : []), ...(data.color ? [data.color.name] : [])].map(cell).join()];
     for (let i = 0; i < n; i++) {
       if (!isActive(i)) continue;
-      const values = [`${rows[i]}`, ...(data.texts ? [textOf(i)] : []), ...(data.color ? [valueOf(i)] : [])];
+      const values = [`${rows[i]}`, ...(data.texts ? [textOf(i)] : []), ...(data.color ? [valueOf(i, whole)] : [])];
       lines.push(values.map(cell).join());
     }
     const link = document.createElement("a");

@@ -121,7 +121,7 @@ def _colors(name: str, values: Sequence[Any]) -> dict[str, Any]:
         return {
             "name": name,
             "isDate": is_date,
-            "numbers": _packed(numbers.astype(np.float32)),
+            "numbers": _packed(numbers),
             "ends": [float(low), float(high)],
             "beyond": [bool(np.nanmin(numbers) < low), bool(np.nanmax(numbers) > high)],
             "missing": len(values) - len(given),
