@@ -169,7 +169,7 @@ def test_what_unpacks_too_far_is_refused_unread(tmp_path, monkeypatch):
 
 
 def test_a_long_text_that_many_rows_share_is_read_a_few_rows_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr("isosent.io.arrow._BATCH_TEXT_BYTES", 1 << 16)
+    monkeypatch.setattr("isosent.io.arrow.BATCH_TEXT_BYTES", 1 << 16)
     text = "x" * 9000
     for kind in (pa.dictionary(pa.int32(), pa.string()), pa.string_view()):
         rows = pa.table({"text": pa.array([text, "y"] * 300).cast(kind)})
@@ -212,6 +212,16 @@ def test_a_data_set_on_disk_is_one_table(tmp_path):
     assert source.labels("kind", 299, 4) == KINDS[299:303].to_pylist()
     assert read_texts(folder, column="text") == TEXTS
     assert open_source(folder / "state.json").n_rows == 900
+
+
+def test_a_file_of_a_data_set_that_is_replaced_is_noticed(tmp_path):
+    folder = save(tmp_path / "saved", [table()[:300], table()[300:]])
+    source = open_source(folder)
+    next(source.blocks())
+    write(tmp_path / "other.arrow", table()[300:], is_stream=True)
+    (tmp_path / "other.arrow").replace(folder / "data-00001-of-00002.arrow")  # of the same size
+    with pytest.raises(FileFormatError, match="replaced"):
+        next(source.blocks())
 
 
 def test_what_the_package_datasets_saves_is_read(tmp_path):

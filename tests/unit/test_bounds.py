@@ -359,7 +359,7 @@ def test_a_row_group_that_grows_a_thousandfold_is_not_streamed(tmp_path, monkeyp
 
 
 def test_a_long_text_that_many_rows_repeat_is_decoded_a_few_rows_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet, "_BATCH_TEXT_BYTES", 1 << 16)
+    monkeypatch.setattr(parquet, "BATCH_TEXT_BYTES", 1 << 16)
     text = "".join(map(chr, np.random.default_rng(0).integers(0x4E00, 0x9FA5, 3000)))
     pq.write_table(pa.table({"text": repeated(text, 2000)}), tmp_path / "long.parquet", store_schema=False)
     table = parquet.ParquetTable("long", tmp_path / "long.parquet")

@@ -1,5 +1,6 @@
 """Arrays in .npz and .hdf5: read as the numpy and h5py that wrote them say, and refused in a sentence if damaged."""
 
+import io
 import zipfile
 
 import numpy as np
@@ -115,11 +116,14 @@ def flipped(path):
 
 
 def longer(path):
-    """The central directory says that the member is longer than its bytes."""
-    np.savez(path, ROWS)
-    content, size = path.read_bytes(), ROWS.nbytes + 128
-    at = content.index(b"PK\1\2") + 20
-    path.write_bytes(content[:at] + (1000).to_bytes(4, "little") + size.to_bytes(4, "little") + content[at + 8 :])
+    """A member of 1,000 bytes, of which its header and the central directory promise 25 MB."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (200_000, 32)})
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.npy", header.getvalue() + b"0" * 1000)
+    content, size = path.read_bytes(), len(header.getvalue()) + 200_000 * 32 * 4
+    at = content.index(b"PK\1\2") + 24
+    path.write_bytes(content[:at] + size.to_bytes(4, "little") + content[at + 4 :])
 
 
 def large_chunks(path):

@@ -36,7 +36,11 @@ from isosent.transforms.statistics import rows_with_vector
 @column_option
 @texts_option
 @click.option("--color", metavar="COLUMN", help="Color by a column: categories, numbers or dates.")
-@click.option("--transform", metavar="NAME|FOLDER", help='Also draw after a transform: auto, as for "isosent fit", or a saved model.')
+@click.option(
+    "--transform",
+    metavar="NAME|FOLDER",
+    help='Also draw after a transform: auto, as for "isosent fit", or a saved model.',
+)
 @outputs_option(".html", ".parquet", required=True)
 def map(
     rows: str,

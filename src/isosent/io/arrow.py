@@ -35,10 +35,10 @@ _END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
 _FOOTER_AT: Final = -10  # where the length of the footer of a file lies
 _MOST_ROWS_A_BYTE: Final = 8  # of a batch: truth values
 _BATCH_ROWS: Final = 1024
-_BATCH_TEXT_BYTES: Final = 64 << 20  # of a batch of texts, if each row repeats the longest
+BATCH_TEXT_BYTES: Final = 64 << 20  # of a batch of texts, if each row repeats the longest
 # what a damaged message raises here, and where a batch is missing
 _OF_MESSAGES: Final = (struct.error, IndexError, ValueError, OverflowError, StopIteration)
-_LARGEST_ROW: Final = 256 << 20  # of the texts of a list
+LARGEST_ROW: Final = 256 << 20  # of the texts of a list
 
 
 class ArrowTable:
@@ -53,7 +53,7 @@ class ArrowTable:
         end = _MAGIC if self._is_file else _END_OF_STREAM  # four zeros alone may be padding of a batch
         if bytes(content[max(0, len(content) - len(end)) :]) != end:
             raise FileFormatError(f"{name} is truncated: it has no end of a table of Arrow. Copy it again.")
-        with reading_arrow(name):
+        with reading_with_pyarrow(name):
             reader = self._reader([])  # which checks the footer
             messages = _messages_of_file(content) if self._is_file else _messages_of_stream(content)
             self._batches = [_batch_of(message) for message in messages]
@@ -94,7 +94,7 @@ class ArrowTable:
         reader = self._reader(places if is_packed else [])
         stored = map(reader.get_batch, range(first, len(counts))) if self._is_file else islice(reader, first, None)
         for start, count in zip(starts[first:], counts[first:], strict=False):
-            with reading_arrow(f"{self._name}, rows {start} to {start + count - 1},"):
+            with reading_with_pyarrow(f"{self._name}, rows {start} to {start + count - 1},"):
                 batch = next(stored)
                 batch = batch if is_packed else batch.select(places)
                 batch.validate(full=True)
@@ -130,9 +130,9 @@ class ArrowTable:
 
     def _at_once(self, batch: Any, n_rows: int) -> int:
         row_bytes = max((longest_repeated(column) for column in batch.columns), default=0)
-        if row_bytes > _LARGEST_ROW:
+        if row_bytes > LARGEST_ROW:
             raise bounds.expands_too_far(self._name, row_bytes)
-        return max(1, min(n_rows, _BATCH_TEXT_BYTES // max(1, row_bytes)))
+        return max(1, min(n_rows, BATCH_TEXT_BYTES // max(1, row_bytes)))
 
     def _with_plain_texts(self, batch: Any) -> Any:
         pa = _extras.require("pyarrow")
@@ -225,7 +225,7 @@ def longest_repeated(array: Any) -> int:
 
 
 @contextmanager
-def reading_arrow(where: str) -> Iterator[None]:
+def reading_with_pyarrow(where: str, what: str = "table of Arrow") -> Iterator[None]:
     """Turn what pyarrow raises for a damaged file into an error that names the place."""
     pa = _extras.require("pyarrow")
 
@@ -237,7 +237,7 @@ def reading_arrow(where: str) -> Iterator[None]:
         if unreadable := system_error(error, where):
             raise unreadable from None
         reason = brief(error).rstrip(".") or "a batch is missing"
-        raise FileFormatError(f"{where} is not a readable table of Arrow: {reason}.") from None
+        raise FileFormatError(f"{where} is not a readable {what}: {reason}.") from None
 
 
 def _mapped(source: Path | BinaryIO) -> Any:

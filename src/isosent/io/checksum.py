@@ -10,6 +10,7 @@ from typing import IO, Final
 
 import xxhash
 
+from isosent._check import DATA_SET_FILE
 from isosent.errors import FileFormatError
 from isosent.io.system import open_to_read
 
@@ -87,9 +88,13 @@ def open_file_checksum(file: IO[bytes], seal_at: int | None = None) -> str:
 
 
 def file_state(path: Path) -> FileState:
-    """What changes when a file is replaced or written to: its inode, its size, and the time of its last change."""
-    state = path.stat()
-    return state.st_ino, state.st_size, state.st_mtime_ns
+    """What changes when a file is replaced or written to: its inode, its size, and the time of its last change.
+
+    Of a data set of Hugging Face, the sums of those of its files.
+    """
+    files = [path, *(path.parent.glob("data-*.arrow") if path.name == DATA_SET_FILE else ())]
+    states = [file.stat() for file in files]
+    return sum(s.st_ino for s in states), sum(s.st_size for s in states), sum(s.st_mtime_ns for s in states)
 
 
 def open_file_state(file: IO[bytes]) -> FileState:

@@ -10,44 +10,27 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Final, NamedTuple
 
 from isosent import _extras
-from isosent._check import brief
-from isosent.errors import FileFormatError, IsosentError
+from isosent.errors import FileFormatError
 from isosent.io import bounds
-from isosent.io.arrow import longest_repeated
+from isosent.io.arrow import BATCH_TEXT_BYTES, LARGEST_ROW, longest_repeated, reading_with_pyarrow
 from isosent.io.checksum import UNSEALED, open_file_checksum, require_checksum
-from isosent.io.system import open_to_read, system_error
+from isosent.io.system import open_to_read
 
 SEAL_MARK = b"isosent.checksum="
 
 _READ_BUFFER_BYTES = 1 << 20
 _BATCH_ROWS, _TIGHT_ROWS = 1024, 16
-_BATCH_TEXT_BYTES = 64 << 20  # of a batch of texts, if each row repeats the longest
-_LARGEST_ROW = 256 << 20  # of the texts of a list
+READABLE = "parquet file"  # in a message
 _BYTE_ARRAY: Final = 6  # of the types in parquet.thrift
 _VALUE_BYTES: Final = 4  # the least that a value takes in memory, but for truth values
 
 
 # -- batches ---------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def reading_parquet(where: str) -> Iterator[None]:
-    """Turn what pyarrow raises for a damaged file into an error that names the place."""
-    pa = _extras.require("pyarrow")
-
-    try:
-        yield
-    except IsosentError:
-        raise
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        if unreadable := system_error(error, where):
-            raise unreadable from None
-        raise FileFormatError(f"{where} is not a readable parquet file: {brief(error).rstrip('.')}.") from None
 
 
 class ParquetTable:
@@ -56,7 +39,7 @@ class ParquetTable:
     def __init__(self, name: str, source: Path | BinaryIO) -> None:
         pq = _extras.require("pyarrow.parquet")
 
-        with reading_parquet(name):
+        with reading_with_pyarrow(name, READABLE):
             self._file = pq.ParquetFile(
                 source, buffer_size=_READ_BUFFER_BYTES, pre_buffer=False, page_checksum_verification=True
             )
@@ -91,7 +74,7 @@ class ParquetTable:
             row, stop = stop, stop + file.metadata.row_group(group).num_rows
             if stop <= start_row:
                 continue
-            with reading_parquet(f"{self._name}, row group {group} (rows {row} to {stop - 1}),"):
+            with reading_with_pyarrow(f"{self._name}, row group {group} (rows {row} to {stop - 1}),", READABLE):
                 read = [chunk for chunk in chunks if columns is None or chunk.column in columns]
                 at_once = _rows_at_once(self._name, source, group, read, n_rows, n_in_group=max(1, stop - row))
                 for batch in file.iter_batches(at_once, row_groups=[group], columns=names and list(names)):
@@ -136,7 +119,7 @@ def _rows_at_once(
         for chunk in chunks
         if chunk.has_texts
         and chunk.has_dictionary
-        and chunk.n_unpacked * max(n_rows, chunk.n_values // n_in_group) > _BATCH_TEXT_BYTES
+        and chunk.n_unpacked * max(n_rows, chunk.n_values // n_in_group) > BATCH_TEXT_BYTES
     }
     if not repeating:
         return n_rows
@@ -146,9 +129,9 @@ def _rows_at_once(
         longest = max(1, *map(longest_repeated, batch.columns))
         break
     row_bytes = longest * max(1, max(repeating.values()) // n_in_group)  # lists hold several
-    if row_bytes > _LARGEST_ROW:
+    if row_bytes > LARGEST_ROW:
         raise bounds.expands_too_far(name, row_bytes)
-    return max(1, min(n_rows, _BATCH_TEXT_BYTES // row_bytes))
+    return max(1, min(n_rows, BATCH_TEXT_BYTES // row_bytes))
 
 
 # -- the footer of a file, a struct in the compact protocol of Thrift -------------------------------------------------

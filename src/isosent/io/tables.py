@@ -167,11 +167,11 @@ def header_advice(name: str, columns: Sequence[str]) -> str:
     sentence = next((each for each in columns if len(each) > _LONGEST_NAME or each.count(" ") >= _MOST_SPACES), None)
     if sentence is None or format_by_name(name).rows != "fields":
         return ""
-    return (
-        f"{'Its' if len(columns) == 1 else 'In its'} first line, {_check.brief(sentence)!r}, is taken for "
-        f"{'names of columns' if len(columns) == 1 else 'the name of a column'}. If it is a row like the others, put a "
-        "line with names above it."
-    )
+    quoted = _check.brief(sentence)
+    taken = f"In its first line, {quoted!r} is taken for the name of a column."
+    if len(columns) == 1:
+        taken = f"Its first line, {quoted!r}, is taken for names of columns."
+    return f"{taken} If it is a row like the others, put a line with names above it."
 
 
 def has_table_name(path: str | os.PathLike[str]) -> bool:

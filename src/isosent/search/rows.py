@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from isosent import _extras
 from isosent._check import brief
 from isosent.errors import FileFormatError, InputError, InputTypeError, option
+from isosent.io.arrow import reading_with_pyarrow
 from isosent.io.checksum import HashingFile
-from isosent.io.parquet import reading_parquet
+from isosent.io.parquet import READABLE
 
 ID, TEXT, VECTOR = "id", "text", "vector"
 HAS_VECTOR: Final = "isosent.has_vector"
@@ -291,7 +292,7 @@ class RowFile:
         pa = _extras.require("pyarrow", extra="search")
 
         self.path, self._footer = path, None
-        with reading_parquet(str(path)):
+        with reading_with_pyarrow(str(path), READABLE):
             # mapped once: the file may be removed by a writer while this is in use
             self._bytes = pa.memory_map(str(path)).read_buffer()
             with self._reader() as reader:
@@ -314,7 +315,7 @@ class RowFile:
 
     def columns(self, names: Sequence[str]) -> Any:
         """Read whole columns."""
-        with reading_parquet(str(self.path)), self._reader() as reader:
+        with reading_with_pyarrow(str(self.path), READABLE), self._reader() as reader:
             return reader.read(list(names))
 
     def take(self, positions: NDArray[np.intp]) -> Any:
@@ -332,5 +333,5 @@ class RowFile:
         return pa.concat_tables(parts).take(pa.array(np.argsort(np.concatenate(order), kind="stable")))
 
     def _read_group(self, group: int) -> Any:
-        with reading_parquet(str(self.path)), self._reader() as reader:
+        with reading_with_pyarrow(str(self.path), READABLE), self._reader() as reader:
             return reader.read_row_group(group)
