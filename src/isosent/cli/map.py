@@ -69,7 +69,7 @@ def map(
     has_table = any(format_by_name(path).is_parquet for path in outputs)
     fitted = None if transform is None else _fitted_before(transform)
     if fitted is not None and model is not None:
-        raise InputError(f"map: {transform} has an encoder of its own. Leave out -m.")
+        raise InputError(f"map: {transform} names its encoder. Leave out -m.")
     opened = _Opened.open(rows, model, column, texts, fitted, with_columns=has_table or color is not None)
     colors = None if color is None else (color, opened.values(color, rows))
     title, after = (None, None) if transform is None else _transformed(opened, transform, fitted)
