@@ -325,6 +325,18 @@ def test_codebooks_do_not_depend_on_the_order_of_the_rows(vectors, tmp_path):
     assert_array_equal(*(isosent.load(folder / "model").quantization.codebooks for folder in folders))
 
 
+def test_product_codes_are_packed_once_for_all_snapshots(vectors, tmp_path, monkeypatch):
+    index = Index.create(vectors=vectors, store="product", folder=tmp_path / "index")
+    index = Index.open(tmp_path / "index")
+    packed = []
+    for module in ("engine", "snapshot"):
+        monkeypatch.setattr(f"isosent.search.{module}.packed_codes", lambda codes: packed.append(codes) or codes)
+    index.remove([0, 1])
+    index.remove([2])
+    assert packed == []
+    assert 0 not in index.search(vectors[:1], k=5).ids
+
+
 @pytest.mark.parametrize("kind", ["flat", "ivf"])
 def test_few_rows_that_were_added_are_found_by_their_product_codes(vectors, kind):
     index = Index.create(vectors=vectors, store="product", kind=kind)

@@ -109,7 +109,7 @@ def _shortened(text: str) -> str:
 
 
 def _colors(name: str, values: Sequence[Any]) -> dict[str, Any]:
-    """A scale of numbers or days; or categories, the most frequent with a color and a shape of their own."""
+    """A scale of numbers or days; or categories, each of the most frequent with another color or shape."""
     given = [value for value in values if not _is_missing(value)]
     is_date = bool(given) and all(isinstance(value, datetime.date) for value in given)
     is_number = bool(given) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in given)

@@ -293,11 +293,11 @@ def one_thread() -> Iterator[None]:
 class Segment:
     """Rows that are searched together: codes, and the finer vectors by which candidates are scored again."""
 
-    def __init__(self, codes: Any, finer: Any, hidden: NDArray[np.bool_]) -> None:
+    def __init__(self, codes: Any, finer: Any, hidden: NDArray[np.bool_], packed: Any = None) -> None:
         self.codes = codes  # a FAISS index of unit vectors
         self.finer = finer  # a flat one; None if the codes are as fine
         self.hidden, self.n_hidden = hidden, int(hidden.sum())  # (n_rows,) rows that are deleted or have no vector
-        self._packed = codes if finer is None else packed_codes(codes)
+        self._packed = packed or (codes if finer is None else packed_codes(codes))
         self._refined = None if finer is None else _extras.require("faiss").IndexRefine(self._packed, finer)
 
     @property

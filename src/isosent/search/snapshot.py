@@ -41,7 +41,7 @@ from isosent.search.commits import (
     verify,
     write_state,
 )
-from isosent.search.engine import SearchSettings, Segment, finer_settings, inner_codes, tail_settings
+from isosent.search.engine import SearchSettings, Segment, finer_settings, inner_codes, packed_codes, tail_settings
 from isosent.search.keywords import FUSED, Keywords, fuse
 from isosent.search.rows import HAS_VECTOR, ID, MAPPED, TEXT, VECTOR, RowFile, id_array
 from isosent.search.where import matching_rows, parse_where
@@ -59,6 +59,7 @@ class _Part:
     has_vector: NDArray[np.bool_]
     codes: Any
     finer: Any
+    packed: Any  # the codes as they are compared, which takes a pass over them
     keywords: Keywords | None
     owner: Any  # the index that the codes are a part of
 
@@ -79,7 +80,9 @@ class _Part:
         rows = RowFile(folder / entry.rows.name, entry.n_rows)
         has_vector = rows.columns([HAS_VECTOR]).column(0).to_numpy().astype(bool)
         keywords = None if entry.keywords is None else Keywords.read(folder / entry.keywords.name, entry.n_rows)
-        return cls(rows, has_vector, inner_codes(owner), finer, keywords, owner)
+        codes = inner_codes(owner)
+        packed = codes if finer is None else packed_codes(codes)
+        return cls(rows, has_vector, codes, finer, packed, keywords, owner)
 
 
 def _positions(path: Path, n_rows: int) -> NDArray[np.int64]:
@@ -153,7 +156,12 @@ class Snapshot:
         if state.deleted is not None:
             self.deleted[_positions(folder / state.deleted.name, state.n_rows)] = True
         self.segments = [
-            Segment(part.codes, part.finer, self.deleted[start : start + len(part.has_vector)] | ~part.has_vector)
+            Segment(
+                part.codes,
+                part.finer,
+                self.deleted[start : start + len(part.has_vector)] | ~part.has_vector,
+                part.packed,
+            )
             for part, start in zip(self._parts, self.starts, strict=False)
         ]
         chance = None if state.chance is None else read_tensors(folder / state.chance.name, ())[0]
