@@ -9,7 +9,7 @@ import pytest
 
 from isosent.errors import FileFormatError
 from isosent.io.bounds import folders_below
-from isosent.io.parquet import reading_parquet
+from isosent.io.arrow import reading_with_pyarrow
 from isosent.io.system import read_bytes, system_error, uninterrupted
 from isosent.search.build import Spill
 
@@ -30,7 +30,7 @@ def test_what_native_code_says_of_the_system_is_not_about_the_content(message):
 
 
 def test_a_healthy_parquet_file_is_not_called_damaged():
-    with pytest.raises(OSError, match="Too many open files") as caught, reading_parquet("rows.parquet"):
+    with pytest.raises(OSError, match="Too many open files") as caught, reading_with_pyarrow("rows.parquet"):
         raise OSError(errno.EMFILE, "[Errno 24] Failed to open local file 'rows.parquet'")
     assert not isinstance(caught.value, FileFormatError)
     assert caught.value.filename == "rows.parquet"
