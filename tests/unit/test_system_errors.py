@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from isosent.errors import FileFormatError
-from isosent.io.bounds import folders_below
 from isosent.io.arrow import reading_with_pyarrow
+from isosent.io.bounds import folders_below
 from isosent.io.system import read_bytes, system_error, uninterrupted
 from isosent.search.build import Spill
 
