@@ -215,3 +215,16 @@ def test_true_neighbors_are_not_compared_with_ids_of_another_kind(isosent_, here
     assert isosent_("index", "rows.jsonl", "--id-column", "pk", "-o", "own").code == 0
     hdf5(here / "bench.hdf5")
     refuses(isosent_("search", "own", "--truth", "bench.hdf5"), "bench.hdf5", "ids")
+
+
+def test_an_array_of_several_is_indexed_by_its_name(isosent_, here, refuses):
+    np.savez("two.npz", train=ROWS, test=QUERIES)
+    Path("texts.txt").write_text("".join(f"{text}\n" for text in TEXTS), "utf-8")
+    assert isosent_("index", "v.npy", "-o", "expected").code == 0
+    for more in ((), ("--texts", "texts.txt")):
+        finished = isosent_("index", "two.npz", "--column", "train", *more, "-o", "made")
+        assert finished.code == 0, finished.err
+        found, expected = (Index.open(name).search(QUERIES, k=5).ids for name in ("made", "expected"))
+        np.testing.assert_array_equal(found, expected)
+    refuses(isosent_("index", "two.npz", "-o", "none"), "train", "test", "--column")
+    refuses(isosent_("index", "v.npy", "--column", "train", "-o", "none"), "v.npy", "train")

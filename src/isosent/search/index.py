@@ -260,7 +260,7 @@ class Index:
 
         if model is None:
             model = model_of_vectors(dim, space)
-        same_space("the model", model.space, "the batches", space)
+        same_space("the model", model.space, "the table", space)
         tables = []
 
         def units() -> Iterator[NDArray[np.float32]]:

@@ -28,7 +28,7 @@ from isosent.io.number_lists import SAMPLED_ROWS, are_json_objects, kind_of
 from isosent.io.remote import local_copies
 from isosent.io.shards import input_paths
 from isosent.io.source import open_source
-from isosent.io.tables import DECIMAL_COMMA, header_advice, is_number, open_table, table_in
+from isosent.io.tables import DECIMAL_COMMA, has_table_name, header_advice, is_number, open_table, table_in
 from isosent.io.texts import TextSource, numbers_error, read_texts, refuse_vectors
 from isosent.io.typed_tables import typed_table
 from isosent.io.vector_source import VectorSource
@@ -138,20 +138,21 @@ class RowFiles:
                 source.name, id_column=id_column, vector_column=source.column, schema=schema
             )
             return Rows(texts, source, ids, metadata)
-        if self.column is not None or id_column is not None:
-            raise InputError(
-                f"{source.name} holds vectors alone; {option('column')} and {option('id_column')} belong to "
-                f"{option('texts', 'FILE')}."
-            )
+        if (
+            self.column not in (None, source.column) or id_column is not None
+        ):  # an archive has arrays of different names
+            named = option("column" if id_column is None else "id_column")
+            raise InputError(f"{source.name} holds vectors alone; {named} belongs to {option('texts', 'FILE')}.")
         return Rows(None, source)
 
 
 def opened_rows(path: str, *, column: str | None = None, texts: str | None = None) -> RowFiles:
-    """Open a file of texts or vectors; the column is one of the file of texts, if there is one."""
-    source = open_source(path, column=column if texts is None else None)
+    """Open a file of texts or vectors; the column is one of the table of texts, if there is one."""
+    of_texts = column if texts is not None and has_table_name(texts) else None
+    source = open_source(path, column=column if of_texts is None else None)
     if source.kind == "texts" and texts is not None:
         raise InputError(f"{option('texts')} are for vectors; {path} holds texts.")
-    return RowFiles(source, column, texts)
+    return RowFiles(source, column if texts is None else of_texts, texts)
 
 
 @contextmanager
