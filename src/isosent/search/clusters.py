@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -75,12 +75,13 @@ class Clusters:
     @property
     def of_one_group(self) -> tuple[int, ...]:
         """Numbers of the clusters whose texts are nearly all of one of several separate groups."""
-        found = []
-        for each in () if self.groups is None else self.clusters:
-            grouped = self.groups[(self.labels == each.number) & (self.groups >= 0)]
-            if each.number != NO_VECTOR and len(grouped) and np.bincount(grouped).max() >= _ONE_GROUP * len(grouped):
-                found.append(each.number)
-        return tuple(found)
+        return () if self.groups is None else tuple(self._of_one(self.groups))
+
+    def _of_one(self, groups: NDArray[np.intp]) -> Iterator[int]:
+        for number in range(1, self.labels.max() + 1):
+            grouped = groups[(self.labels == number) & (groups >= 0)]
+            if len(grouped) and np.bincount(grouped).max() >= _ONE_GROUP * len(grouped):
+                yield number
 
     def rows(self) -> list[tuple[int, int, str, float]]:
         """Cluster, row, text and score of each text, the most central texts of each cluster first.
