@@ -35,7 +35,7 @@ def separate_groups(
     # sorted, so that the order of the texts does not matter
     rows = np.arange(len(vectors))
     if texts is not None:
-        rows = np.array(sorted(distinct_rows(texts), key=lambda row: texts[row]), dtype=np.intp)
+        rows = np.array([row for _, row in sorted((texts[row], row) for row in distinct_rows(texts))], dtype=np.intp)
     rows = np.random.default_rng(seed).permutation(rows)
     rows = rows[has_vector[rows]][:_GROUP_ROWS]
     if len(rows) < _FEWEST_GROUPED:
