@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +34,9 @@ def separate_groups(
     """
     has_vector = nonzero_rows(vectors)
     # sorted, so that the order of the texts does not matter
-    rows = np.arange(len(vectors))
+    rows: NDArray[Any] = np.arange(len(vectors))
     if texts is not None:
-        rows = np.array([row for _, row in sorted((texts[row], row) for row in distinct_rows(texts))], dtype=np.intp)
+        rows = np.array(sorted(distinct_rows(texts), key=texts.__getitem__), dtype=np.intp)
     rows = np.random.default_rng(seed).permutation(rows)
     rows = rows[has_vector[rows]][:_GROUP_ROWS]
     if len(rows) < _FEWEST_GROUPED:
