@@ -15,6 +15,7 @@ from isosent.errors import InputError, IsosentWarning, option
 from isosent.storage import CODES, Storage
 
 SPACE_METADATA = _FINGERPRINT, _REFERENCE = "isosent.fingerprint", "isosent.reference"
+UNNAMED: Final = "unnamed vectors"  # begins the name of the space of vectors that nobody named
 _CODES: Final = " codes"  # ends the name of the space of codes
 
 
@@ -93,6 +94,11 @@ class Space(Struct, frozen=True, forbid_unknown_fields=True):
         texts = {text(name): text(value) for name, value in metadata.items()}
         return cls(texts[_FINGERPRINT], texts.get(_REFERENCE, "vectors")) if _FINGERPRINT in texts else None
 
+    @property
+    def is_unnamed(self) -> bool:
+        """Whether nothing says what made the vectors."""
+        return self.reference.startswith(UNNAMED)
+
     def to_json(self) -> dict[str, str]:
         """Return the space as JSON values."""
         return {"fingerprint": self.fingerprint, "reference": self.reference}
@@ -112,7 +118,14 @@ def same_space(here: str, space: Space | None, there: str, other: Space | None) 
     """Refuse to compare, merge or search across two vector spaces."""
     if space and other and not are_same(space.fingerprint, other.fingerprint):
         advice = "They cannot be compared. Encode both with the same model."
-        if space.reference == other.reference:
+        if space.is_unnamed != other.is_unnamed:
+            advice = (
+                "Vectors without a name are not compared with those that have one. If one model made both, name them, "
+                "which changes none: isosent transform FILE -m INDEX/model -o NAMED, for an index of such vectors. "
+                "Others: isosent fit FILE --transform none --space NAME -o MODEL, then isosent transform FILE -m MODEL "
+                "-o NAMED. Use NAMED in place of FILE."
+            )
+        elif space.reference == other.reference:
             advice = (
                 "They cannot be compared, although their names are equal. Encode both with the same version and "
                 f"options of the model. A name that was chosen with {option('space')} is no model: name it with "

@@ -49,6 +49,25 @@ def test_a_pull_without_a_model_says_what_is_missing(isosent_, here):
     assert "no model" not in isosent_("index", "pull", "lance:db", "-o", "other", "-m", "wordllama").err
 
 
+@pytest.mark.parametrize(
+    ("space", "words", "other"),
+    [
+        (("--space", "acme-1"), ["acme-1", "-m INDEX/model"], "-m acme-1"),
+        (("--space", "acme/one"), ["-m acme/one, if", "INDEX/model"], "acme-1"),
+        ((), ["index them again"], "-m unnamed"),
+    ],
+)
+def test_a_pull_names_no_model_that_is_only_a_name(isosent_, here, space, words, other):
+    pytest.importorskip("lancedb")
+    np.save("vectors.npy", np.random.default_rng(0).normal(size=(50, 8)).astype(np.float32))
+    isosent_("index", "vectors.npy", *space, "-o", "named")
+    isosent_("index", "push", "named", "--to", "lance:db")
+    pulled = isosent_("index", "pull", "lance:db", "-o", "copy")
+    assert pulled.code == 0
+    assert all(word in pulled.err for word in words)
+    assert other not in pulled.err
+
+
 def ids(finished):
     [result] = json.loads(finished.out)["results"]
     return [hit["id"] for hit in result["hits"]]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import isosent
+from isosent import Quantization
 from isosent.errors import InputError
 from isosent.evaluation.migration import WAYS, migrate
 from isosent.evaluation.unlabelled import (
@@ -19,6 +20,7 @@ from isosent.evaluation.unlabelled import (
 from isosent.model import SentenceEncoder
 from isosent.numeric.linear_map import LinearMap
 from isosent.numeric.similarity import unit_rows
+from isosent.persistence import StoredSize
 from isosent.postprocessing import Postprocessing
 from isosent.search import Index
 from isosent.transforms.maps import GroupMaps, MapStep
@@ -284,6 +286,22 @@ def test_rows_of_an_index_are_mapped_and_replaced_one_by_one(
     assert opened.stats().n_mapped == 380
 
 
+def test_mapped_and_compacted_rows_are_stored_as_they_were(texts, short, mapping, tmp_path):
+    model = isosent.load(short)
+    codes = Quantization.fit(unit_rows(model.encode(texts))).with_product(unit_rows(model.encode(texts)), 1)
+    size = StoredSize("product", 1, 0.9, 0.9, 480, "the original vectors", oversampling=40)
+    index = Index.create(texts, model.with_quantization(codes, size), folder=tmp_path / "index")
+    before = index.stats().settings
+    assert (before.store, before.code_bytes, before.oversampling >= 40) == ("product", 1, True)
+    index.migrate(isosent.load(mapping), isosent.load("wordllama"))
+    assert index.dim == 256
+    for change in (index.stats, index.compact):
+        change()
+        after = index.stats().settings
+        assert (after.store, after.code_bytes, after.oversampling >= 40) == ("product", 1, True)
+    assert index.rows([3]).num_rows == 1
+
+
 @pytest.mark.parametrize(
     ("kind", "other", "words"),
     [
@@ -298,6 +316,30 @@ def test_what_cannot_be_mapped_stays_as_it_is(isosent_, refuses, texts, short, m
     before = Index.create(texts, model, folder=folder, kind=kind).stats()
     refuses(isosent_("index", "migrate", folder, "--map", short if other == "map" else mapping), *words)
     assert Index.open(folder).stats() == before
+
+
+def test_vectors_without_a_name_are_named_as_the_refusal_says(
+    isosent_, refuses, corpus, texts, short, wordllama, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    np.save("old.npy", old := unit_rows(isosent.load(short).encode(texts)))
+    np.save("new.npy", wordllama.encode(texts))
+    assert isosent_("index", "old.npy", "--space", "acme-1", "-o", "index").code == 0
+    refuses(isosent_("migrate", "index", "new.npy"), "holds no texts", "isosent transform", "index/model")
+    isosent_("migrate", "old.npy", "new.npy", corpus, "-o", "unnamed")
+    refuses(
+        isosent_("index", "migrate", "index", "--map", "unnamed"), "acme-1", "INDEX/model -o NAMED", "--space NAME"
+    )
+    for command in (
+        "transform old.npy -m index/model -o old_named.npy",
+        "fit new.npy --transform none --space acme-2 -o model",
+        "transform new.npy -m model -o new_named.npy",
+    ):
+        assert isosent_(*command.split()).code == 0
+    np.testing.assert_array_equal(np.load("old_named.npy"), old)
+    assert isosent_("migrate", "old_named.npy", "new_named.npy", corpus, "-o", "map").code == 0
+    assert isosent_("index", "migrate", "index", "--map", "map").code == 0
+    assert Index.open("index").space.reference == "acme-2"
 
 
 def test_models_are_compared_on_texts_without_labels(isosent_, corpus, short, tmp_path):

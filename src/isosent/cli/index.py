@@ -21,6 +21,7 @@ from isosent.cli.options import (
     model_option,
     open_model,
     output_option,
+    scheme_named,
     space_option,
     texts_option,
     worker_options,
@@ -53,7 +54,7 @@ from isosent.search.stores import open_store
 from isosent.search.stores.database import URLS
 from isosent.search.stores.database import pull as pull_index
 from isosent.search.stores.database import push as push_index
-from isosent.space import are_same
+from isosent.space import Space, are_same
 from isosent.storage import INDEXED
 
 _DEFAULT = "create"
@@ -342,7 +343,17 @@ def pull(url: str, output: Path, model: str | None) -> None:
         made = pull_index(url, output, model=loaded, progress=bar)
     deliver(stats_report(output, made.stats()))
     if loaded is None:
-        named = made.stats().space.reference
-        known = f"Pull again with the model that made the vectors: -m {named}"
+        space = made.stats().space
+        known = f"Pull again with the model that made the vectors: -m {_model_of(space)}"
         unknown = "Nothing says which model made the vectors: index them again, with -m MODEL, and push that index"
-        say(f"{output} has no model, so it cannot search texts. {unknown if named == PRECOMPUTED else known}")
+        is_unknown = space.is_unnamed or space.reference == PRECOMPUTED
+        say(f"{output} has no model, so it cannot search texts. {unknown if is_unknown else known}")
+
+
+def _model_of(space: Space) -> str:
+    """How the model of vectors is named, for people: the name of a space may be no reference."""
+    scheme = scheme_named(space.reference)
+    saved = f"INDEX/model of the index that was pushed: its vectors are of {space.reference}"
+    if scheme == "hub":  # OWNER/NAME may be one of anything
+        return f"{space.reference}, if that is a model; else {saved}"
+    return space.reference if scheme else saved

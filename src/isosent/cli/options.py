@@ -47,13 +47,17 @@ data_option = click.option(
 model_folder_option = output_option("FOLDER", "Model folder to write.")
 
 
+def scheme_named(name: str) -> str | None:
+    """The scheme of a name that is a reference of a model; None if it is only a name."""
+    try:
+        return parse_reference(name).scheme
+    except InputError:
+        return None
+
+
 def _space_name(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
     """A name that a person chooses; a note says that it stands for no model, if there is one of that name."""
-    try:
-        is_model = name is not None and parse_reference(name).scheme != "hub"  # OWNER/NAME may be one of anything
-    except InputError:
-        is_model = False
-    if is_model:
+    if name is not None and scheme_named(name) not in (None, "hub"):  # OWNER/NAME may be one of anything
         say(
             f"note: --space {name} only gives the vectors a name: texts cannot be searched or compared with them. If "
             f"the model {name} made them, write -m {name} in place of --space"

@@ -15,7 +15,7 @@ from isosent.errors import InputError, next_step, option
 from isosent.numeric.canary import Canary
 from isosent.numeric.moments import Moments
 from isosent.pages.progress import Progress
-from isosent.space import Space
+from isosent.space import UNNAMED, Space
 
 PRECOMPUTED = "vectors"
 _STATISTICS = "statistics."  # begins the names of these tensors
@@ -88,7 +88,7 @@ class PrecomputedVectors(Encoder):
     @property
     def space(self) -> Space:
         """Space of the vectors."""
-        return Space(self.fingerprint, self.options.get("space", f"unnamed vectors of {self.dim} dimensions"))
+        return Space(self.fingerprint, self.options.get("space", f"{UNNAMED} of {self.dim} dimensions"))
 
     def encode(self, texts: Any, progress: Progress | None = None) -> NoReturn:
         """Refuse: what made the vectors is not here."""

@@ -31,7 +31,11 @@ class MigrationInputs(NamedTuple):
         """The model of an index, or its vectors if it has none, and its texts."""
         folder = index.folder
         if TEXT not in index.schema.names:
-            raise InputError(f"migrate: {folder} holds no texts. Give a file of them, and one of their vectors as OLD.")
+            raise InputError(
+                f"migrate: {folder} holds no texts. Name files of the same texts instead, in one order: isosent "
+                f"transform OLD_VECTORS -m {folder}/model -o OLD, which names the space of the index, then isosent "
+                "migrate OLD NEW TEXTS -o map."
+            )
         if (groups := index.model.groups) is not None:
             raise InputError(f"migrate: {folder} has a map for each {groups.column}. Make an index with the new model.")
         if n_mapped := index.stats().n_mapped:

@@ -75,7 +75,7 @@ from isosent.search.units import (
     row_hashes,
 )
 from isosent.storage import INDEXED, IndexStorage, Storage
-from isosent.transforms.quantization import FEWEST_FOR_PRODUCT, Quantization
+from isosent.transforms.quantization import FEWEST_FOR_PRODUCT, PARTS_A_BYTE, Quantization
 
 FLAT_LIMIT: Final = 200_000  # rows; above, kind auto clusters them
 MIN_RECALL: Final = 0.95
@@ -340,8 +340,13 @@ def write_index(
     min_recall: float | None = None,
     seed: int = 0,
     originals: OriginalNeighbors | None = None,
+    replaced: SearchSettings | None = None,
 ) -> Snapshot:
-    """Write the first commit of an index of unit vectors, in one step, and open it."""
+    """Write the first commit of an index of unit vectors, in one step, and open it.
+
+    It is stored as one that it replaces was, and the sizes of `model` do not matter.
+    """
+    store = store if replaced is None else replaced.store
     for name, value, allowed in (("kind", kind, KINDS), ("store", store, INDEXED)):
         if value is not None:
             _check.one_of("index", name, value, allowed)
@@ -357,19 +362,20 @@ def write_index(
         if store is None and budget_mb is None and model.record.storage is not None:
             store, least_recall = _stored_by_default(model.record.storage, kind)
             min_recall = least_recall if min_recall is None else min_recall
-        storage, chosen = model.record.storage, None if store is None else Storage(store)
-        code_bytes = 0 if model.quantization is None else model.quantization.code_bytes
+        fitted_bytes = 0 if model.quantization is None else model.quantization.code_bytes
         settings = plan(
             len(spill),
             model.dim,
             kind,
-            chosen,
+            None if store is None else Storage(store),
             budget_mb,
             n_distinct=n_distinct,
-            storage=storage,
-            code_bytes=code_bytes,
+            storage=model.record.storage if replaced is None else None,
+            code_bytes=fitted_bytes if replaced is None else min(replaced.code_bytes, model.dim // PARTS_A_BYTE),
         )
-        has_codes = model.quantization is not None and settings.code_bytes in (0, code_bytes)
+        if replaced is not None:
+            settings = replace(settings, oversampling=replaced.oversampling)
+        has_codes = model.quantization is not None and settings.code_bytes in (0, fitted_bytes)
         if not settings.store.is_float and not has_codes and n_distinct < FEWEST_ROWS:
             raise InputError(
                 f"index: {settings.store} is fitted on {FEWEST_ROWS} different rows or more; there are {n_distinct}. "

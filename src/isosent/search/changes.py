@@ -114,11 +114,9 @@ def rebuilt(folder: Path, snapshot: Snapshot) -> tuple[State, Deleted]:
     with closing(Spill(folder, state.dim)) as spill:
         spill.fill(blocks)
         n_distinct = int(spill.is_distinct.sum())
-        store, storage = state.settings.store, snapshot.record.storage
-        code_bytes = snapshot.quantization.code_bytes
-        settings = plan(
-            len(live), state.dim, state.kind, store, n_distinct=n_distinct, storage=storage, code_bytes=code_bytes
-        )
+        store, code_bytes = state.settings.store, state.settings.code_bytes
+        settings = plan(len(live), state.dim, state.kind, store, n_distinct=n_distinct, code_bytes=code_bytes)
+        settings = replace(settings, oversampling=state.settings.oversampling)
         rebuilt_state = build(
             folder,
             f"{state.generation + 1:06d}",
@@ -221,6 +219,6 @@ def migrated(
         table,
         id_kind="int" if state.ids == "numbers" else state.ids,
         kind=state.kind,
-        store=state.settings.store,
+        replaced=state.settings,
         min_recall=None if state.recall is None else state.recall.min_recall,
     )
