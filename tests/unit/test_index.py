@@ -409,6 +409,20 @@ def test_changes_make_the_recall_stale_and_compacting_measures_again(vectors):
     assert (stats.n_rows, stats.n_added, stats.recall.n_rows) == (340, 0, 340)
 
 
+def test_a_row_that_changes_often_is_one_changed_row(vectors):
+    names = [f"row {number}" for number in range(302)]
+    index = Index.create(vectors=vectors[:300], ids=names[:300], store="float16")
+    assert index.stats().n_changed == 0
+    for start in (10, 40, 70):
+        index.add(vectors=vectors[start : start + 20], ids=names[:20])
+    index.remove(names[10:25])  # ten that were replaced, and five more
+    index.add(vectors=vectors[:2], ids=names[300:])
+    index.remove(names[301:])  # is as if it had not been there
+    index.add(vectors=vectors[:1], ids=names[24:25])
+    assert index.stats().n_changed == 26  # 25 of the 300, and one that is new
+    assert not index.stats().is_stale
+
+
 def test_quantization_of_the_model_is_used_and_saved(wordllama, texts, tmp_path):
     from isosent.transforms.quantization import Quantization
 

@@ -254,7 +254,8 @@ def _stats_parts(folder: Path, stats: "IndexStats") -> Iterator[Part]:
             f"{stats.queries.reranked:.4f} with --rerank; {stats.queries.n_queries} rows as queries"
         )
     if stats.n_added or stats.n_deleted:
-        yield f"since it was built: {stats.n_added} rows added, {stats.n_deleted} deleted"
+        hidden = f"; {stats.n_deleted} old ones are hidden until isosent index compact" if stats.n_deleted else ""
+        yield f"since it was built: {stats.n_changed} rows added, replaced or deleted{hidden}"
     if stats.n_mapped:
         yield f"rows mapped from another model: {stats.n_mapped}; replace them by isosent index add, with the same ids"
     if stats.n_zero_rows:

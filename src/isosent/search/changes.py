@@ -64,6 +64,7 @@ def with_rows(folder: Path, snapshot: Snapshot, table: Any, units: NDArray[np.fl
         raise InputError(APPEND_ONLY.format("replace a row"))
     deleted = snapshot.deleted.copy()
     deleted[replaced] = True
+    n_changed = snapshot.n_changed(deleted, table.column(ID))
     segments = state.segments
     if len(segments) > _MOST_TAILS:
         first = snapshot.starts[1]
@@ -84,7 +85,7 @@ def with_rows(folder: Path, snapshot: Snapshot, table: Any, units: NDArray[np.fl
         state,
         segments=(*segments, entry),
         next_number=state.next_number + (n_added if state.ids == "numbers" else 0),
-        n_changed=state.n_changed + n_added + len(replaced),
+        n_changed=n_changed,
     )
     return state, deleted
 

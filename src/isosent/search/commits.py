@@ -114,7 +114,7 @@ class State(Struct, frozen=True, forbid_unknown_fields=True):
     n_deleted: Count = 0
     chance: FileEntry | None = None
     recall: Recall | None = None  # None for fewer rows than can be measured
-    n_changed: Count = 0  # rows that were added or deleted since
+    n_changed: Count = 0  # rows that were added, replaced or deleted since, each id once
     queries: QueryRecall | None = None  # None: the model encodes queries
 
     @property

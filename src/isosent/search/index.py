@@ -717,7 +717,7 @@ class Index:
             if positions.size:
                 deleted = snapshot.deleted.copy()
                 deleted[positions] = True
-                self._commit(replace(state, n_changed=state.n_changed + len(positions)), deleted)
+                self._commit(replace(state, n_changed=snapshot.n_changed(deleted)), deleted)
         return len(positions)
 
     def compact(self) -> None:

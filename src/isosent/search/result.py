@@ -227,7 +227,7 @@ class IndexStats:
     has_map : bool
         Whether the model of the index changes the vectors of its encoder.
     n_changed : int
-        Rows added or deleted since then.
+        Rows that were added, replaced or deleted since the index was built, each id once.
     generation : int
         Number of commits.
     queries : QueryRecall or None

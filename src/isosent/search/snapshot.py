@@ -263,6 +263,15 @@ class Snapshot:
         places = found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.intp)
         return np.where(places < 0, -1, live[places] if len(live) else -1)
 
+    def n_changed(self, deleted: NDArray[np.bool_], added: Any = ()) -> int:
+        """How many ids have another row than when the first segment was built, if these are deleted and added."""
+        import pyarrow as pa
+
+        n_built = int(self.starts[1])
+        is_changed = np.concatenate([deleted[:n_built], ~deleted[n_built:]])
+        ids = self._ids.take(pa.array(np.flatnonzero(is_changed)))
+        return len(pa.chunked_array([ids, id_array(added).cast(ids.type)]).unique())
+
     def take(self, positions: NDArray[np.intp]) -> Any:
         """Rows of the table at these positions, in this order."""
         import pyarrow as pa
