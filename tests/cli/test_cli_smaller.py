@@ -1,6 +1,7 @@
 """fit --bytes and --loss, and what an index and inspect make of them."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -42,6 +43,15 @@ def test_an_index_of_a_model_that_became_smaller_is_what_was_measured(isosent_, 
     assert stats.settings.oversampling >= storage.oversampling >= 40
     assert isosent_("index", "v.npy", "-m", "model", "-o", "exact", "--store", "float32").code == 0
     assert Index.open(here / "exact").stats().settings.store == "float32"
+
+
+def test_the_table_of_inspect_marks_the_size_that_the_sentence_is_about(isosent_, here, vectors):
+    np.save(here / "v.npy", vectors)
+    out = isosent_("inspect", "v.npy").out
+    [row] = [line.split() for line in out.splitlines() if "chosen" in line]
+    recall = next(float(cell) for cell in row if cell.startswith(("0.9", "1.0000")))
+    [said] = re.findall(r"([\d.]+)% of the neighbors lost|no neighbors lost", out)
+    assert float(said or 0) / 100 == pytest.approx(1 - recall, abs=1e-4)
 
 
 def test_inspect_fit_and_sizes_measure_on_the_same_rows_of_all_files(isosent_, here, vectors, monkeypatch):

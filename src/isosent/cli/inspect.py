@@ -27,7 +27,7 @@ from isosent.pages.progress import progress_bar
 from isosent.pages.report import Part, Report, ReportTable
 from isosent.report.inspect_page import html_page, inspection_tables
 from isosent.search.inputs import texts_of_vectors
-from isosent.search.smaller import FEWEST_ROWS
+from isosent.search.smaller import FEWEST_ROWS, LOSS
 from isosent.transforms.base import NO_TRANSFORM
 
 
@@ -78,7 +78,7 @@ def _inspection_parts(inspection: Inspection, *, details: bool) -> Iterator[Part
     """The recommendation, tables, and how small the vectors can be; this is first where texts are missing."""
     choice, sizes = inspection.choice, inspection.sizes
     if sizes is not None:
-        smaller = sizes.sentence(sizes.smallest(0.01))
+        smaller = sizes.sentence(sizes.smallest())
     else:
         smaller = f"How small the vectors can be was not measured: give {FEWEST_ROWS} different ones or more."
         try:
@@ -89,7 +89,7 @@ def _inspection_parts(inspection: Inspection, *, details: bool) -> Iterator[Part
     if lacks_texts and sizes is not None:
         if n_refused := inspection.counts.n_non_finite:
             smaller += f" First remove the rows that hold NaN or infinity ({n_refused}): fit refuses them."
-        smaller += f" Save it: isosent fit {inspection.source} --loss 0.01 -o FOLDER"
+        smaller += f" Save it: isosent fit {inspection.source} --loss {LOSS} -o FOLDER"
     yield f"{smaller}\n{inspection.advice}" if lacks_texts else inspection.advice
     if choice is not None and choice.candidates:
         yield GAIN

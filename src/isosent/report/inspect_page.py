@@ -71,7 +71,8 @@ def inspection_tables(inspection: Inspection, *, details: bool = False) -> list[
         _terminal_table("space", ("", "before", "after", ""), _figure_rows(inspection), after),
     ]
     if inspection.sizes is not None:
-        tables.append(sizes_table(inspection.sizes, details=details))
+        selected = inspection.sizes.smallest()  # of which the sentence speaks
+        tables.append(sizes_table(inspection.sizes, selected=selected, details=details))
     if details and inspection.choice is not None:
         columns = ("cosine", "before", "after", "")
         tables.append(_terminal_table("share of random pairs below a cosine", columns, _percentile_rows(inspection)))
@@ -240,7 +241,7 @@ def _sizes_figure(sizes: Sizes) -> Figure:
     for each in sizes.rows:
         tip = f"{each}: {each.n_bytes:,.0f} bytes, recall {each.recall:.4f}, {each.queries_per_s:,.0f} queries/s"
         panel.dot(each.n_bytes, each.recall, "after" if each in front else "before", tip=tip)
-    best = sizes.smallest(0.01)
+    best = sizes.smallest()
     return _single_panel("Bytes against neighbors kept", sizes.sentence(best), panel)
 
 

@@ -59,6 +59,7 @@ _ALONE: Final[tuple[tuple[Storage, int], ...]] = ((Storage.int8, 0), (Storage.bi
 _PRODUCTS: Final = (8, 16, 24, 32, 48, 64, 96)  # bytes of product codes
 _PRODUCT_OVERSAMPLING: Final = (0, 40, 80, 120)
 _FEWEST_DIMS_A_BYTE: Final = 4  # with fewer, other codes take as little and keep more
+LOSS: Final = 0.01  # share of the neighbors that is given up where nobody says how many
 _ENOUGH: Final = 0.9995  # recall, above which longer product codes are not tried
 _LEAST_RECALL, _MOST_RECALL, _RECALL_MARGIN = 0.5, 0.999, 0.001  # of what an index is to reach
 _CODEC_ROWS: Final = 10_000  # that a product quantization is trained on
@@ -193,7 +194,7 @@ class Sizes(Struct, frozen=True):
             )
         return max(fitting, key=lambda each: (each.recall, -each.n_bytes, -each.oversampling))
 
-    def smallest(self, loss: float) -> Size:
+    def smallest(self, loss: float = LOSS) -> Size:
         """The smallest size of an index that loses at most this share of the neighbors, with the fewest candidates."""
         stored = [each for each in self.rows if each.is_stored and each.recall >= 1 - loss - 1e-12]
         return min(stored, key=lambda each: (each.n_bytes, each.oversampling, -each.recall))
