@@ -32,6 +32,14 @@ def read_csv(path):
         return list(csv.DictReader(file))
 
 
+def test_a_group_says_how_many_of_its_texts_differ(isosent_):
+    lines = ["The cat sat on the mat."] * 3 + ["the cat sat on the mat", "Rain fell.", "Rain fell."]
+    shown = isosent_("duplicates", "-", stdin="\n".join(lines).encode()).out
+    assert "4, 2 different" in shown
+    assert "2, 1 different" in shown
+    assert shown.count("Rain fell.") == 1
+
+
 def test_duplicates_are_printed_and_written(isosent_, here):
     finished = isosent_("duplicates", "texts.txt", "-o", "d.csv", "-o", "d.html", "-o", "d.json")
     assert finished.code == 0, finished.err

@@ -1,6 +1,7 @@
 import json
 import struct
 import tracemalloc
+import warnings
 
 import numpy as np
 import pyarrow as pa
@@ -400,6 +401,21 @@ def test_texts_and_vectors_are_told_apart(tmp_path):
     assert not holds_vectors(both, column="text")
     with pytest.warns(IsosentWarning, match="column v are used; its texts or labels in text"):
         assert holds_vectors(both)
+
+
+def test_keys_are_not_proposed_as_texts_to_encode(tmp_path):
+    vectors = list_array(ROWS[:3], "list")
+    keys, titles = ["A-1", "A-2", "B-1"], ["red shoe", "blue shoe", "hat"]
+    both = write_table(tmp_path / "both.parquet", {"sku": keys, "title": titles, "v": vectors})
+    with pytest.warns(IsosentWarning, match="are not encoded") as seen:
+        assert holds_vectors(both)
+    [warning] = seen
+    assert "title" in str(warning.message).partition("To encode texts")[2]
+    assert "sku" not in str(warning.message).partition("To encode texts")[2]
+    alone = write_table(tmp_path / "alone.parquet", {"sku": keys, "v": vectors})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert holds_vectors(alone)
 
 
 @pytest.mark.parametrize("name", ["v.npy", "v.fvecs", "v.parquet"])

@@ -340,8 +340,9 @@ def _largest_groups(found: Duplicates) -> ReportTable:
     for number, group in enumerate(found.groups[:_MOST_SHOWN], 1):
         texts = None if found.texts is None else [found.texts[row] for row in group]
         places = range(len(group)) if texts is None else distinct_rows(texts)
+        different = "" if len(places) == len(group) else f", {len(places):,} different"
         for count, place in enumerate(places[:_MOST_TEXTS]):
-            name, size = (f"{number}", f"{len(group):,}") if count == 0 else ("", "")
+            name, size = (f"{number}", f"{len(group):,}{different}") if count == 0 else ("", "")
             text = "" if texts is None else shortened(texts[place], _LONGEST_TEXT)
             table.add_row(name, size, f"{group[place]}", f"{found.scores[group[place]]:.3f}", text)
     return table

@@ -47,7 +47,7 @@ from isosent.io.parquet import find_seal
 from isosent.io.remote import is_remote
 from isosent.io.system import open_to_read
 from isosent.io.tables import ABSENT, Table, is_number, paths_of, table_in, value_at
-from isosent.io.texts import is_table
+from isosent.io.texts import USUAL_COLUMN, is_table
 from isosent.io.typed_tables import VECTOR_COLUMN, list_storage, table_batches, table_schema
 from isosent.io.vector_source import ParsedRows, VectorSource
 from isosent.space import Space
@@ -72,6 +72,7 @@ class Contents(NamedTuple):
     texts: tuple[str, ...] = ()
     is_ours: bool = False  # isosent wrote the file
     are_lists: bool = False  # those lines, or the items of a document of JSON, are lists of numbers in JSON
+    prose: tuple[str, ...] = ()  # of these texts, what may be meant to be encoded: no keys
     unread: tuple[str, ...] = ()  # may be vectors, but are not read as such: packed, or spread over columns
 
 
@@ -171,7 +172,10 @@ def _contents(columns: dict[str, list[Any]], typed: frozenset[str] = frozenset()
     ]
     texts = tuple(name for name in texts if name not in others)
     numbers = [name for name, values in columns.items() if kinds[name] is None and _are_numbers(values)]
-    return Contents(found["vectors"], found["lists"], found["cut"], texts, unread=(*others, *_spread(numbers)))
+    prose = tuple(name for name in texts if name == USUAL_COLUMN or not _are_keys(columns[name]))
+    return Contents(
+        found["vectors"], found["lists"], found["cut"], texts, prose=prose, unread=(*others, *_spread(numbers))
+    )
 
 
 def _are_numbers(values: Sequence[Any]) -> bool:
@@ -205,6 +209,12 @@ def _is_text(name: str, values: Sequence[Any]) -> bool:
         and not are_json_objects(present)
         and any(isinstance(value, str) and not is_number(value) for value in present)
     )
+
+
+def _are_keys(values: Sequence[Any]) -> bool:
+    """Whether values name their rows: each is there once, and has no blank."""
+    present = [str(value).strip() for value in values if not is_blank(value)]
+    return len(set(present)) == len(present) and not any(len(value.split()) > 1 for value in present)
 
 
 def _plain(fields: dict[str, Any], column: str) -> Any:

@@ -43,7 +43,7 @@ from isosent.io.typed_tables import VECTOR_COLUMN
 from isosent.io.vector_source import no_column_error
 from isosent.storage import Storage
 
-_USUAL_COLUMN = "text"
+USUAL_COLUMN = "text"
 _BLOCK_TEXTS = 1024
 _SAMPLED_CHARACTERS = 4 << 20
 _SEPARATOR = "\ud800"  # a lone surrogate is in no text
@@ -137,8 +137,8 @@ def _texts_in(
 def _text_column(table: Table, column: str | None) -> str:
     if column is not None:
         return column
-    if _USUAL_COLUMN in table.columns:
-        return _USUAL_COLUMN
+    if USUAL_COLUMN in table.columns:
+        return USUAL_COLUMN
     advice = header_advice(table.name, table.columns)
     if len(table.columns) != 1:
         first = next(table.rows(optional=table.columns), (0, ("",)))[1]

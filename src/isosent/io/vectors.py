@@ -118,11 +118,11 @@ def holds_vectors(path: str | os.PathLike[str], *, column: str | None = None) ->
         return column != LINES and column in (*contents.vectors, *contents.lists)
     if contents.incomplete and not contents.vectors:
         raise incomplete_vector(file, contents.incomplete[0])
-    if len(contents.vectors) == 1 and contents.texts and not contents.is_ours:
+    if len(contents.vectors) == 1 and contents.prose and not contents.is_ours:
         [vectors], texts = contents.vectors, ", ".join(contents.texts)
         warnings.warn(
             f"{path}: the vectors in its column {vectors} are used; its texts or labels in {texts} are not "
-            f"encoded. To encode texts: {option('column', contents.texts[0])}, or a file of the texts alone.",
+            f"encoded. To encode texts: {option('column', contents.prose[0])}, or a file of the texts alone.",
             IsosentWarning,
             stacklevel=4,  # where the source is opened
         )
