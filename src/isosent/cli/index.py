@@ -322,7 +322,7 @@ def push(folder: str, url: str) -> None:
     isosent index push INDEX --to qdrant:DIR
     """  # noqa: D301
     opened = open_store(folder).index("index push")
-    with progress_bar("pushing", "rows") as bar:
+    with progress_bar("pushing", "rows", say=say) as bar:
         n_written, n_deleted = push_index(opened, url, progress=bar, say=say)
     show(f"{n_written} rows written, {n_deleted} deleted; {len(opened)} now")
 
@@ -339,7 +339,7 @@ def pull(url: str, output: Path, model: str | None) -> None:
     """  # noqa: D301
     say_replaced("an index", output, check_index_folder(output))
     loaded = None if model is None else open_model(model)
-    with progress_bar("pulling", "rows") as bar:
+    with progress_bar("pulling", "rows", say=say) as bar:
         made = pull_index(url, output, model=loaded, progress=bar)
     deliver(stats_report(output, made.stats()))
     if loaded is None:
