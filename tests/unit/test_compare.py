@@ -262,7 +262,16 @@ def test_notes_say_what_weakens_a_verdict():
     assert "A was made with seed 0, B with seed 7" in notes
     assert "A was made with isosent 0.1.0, B with isosent 0.2.0" in notes
     assert "30 draws are too few" in notes
-    assert compare_results(plain, plain, n_resamples=FEW).notes == ()
+
+
+def test_a_result_and_itself_are_noted_once():
+    plain = result_of({"STSB": correlated(2)})
+    several = replace(plain, variants=(replace(plain, fitting=plain.fitting | {"transform": "whitening"}),))
+    same, of_several = compare_results(several, several, names=("r.json", "r.json"), n_resamples=FEW).notes
+    assert "nothing to compare" in same
+    assert "r.json holds 2 transforms" in of_several
+    changed = result_of({"STSB": correlated(3)})
+    assert compare_results(plain, changed, n_resamples=FEW).notes == ()
 
 
 def test_a_comparison_is_plain_values():
