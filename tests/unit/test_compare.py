@@ -93,6 +93,28 @@ def test_another_correlation_can_be_asked_for_and_leaves_other_tasks_alone():
     assert found["MR"].metric == "accuracy"
 
 
+def test_no_verdict_where_one_pair_decides():
+    random = np.random.default_rng(5)
+    gold = np.append(random.normal(size=40), 12.0)  # the last pair is an outlier, which only the first model finds
+    noise, other = random.normal(size=(2, 40))
+    first, second = np.append(noise, 12.0), np.append(0.3 * gold[:40] + other, 0.0)
+    a, b, between = (np.corrcoef(*each)[0, 1] for each in ((first, gold), (second, gold), (first, second)))
+    n, determinant = len(gold), 1 - a**2 - b**2 - between**2 + 2 * a * b * between
+    rest = 2 * (n - 1) / (n - 3) * determinant + ((a + b) / 2) ** 2 * (1 - between) ** 3  # Williams 1959
+    assert abs(b - a) * np.sqrt((n - 1) * (1 + between) / rest) > 2.5
+    draws = [random.integers(n, size=n) for _ in range(500)]
+    lost = [np.corrcoef(second[rows], gold[rows])[0, 1] - np.corrcoef(first[rows], gold[rows])[0, 1] for rows in draws]
+    assert np.quantile(lost, 0.025) < 0 < np.quantile(lost, 0.975)
+    tasks = [
+        {"SICK-R": task_of("transfer", "pearson", {"pearson": score}, Items(values, gold))}
+        for score, values in ((a, first), (b, second))
+    ]
+    found = compare_results(*map(result_of, tasks), n_resamples=FEW).tasks["SICK-R"]
+    assert found.p_value < 0.05
+    assert found.interval[0] < 0 < found.interval[1]
+    assert found.verdict == "cannot tell"
+
+
 def test_verdicts_count_all_tasks():
     first = {f"MR{number}": averaged([0] * 6 + [1] * 20) for number in range(4)}
     second = {**first, "MR0": averaged([1] * 26)}

@@ -74,6 +74,11 @@ class Difference:
     is_comparable: bool = True  # whether both scores compare with published ones; they do with one another
 
     @property
+    def is_one_sided(self) -> bool:
+        """Whether the interval is on one side of zero; Williams's test also rejects where a few items decide."""
+        return self.interval[0] > 0 or self.interval[1] < 0
+
+    @property
     def mark(self) -> str:
         """What follows the name of the task in tables: a dagger if its scores compare with no others."""
         return "" if self.is_comparable else f" {MARK}"
@@ -100,7 +105,7 @@ class Comparison:
     # unweighted means. Where items are missing, also over "all tasks", if there are ten
     averages: Mapping[str, Difference]
     notes: tuple[str, ...]  # what a reader should know before believing the verdicts
-    level: float  # of the intervals; a verdict needs a p-value below one minus it
+    level: float  # of the intervals; a verdict needs one on a side of zero, and a p-value below one minus it
     n_resamples: int
     seed: int
 
@@ -182,7 +187,8 @@ def compare_results(
     correlation : {"spearman", "pearson"}, optional
         How to compare tasks with human scores; by default by the main metric of each.
     level : float, default 0.95
-        Level of the intervals, in (0, 1); a verdict needs a p-value below one minus it.
+        Level of the intervals, in (0, 1). A verdict needs an interval on one side of zero, and a p-value below one
+        minus the level.
     seed : int, default 0
         Seed of all random numbers.
     n_resamples : int, default 2000
@@ -417,7 +423,7 @@ def _verdict(each: Difference, level: float) -> str:
         return NO_INTERVAL
     if each.difference == 0 and each.interval == (0, 0):
         return SAME
-    if not each.p_value < 1 - level or each.difference == 0:
+    if not each.p_value < 1 - level or not each.is_one_sided or each.difference == 0:
         return CANNOT_TELL
     return BETTER if each.difference > 0 else WORSE
 

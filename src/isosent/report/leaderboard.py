@@ -400,7 +400,8 @@ def _close_ranks(rows: Sequence[Row], columns: Sequence[Column]) -> Iterator[str
 def _significant(tested: Mapping[Column, tuple[Row, Row]], progress: Progress | None) -> dict[Column, str]:
     """Label of the best row of each column where it beats the second best: p < 0.05 in a paired test.
 
-    P-values of tasks get Holm's correction over all columns of tasks; an average has its own p-value.
+    The interval of the difference of a task must be on one side of zero, too. P-values of tasks get Holm's correction
+    over all columns of tasks; an average has its own p-value.
     """
     p_values: dict[Column, float] = {}
     task_p_values: dict[tuple[Row, Row, str], float] = {}
@@ -410,7 +411,10 @@ def _significant(tested: Mapping[Column, tuple[Row, Row]], progress: Progress | 
         if column.is_average or (first, second, column.tasks[0]) not in task_p_values:
             names = (second.label, first.label)
             comparison = compare_results(second.result, first.result, names=names, tasks=column.tasks)
-            task_p_values |= {(first, second, name): task.p_value for name, task in comparison.tasks.items()}
+            task_p_values |= {
+                (first, second, name): task.p_value if task.is_one_sided else 1.0
+                for name, task in comparison.tasks.items()
+            }
         if column.is_average:
             average = next(each for name, each in comparison.averages.items() if name != ALL_TASKS)
             p_values[column] = average.p_value
