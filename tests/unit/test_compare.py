@@ -286,6 +286,17 @@ def test_notes_say_what_weakens_a_verdict():
     assert "30 draws are too few" in notes
 
 
+def test_texts_that_a_model_was_fitted_on_are_noted():
+    plain, other = (result_of({"STSB": correlated(noise), "STS12": correlated(2)}) for noise in (2, 3))
+    overlap = {"STSB": {"n_texts": 90, "n_same": 61}, "STS12": {"n_texts": 80, "n_same": 0}}
+    seen = replace(other, fitting=other.fitting | {"overlap": overlap})
+    (note,) = compare_results(plain, seen, names=("A", "B"), n_resamples=FEW).notes
+    assert note.startswith("B was fitted")
+    assert "61 of the 90 texts of STSB" in note
+    assert "STS12" not in note
+    assert compare_results(plain, seen, tasks=["STS12"], n_resamples=FEW).notes == ()
+
+
 def test_a_result_and_itself_are_noted_once():
     plain = result_of({"STSB": correlated(2)})
     several = replace(plain, variants=(replace(plain, fitting=plain.fitting | {"transform": "whitening"}),))

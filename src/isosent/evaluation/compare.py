@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.errors import InputError, InputTypeError, option, wrong_value
 from isosent.evaluation.mteb import BENCHMARK
-from isosent.evaluation.result import EvaluationResult, TaskResult, labels_of, task_seed
+from isosent.evaluation.result import EvaluationResult, TaskResult, labels_of, seen_notes, task_seed, texts_in_corpus
 from isosent.evaluation.sizes import MARK, deviation_note
 from isosent.io.json import without_nan
 from isosent.numeric.similarity import pearson
@@ -478,6 +478,9 @@ def _notes(
             f"{names[transductive.index(True)]} was fitted on the texts of each task (without labels), "
             f"{names[transductive.index(False)]} was not: that may be part of a difference."
         )
+    for name, result in zip(names, results, strict=True):
+        in_corpus = {task: counts for task, counts in texts_in_corpus([result]).items() if task in differences}
+        yield from seen_notes(name, in_corpus)
     for what, values in (
         ("isosent", [result.environment["versions"].get("isosent") for result in results]),
         ("seed", [result.seed for result in results]),

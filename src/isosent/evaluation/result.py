@@ -12,7 +12,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -371,6 +371,28 @@ class EvaluationResult:
 def task_seed(seed: int, name: str) -> int:
     """The seed of the draws of a task: tasks are drawn apart, or their average would vary too much."""
     return seed + zlib.crc32(name.encode())
+
+
+def texts_in_corpus(results: Iterable[EvaluationResult]) -> dict[str, Mapping[str, int]]:
+    """By task, how many of its texts are in the corpus that was fitted on or distilled from; empty without one."""
+    seen = [
+        (name, counts)
+        for result in results
+        for key in ("distilled_from", "overlap")
+        for name, counts in result.fitting.get(key, {}).items()
+    ]
+    return dict(sorted(seen, key=lambda each: each[1]["n_same"]))  # of several corpora, the one that holds more
+
+
+def seen_notes(name: str, in_corpus: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """A sentence, if a corpus holds texts of tasks."""
+    seen = [
+        f"{counts['n_same']:,} of the {counts['n_texts']:,} texts of {task}"
+        for task, counts in in_corpus.items()
+        if counts["n_same"]
+    ]
+    if seen:
+        yield f"{name} was fitted on a corpus that contains {', '.join(seen)}."
 
 
 class Described(Protocol):

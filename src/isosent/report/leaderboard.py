@@ -38,6 +38,8 @@ from isosent.evaluation.result import (
     interval_rows,
     interval_x100,
     labels_of,
+    seen_notes,
+    texts_in_corpus,
 )
 from isosent.evaluation.result_file import is_result, read_result
 from isosent.evaluation.sizes import deviation_note
@@ -114,13 +116,7 @@ class Row:
     @property
     def overlap(self) -> dict[str, Mapping[str, int]]:
         """By task, how many of its texts are in the corpus that was fitted on or distilled from; empty without one."""
-        seen = [
-            (name, counts)
-            for file in self.files
-            for key in ("distilled_from", "overlap")
-            for name, counts in file.result.fitting.get(key, {}).items()
-        ]
-        return dict(sorted(seen, key=lambda each: each[1]["n_same"]))  # of several corpora, the one that holds more
+        return texts_in_corpus(file.result for file in self.files)
 
     @property
     def model(self) -> str:
@@ -372,13 +368,7 @@ def _split_tasks(columns: Sequence[Column]) -> Iterator[str]:
 
 def _seen_texts(rows: Sequence[Row]) -> Iterator[str]:
     for row in rows:
-        seen = [
-            f"{counts['n_same']:,} of the {counts['n_texts']:,} texts of {task}"
-            for task, counts in row.overlap.items()
-            if counts["n_same"]
-        ]
-        if seen:
-            yield f"{row.label} was fitted on a corpus that contains {', '.join(seen)}."
+        yield from seen_notes(row.label, row.overlap)
 
 
 def _close_ranks(rows: Sequence[Row], columns: Sequence[Column]) -> Iterator[str]:
