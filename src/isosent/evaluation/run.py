@@ -28,7 +28,7 @@ from isosent.encoders.load import encoder_for
 from isosent.errors import InputError
 from isosent.evaluation.overlap import count_hashed, count_overlap
 from isosent.evaluation.result import EvaluationResult, TaskResult
-from isosent.evaluation.sizes import known_items, warn_of_deviations, warn_of_repetition
+from isosent.evaluation.sizes import known_items, warn_of_deviations
 from isosent.evaluation.task import Task
 from isosent.io.system import open_to_read
 from isosent.io.texts import read_texts
@@ -168,9 +168,6 @@ def run_tasks(
             for variant, transform in enumerate(transforms):
                 before, fitted = perf_counter(), next(fitted_models)
                 result = _score(task, fitted, vectors, seed, n_resamples)
-                n_known = known_items(task.kind, task.name, task.protocol)
-                if n_known is None and not variant:  # known sets are compared as they were published
-                    warn_of_repetition(task.name, task.items, result.n_items, stacklevel=3)
                 results[variant][task.name] = replace(
                     result,
                     data=data,
@@ -178,7 +175,7 @@ def run_tasks(
                     n_unknown=coverage[1],
                     elapsed_s=perf_counter() - before,
                     choice=fitted.fits[-1].choice if transform is not None else None,
-                    n_known=n_known,
+                    n_known=known_items(task.kind, task.name, task.protocol),
                     deviations=deviations[task.name],
                 )
                 if fit_on != TARGET:

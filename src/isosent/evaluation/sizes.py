@@ -177,13 +177,13 @@ def warn_of_deviations(name: str, differing: Sequence[str], *, stacklevel: int =
         warnings.warn(message, EvaluationWarning, stacklevel=stacklevel + 1)
 
 
-def warn_of_repetition(name: str, items: Sequence[tuple[str, ...]], n_scored: int, *, stacklevel: int = 2) -> None:
+def warn_of_repetition(name: str, items: Sequence[tuple[str, ...]], *, stacklevel: int = 2) -> None:
     """Warn of items that are there several times, as if each told something new; some are in most sets."""
     n_repeated = len(items) - len(set(items))
-    if len(items) == n_scored and n_repeated > MANY_REPEATED * n_scored:
+    if n_repeated > MANY_REPEATED * len(items):
         message = (
-            f"{name}: {n_repeated:,} of {n_scored:,} rows repeat the texts of another row. They count as often as they "
-            "occur, so that the interval is too narrow, and tests find differences too easily. Remove them."
+            f"{name}: {n_repeated:,} of {len(items):,} rows repeat the texts of another row. They count as often as "
+            "they occur, so that the interval is too narrow, and tests find differences too easily. Remove them."
         )
         warnings.warn(message, EvaluationWarning, stacklevel=stacklevel + 1)
 
