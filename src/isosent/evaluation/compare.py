@@ -471,7 +471,7 @@ def _notes(
     if (first.model, first.fitting) == (second.model, second.fitting) and all(
         each.verdict == SAME for each in differences.values()
     ):
-        yield "A and B are the same model with the same settings and scores: there is nothing to compare."
+        yield "Both are the same model with the same settings and scores: there is nothing to compare."
     transductive = [result.fitting["transductive"] for result in results]
     if transductive[0] != transductive[1]:
         yield (

@@ -75,10 +75,10 @@ def sts_table(result: EvaluationResult) -> ReportTable:
             scores = [*(task.scores[name] for task in tasks), result.average(name)]
             table.add_row(f"{metric} {how}", *map(x100, scores[: len(columns)]))
             if how == "all":
-                intervals = [*(task.intervals[name] for task in tasks), result.average_interval(result.tasks, name)]
+                intervals = [task.intervals[name] for task in tasks]
+                intervals += [result.average_interval(result.tasks, name)] if len(tasks) > 1 else []
                 for end, label in enumerate(INTERVAL_LABELS):
-                    ends = (x100(interval[end]) for interval in intervals[: len(columns)])
-                    table.add_row(f"  {label}", *ends, is_dim=True)
+                    table.add_row(f"  {label}", *(x100(interval[end]) for interval in intervals), is_dim=True)
             for number, (row, cells) in enumerate(published, start=1):
                 if metric == "spearman" and row.aggregation == how:
                     table.add_row(f"  published [{number}]", *cells, is_dim=True)
