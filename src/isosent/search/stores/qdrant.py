@@ -299,7 +299,7 @@ class QdrantTable:
             self._index_columns()  # for a push that was killed before it did
         if not self._is_indexed(say):
             warnings.warn(
-                f"the {self.name} has all rows, but its server has indexed no more of them for {_LONGEST_WAIT} seconds, "
+                f"the {self.name} has all rows, but its server indexed no more of them for {_LONGEST_WAIT} s, "
                 "so the recall is not measured. Look for an error in its log, and push again when it is green.",
                 IsosentWarning,
                 stacklevel=2,
