@@ -263,3 +263,26 @@ def test_against_what_cannot_be_compared(isosent_, refuses, sets):
     np.save("short.npy", np.load("old.npy")[:, :9])
     refuses(isosent_("duplicates", "old.npy", "--against", "short.npy"), "256 dimensions", "short.npy 9")
     refuses(isosent_("duplicates", "new.txt", "--against", "lance:x"), "database")
+
+
+def test_clusters_and_maps_of_languages_are_told_until_the_language_is_erased(isosent_, here):
+    isosent_("demo", "--texts", "pool")
+    told = isosent_("cluster", "pool/pool.csv", "--column", "text", "-o", "c.json", "-o", "c.html")
+    document = json.loads((here / "c.json").read_text("utf-8"))
+    with (here / "pool" / "pool.csv").open(newline="", encoding="utf-8") as file:
+        languages = np.array([row["lang"] for row in csv.DictReader(file)])
+    shares = {
+        number: max(np.unique(of_one, return_counts=True)[1]) / len(of_one)
+        for number in np.unique(document["labels"])
+        for of_one in [languages[np.array(document["labels"]) == number]]
+    }
+    assert sum(share >= 0.9 for share in shares.values()) >= 5
+    assert {number for number, share in shares.items() if share >= 0.9} <= set(document["of_one_group"])
+    assert f"{len(document['of_one_group'])} of {len(document['clusters'])} clusters" in told.err
+    assert "--erase COLUMN" in (here / "c.html").read_text("utf-8")
+    assert "separate groups" in isosent_("map", "pool/pool.csv", "--column", "text", "-o", "m.html").err
+
+    isosent_("fit", "pool/pool.csv", "--column", "text", "--erase", "lang", "-o", "erased")
+    for command in (["cluster", "-m", "erased", "--json"], ["map", "--transform", "erased", "-o", "m.html"]):
+        assert "separate groups" not in isosent_(*command, "pool/pool.csv", "--column", "text").err
+    assert "separate groups" not in isosent_("cluster", "texts.txt").err

@@ -25,6 +25,7 @@ from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.io.texts import TextSource
 from isosent.io.vector_source import VectorSource
+from isosent.jobs.inspect import groups_advice
 from isosent.model import SentenceEncoder
 from isosent.pages.progress import progress_bar
 from isosent.pages.report import Note, Part, Report, ReportTable
@@ -173,12 +174,14 @@ def cluster(
             n_clusters="auto" if clusters == AUTO else int(clusters),
             progress=bar,
         )
+    warnings = list(_warnings(found))
     table_rows = [(f"{number}", f"{row}", text, _share(score)) for number, row, text, score in found.rows()]
     files = {
         ".csv": lambda: csv_table(("cluster", "row", "text", "score"), table_rows),
-        ".html": lambda: clusters_page(found, source=Path(rows).name, vectors=compared.line),
+        ".html": lambda: clusters_page(found, source=Path(rows).name, vectors=compared.line, warnings=warnings),
     }
-    parts: list[Part] = [compared.line, _cluster_table(found), *_written(outputs)]
+    notes = [Note(warning) for warning in warnings]
+    parts: list[Part] = [compared.line, _cluster_table(found), *notes, *_written(outputs)]
     deliver(Report(lambda: compared.document(found.to_json()), parts, files), outputs, as_json=as_json)
 
 
@@ -275,6 +278,15 @@ def _match(old: int, is_equal: bool) -> str:
 def _written(outputs: Sequence[Path]) -> list[Note]:
     """Which files hold the result; the parts of a report are shown when they do."""
     return [Note(f"saved {path}") for path in outputs]
+
+
+def _warnings(found: Clusters) -> Iterator[str]:
+    """That clusters are of one language each, or of another separate group."""
+    if found.of_one_group:
+        yield (
+            "warning: the texts form separate groups that share hardly a word, such as languages, and "
+            f"{len(found.of_one_group)} of {len(found.clusters)} clusters are of one. {groups_advice('cluster')}"
+        )
 
 
 def _cluster_table(found: Clusters) -> ReportTable:

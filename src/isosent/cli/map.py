@@ -8,13 +8,13 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent import _extras
 from isosent.cli.options import column_option, model_option, open_model, outputs_option, texts_option
 from isosent.cli.printing import check_outputs, deliver, say_unused_vectors
 from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.encoders.reference import DEFAULT_REFERENCE, folder_kind
-from isosent.errors import InputError, MissingExtraError
+from isosent.errors import InputError
 from isosent.io.formats import format_by_name
+from isosent.jobs.inspect import find_groups, groups_warning
 from isosent.loading import load_model
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
@@ -23,7 +23,7 @@ from isosent.pages.report import Content, Note, Part, Report
 from isosent.persistence import check_encoder_space
 from isosent.report.map_page import DrawnMap, map_page, map_table
 from isosent.search.inputs import Rows, opened_rows
-from isosent.search.places import N_NEIGHBORS, SLOW_TSNE, NeighborMap, neighbor_map
+from isosent.search.places import N_NEIGHBORS, NeighborMap, missing_library, neighbor_map
 from isosent.search.stores import find_index
 from isosent.search.units import compared_blocks
 from isosent.transforms.base import NO_TRANSFORM, Auto, resolve_transform
@@ -78,6 +78,8 @@ def map(
         drawn.append(_drawn(title, after, before=drawn[0]))
     elif transform is not None:
         notes.append(Note(f"note: {transform} keeps these vectors unchanged, so there is one map"))
+    if (groups := find_groups(opened.vectors if after is None else after, opened.texts)) is not None:
+        notes.append(Note(f"warning: {groups_warning(groups)}"))
     parts: list[Part] = [opened.line, *(each.kept for each in drawn), *notes, *_sample_note(drawn[0].map)]
     if n_missing := int(np.isnan(drawn[0].map.places[:, 0]).sum()):
         parts.append(Note(f"note: {n_missing:,} of {len(opened.vectors):,} rows have no vector and are not drawn"))
@@ -163,11 +165,7 @@ def _drawn(title: str, vectors: NDArray[np.floating], *, before: DrawnMap | None
 
 def _sample_note(drawn: NeighborMap) -> Iterator[Note]:
     """That scikit-learn placed a sample, because the faster library is missing."""
-    if drawn.method != SLOW_TSNE or drawn.n_fitted == len(drawn.distinct_rows):
-        return
-    try:
-        _extras.require("openTSNE")
-    except MissingExtraError as error:
+    if (error := missing_library(drawn)) is not None:
         lost = f"{1 - drawn.kept:.0%} of the nearest neighbors are lost, fewer with openTSNE"
         yield Note(f"note: only {drawn.n_fitted:,} vectors were placed by t-SNE, others next to them; {lost}. {error}")
 

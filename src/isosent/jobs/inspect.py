@@ -52,9 +52,6 @@ COSINE_PAIRS = 100_000
 _BINS = 60
 _FEW_ROWS_PER_DIM = 2
 _GROUP_ROWS = 4000
-_FEWEST_GROUPED, _FEWEST_IN_GROUP = 100, 10
-# Distance of two groups in standard deviations along the line between their means: none of 54 single sets of texts is
-# above; English and Korean in one file is with seven of nine encoders (docs/research/inspect.md).
 
 
 class PairRecalls(NamedTuple):
@@ -539,9 +536,15 @@ def groups_warning(groups: SeparateGroups) -> str:
     shares = f"{groups.share:.0%} and {1 - groups.share:.0%}" if two else each
     return (
         f"the rows form {'two' if two else groups.n_groups} separate groups, {shares}, such as languages. Texts find "
-        "only texts of the same group, and a cosine means something else in each. If a column names the group, erase "
-        "it: isosent fit --erase COLUMN. If you have translations, fit on them: isosent fit --pairs FILE. Otherwise "
-        "inspect and fit the groups separately."
+        f"only texts of the same group, and a cosine means something else in each. {groups_advice('inspect and fit')}"
+    )
+
+
+def groups_advice(otherwise: str) -> str:
+    """What brings separate groups together, and what to do with each one otherwise."""
+    return (
+        "If a column names the group, erase it: isosent fit --erase COLUMN. If you have translations, fit on them: "
+        f"isosent fit --pairs FILE. Otherwise {otherwise} the groups separately."
     )
 
 

@@ -56,7 +56,7 @@ def known_page(known: Sequence[tuple[Any, ...]], *, source: str, vectors: str, c
     return _page(title, source, vectors, lead(counts), [found] if known else [])
 
 
-def clusters_page(clusters: Clusters, *, source: str, vectors: str) -> str:
+def clusters_page(clusters: Clusters, *, source: str, vectors: str, warnings: Iterable[str] = ()) -> str:
     """The page of clusters: an overview, then the most central texts of each cluster."""
     names = [f"{each.number}" if each.number != NO_VECTOR else "no vector" for each in clusters.clusters]
     overview = table(
@@ -75,6 +75,7 @@ def clusters_page(clusters: Clusters, *, source: str, vectors: str) -> str:
             section(f"cluster-{each.number}", f"{title}: {each.size:,} texts", words, _text_table(title, rows))
         )
     head = lead(f"{len(clusters.texts):,} texts.", "The most central texts of each cluster are shown.")
+    head += "".join(lead(warning) for warning in warnings)
     return _page(f"{len(clusters.clusters):,} clusters", source, vectors, head, sections)
 
 

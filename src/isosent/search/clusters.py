@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -18,6 +18,7 @@ from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.pages.progress import Progress
 from isosent.search.units import VectorsLike, compared_units
 from isosent.transforms.agreement import words_of
+from isosent.transforms.groups import separate_groups
 
 NO_VECTOR: Final = 0  # number of the cluster of texts without a vector
 AUTO: Final = "auto"
@@ -28,6 +29,7 @@ _AUTO_TEXTS: Final = 8  # that a cluster has at least, on average
 _N_WORDS: Final = 8
 _N_EXAMPLES: Final = 3
 _LEAST_SHARE: Final = 0.002  # of the texts that have a word which describes a cluster; two of them at least
+_ONE_GROUP: Final = 0.9  # share of the texts of a cluster
 _LIFT: Final = 3  # how much more often a word must occur in a cluster than outside to describe it
 
 
@@ -57,15 +59,29 @@ class Clusters:
         Cosine of each text with the center of its cluster; NaN for label 0.
     clusters : tuple of Cluster
         The clusters by size. If there are texts without a vector, their cluster is the last.
+    groups : ndarray of shape (n_texts,), intp, or None
+        Separate group of each text, such as its language, from 0, or -1; None if the texts are one group.
     """
 
     texts: tuple[str, ...]
     labels: NDArray[np.intp]
     scores: NDArray[np.float32]
     clusters: tuple[Cluster, ...]
+    groups: NDArray[np.intp] | None = None
 
     def __repr__(self) -> str:
         return f"<Clusters: {len(self.clusters)} of {len(self.texts)} texts>"
+
+    @property
+    def of_one_group(self) -> tuple[int, ...]:
+        """Numbers of the clusters whose texts are nearly all of one of several separate groups."""
+        return () if self.groups is None else tuple(self._of_one(self.groups))
+
+    def _of_one(self, groups: NDArray[np.intp]) -> Iterator[int]:
+        for number in range(1, self.labels.max() + 1):
+            grouped = groups[(self.labels == number) & (groups >= 0)]
+            if len(grouped) and np.bincount(grouped).max() >= _ONE_GROUP * len(grouped):
+                yield number
 
     def rows(self) -> list[tuple[int, int, str, float]]:
         """Cluster, row, text and score of each text, the most central texts of each cluster first.
@@ -99,11 +115,13 @@ class Clusters:
         Returns
         -------
         dict
-            `n_texts`, `labels` (one whole number per text), and `clusters`: number, size, words and examples of each.
+            `n_texts`, `labels` (one whole number per text), `of_one_group`, and `clusters`: number, size, words and
+            examples of each.
         """
         return {
             "n_texts": len(self.texts),
             "labels": self.labels.tolist(),
+            "of_one_group": list(self.of_one_group),
             "clusters": [
                 {
                     "number": each.number,
@@ -189,7 +207,8 @@ def cluster(
     labels, scores = np.full(len(texts), NO_VECTOR), np.full(len(texts), np.nan, np.float32)
     if len(rows):
         labels[rows], scores[rows] = _k_means(units[rows], number, seed)
-    return Clusters(texts, labels, scores, _described(texts, units, labels, scores))
+    groups = separate_groups(units, texts, seed=seed)
+    return Clusters(texts, labels, scores, _described(texts, units, labels, scores), groups)
 
 
 def _k_means(units: NDArray[np.float32], n_clusters: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.float32]]:

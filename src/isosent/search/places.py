@@ -28,8 +28,8 @@ from isosent.search.units import VectorsLike, compared_units
 N_NEIGHBORS: Final = 10
 _PCA: Final = "PCA"
 _OPEN_TSNE: Final = "t-SNE by openTSNE"
-SLOW_TSNE: Final = "t-SNE by scikit-learn"
-_MOST_FITTED: Final = {_OPEN_TSNE: 50_000, SLOW_TSNE: 5_000}  # rows: 2 to 3 minutes on two processors
+_SLOW_TSNE: Final = "t-SNE by scikit-learn"
+_MOST_FITTED: Final = {_OPEN_TSNE: 50_000, _SLOW_TSNE: 5_000}  # rows: 2 to 3 minutes on two processors
 _FEWEST: Final = 10  # rows of t-SNE
 _FEWEST_FOR_THREADS: Final = 2_000
 _PERPLEXITY: Final = 30
@@ -232,8 +232,18 @@ def _tsne() -> tuple[str, Callable[[NDArray[np.float32], int, Progress | None], 
     try:
         _extras.require("openTSNE")
     except MissingExtraError:
-        return SLOW_TSNE, _by_sklearn
+        return _SLOW_TSNE, _by_sklearn
     return _OPEN_TSNE, _by_open_tsne
+
+
+def missing_library(drawn: NeighborMap) -> MissingExtraError | None:
+    """The library that would have placed more vectors by t-SNE."""
+    if drawn.method == _SLOW_TSNE and drawn.n_fitted < len(drawn.distinct_rows):
+        try:
+            _extras.require("openTSNE")
+        except MissingExtraError as error:
+            return error
+    return None
 
 
 def _perplexity(n_rows: int) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import secrets
+import sys
 import tempfile
 import zipfile
 from collections import OrderedDict
@@ -115,6 +116,15 @@ def _texts_in(content: bytes, name: str, column: str | None) -> list[str]:
             return read_rows(str(path), column=column)[0] or []
         except (InputError, OSError) as error:
             raise RequestError(422, str(error).replace(str(path), "the file"), param="file") from None
+        finally:
+            _return_memory()
+
+
+def _return_memory() -> None:
+    """Give the system what reading a file has freed; allocators keep it, and a server reads many files."""
+    if pyarrow := sys.modules.get("pyarrow"):  # no table was read without it
+        for pool in (pyarrow.default_memory_pool(), pyarrow.system_memory_pool()):
+            pool.release_unused()
 
 
 def _too_many_texts(n_texts: int) -> RequestError:

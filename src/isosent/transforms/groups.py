@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isosent.numeric.kmeans import k_means, nearest_center
 from isosent.numeric.similarity import nonzero_rows, unit_rows
-from isosent.transforms.agreement import word_counts
+from isosent.transforms.agreement import distinct_rows, word_counts
 
 _GROUP_ROWS = 4000
 _FEWEST_GROUPED, _FEWEST_IN_GROUP = 100, 10
@@ -29,11 +30,13 @@ def separate_groups(
 ) -> NDArray[np.intp] | None:
     """Group of each of at least two separate groups of rows, (n_rows,), -1 for none; None if there is one only.
 
-    With texts, which must be distinct: clusters of vectors whose texts share hardly a word, as languages do.
+    With texts: clusters of vectors whose texts share hardly a word, as languages do; repeated texts count once.
     """
     has_vector = nonzero_rows(vectors)
     # sorted, so that the order of the texts does not matter
-    rows = np.arange(len(vectors)) if texts is None else np.array(sorted(range(len(texts)), key=texts.__getitem__))
+    rows: NDArray[Any] = np.arange(len(vectors))
+    if texts is not None:
+        rows = np.array(sorted(distinct_rows(texts), key=texts.__getitem__), dtype=np.intp)
     rows = np.random.default_rng(seed).permutation(rows)
     rows = rows[has_vector[rows]][:_GROUP_ROWS]
     if len(rows) < _FEWEST_GROUPED:
