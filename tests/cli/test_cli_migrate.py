@@ -327,7 +327,9 @@ def test_vectors_without_a_name_are_named_as_the_refusal_says(
     assert isosent_("index", "old.npy", "--space", "acme-1", "-o", "index").code == 0
     refuses(isosent_("migrate", "index", "new.npy"), "holds no texts", "isosent transform", "index/model")
     isosent_("migrate", "old.npy", "new.npy", corpus, "-o", "unnamed")
-    refuses(isosent_("index", "migrate", "index", "--map", "unnamed"), "acme-1", "INDEX/model -o NAMED", "--space NAME")
+    refuses(
+        isosent_("index", "migrate", "index", "--map", "unnamed"), "acme-1", "INDEX/model", "-o NAMED", "--space NAME"
+    )
     for command in (
         "transform old.npy -m index/model -o old_named.npy",
         "fit new.npy --transform none --space acme-2 -o model",

@@ -36,7 +36,6 @@ from isosent.cli.printing import (
     stale_notes,
     stats_report,
 )
-from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.jobs.shards import Engine, encoded_vectors, how_resumed, may_resume
@@ -345,13 +344,17 @@ def pull(url: str, output: Path, model: str | None) -> None:
     if loaded is None:
         space = made.stats().space
         known = f"Pull again with the model that made the vectors: -m {_model_of(space)}"
-        unknown = "Nothing says which model made the vectors: index them again, with -m MODEL, and push that index"
-        is_unknown = space.is_unnamed or space.reference == PRECOMPUTED
-        say(f"{output} has no model, so it cannot search texts. {unknown if is_unknown else known}")
+        unknown = (
+            "Nothing says which model made the vectors: index them again, with -m MODEL, and push that index to "
+            "another table"
+        )
+        say(f"{output} has no model, so it cannot search texts. {unknown if space.is_unnamed else known}")
 
 
 def _model_of(space: Space) -> str:
     """How the model of vectors is named, for people: the name of a space may be no reference."""
+    if " -> " in space.reference:
+        return f"the folder of {space.reference}"
     scheme = scheme_named(space.reference)
     saved = f"INDEX/model of the index that was pushed: its vectors are of {space.reference}"
     if scheme == "hub":  # OWNER/NAME may be one of anything

@@ -16,7 +16,7 @@ import click
 
 from isosent._check import brief
 from isosent.api.cache import CACHE_FILE, MEGABYTE, VectorCache, find_cache
-from isosent.cli.options import json_option
+from isosent.cli.options import json_option, vector_column_option
 from isosent.cli.printing import deliver, likelihood_change, stats_report
 from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.errors import FileFormatError, InputError, InputFileError, IsosentWarning
@@ -44,8 +44,9 @@ _LONGEST_VALUE = 60  # of a setting, in characters
 
 @click.command()
 @click.argument("source", metavar="MODEL|INDEX|FILE")
+@vector_column_option
 @json_option
-def info(source: str, as_json: bool) -> None:
+def info(source: str, column: str | None, as_json: bool) -> None:
     """Describe a model, an index, a cache of an API, or a file of vectors, of mean and covariance, or of word vectors.
 
     A large file of word vectors is also converted into the cache, to open at once next time.
@@ -55,16 +56,18 @@ def info(source: str, as_json: bool) -> None:
     isosent info index
     isosent info glove.840B.300d.zip
     """  # noqa: D301
-    if (index := find_index(source, "info")) is not None:
+    if column is None and (index := find_index(source, "info")) is not None:
         deliver(stats_report(index.folder, index.stats()), as_json=as_json)
         return
-    if (cache := find_cache(Path(source))) is not None:
+    if column is None and (cache := find_cache(Path(source))) is not None:
         deliver(_cache_report(cache), as_json=as_json)
         return
     _refuse_missing(Path(source))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* are not encoded", IsosentWarning)  # nothing is, here
-        facts = _facts_of_input(source)
+        facts = _facts_of_input(source, column)
+        if column is not None and "column" not in (facts or ()):
+            raise InputError(f"info: --column {column} is for a file of several arrays or columns. Leave it out.")
         report = (
             _model_report(Path(source), read_record(source))
             if facts is None
@@ -121,13 +124,13 @@ def _distilled_lines(report: Mapping[str, Any], shares: Mapping[str, Any] | None
     ]
 
 
-def _facts_of_input(name: str) -> dict[str, Any] | None:
+def _facts_of_input(name: str, column: str | None) -> dict[str, Any] | None:
     """Facts of a file or of a folder of vectors; None for anything else, which is a model."""
     is_file = Path(name).is_file()
     if is_file and is_saved_table(Path(name)):
         return _facts_of_words(name)
     try:
-        source = open_source(name, moments=is_file)
+        source = open_source(name, column=column, moments=is_file)
     except FileFormatError:
         if is_file:
             _refuse_own_file(name)
@@ -146,12 +149,11 @@ def _facts_of_input(name: str) -> dict[str, Any] | None:
             "embedding space": str(measured.space or "unknown"),
             "files": ", ".join(measured.sources),
         }
-    column = {"column": source.column} if source.column else {}
     return {
         "vectors": source.n_rows,
         "dimensions": source.dim,
         "dtype": source.storage,
-        **column,
+        **({"column": source.column} if source.column else {}),
         "embedding space": str(source.space or "unknown"),
     }
 
