@@ -253,8 +253,8 @@ class QdrantTable:
         if not self._is_server and batch.num_rows > _MANY_OF_FOLDER and not self._is_slow_said:
             self._is_slow_said = True
             message = (
-                "a folder of Qdrant, which is for trying it, writes each row to the disk on its own: 10,000 rows take 1 "
-                f"to 5 minutes. A server is fast: {_BEGINNING}http://localhost:6333"
+                "a folder of Qdrant, which is for trying it, writes each row to the disk on its own: 10,000 rows take "
+                f"1 to 5 minutes. A server is fast: {_BEGINNING}http://localhost:6333"
             )
             warnings.warn(message, IsosentWarning, stacklevel=3)
         points: list[Any] = []
