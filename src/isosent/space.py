@@ -124,8 +124,8 @@ def same_space(here: str, space: Space | None, there: str, other: Space | None, 
                 f"Nothing says which model made the vectors of {' and of '.join(unnamed)}, which cannot be said later. "
                 f"Make it again of the file of the vectors, with their model: {step}. Or name the file first, which "
                 "changes no vector, and make it again of that: isosent transform VECTORS -m MODEL -o NAMED, where "
-                "MODEL is INDEX/model of an index of such vectors, or has a new name: isosent fit VECTORS --transform "
-                "none --space NAME -o MODEL."
+                "MODEL is INDEX/model of an index of such vectors, or has a new name: isosent fit VECTORS "
+                f"{option('transform', 'none')} {option('space', 'NAME')} -o MODEL."
             )
         if space.reference == other.reference:
             advice = (

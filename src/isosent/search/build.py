@@ -344,7 +344,7 @@ def write_index(
 ) -> Snapshot:
     """Write the first commit of an index of unit vectors, in one step, and open it.
 
-    It is stored as one that it replaces was, and the sizes of `model` do not matter.
+    With the settings of an index that is `replaced`, it is stored as that was, whatever sizes `model` names.
     """
     store = store if replaced is None else replaced.store
     for name, value, allowed in (("kind", kind, KINDS), ("store", store, INDEXED)):
@@ -362,19 +362,8 @@ def write_index(
         if store is None and budget_mb is None and model.record.storage is not None:
             store, least_recall = _stored_by_default(model.record.storage, kind)
             min_recall = least_recall if min_recall is None else min_recall
+        settings = _settings(spill, model, kind, store, budget_mb, replaced)
         fitted_bytes = 0 if model.quantization is None else model.quantization.code_bytes
-        settings = plan(
-            len(spill),
-            model.dim,
-            kind,
-            None if store is None else Storage(store),
-            budget_mb,
-            n_distinct=n_distinct,
-            storage=model.record.storage if replaced is None else None,
-            code_bytes=fitted_bytes if replaced is None else min(replaced.code_bytes, model.dim // PARTS_A_BYTE),
-        )
-        if replaced is not None:
-            settings = replace(settings, oversampling=replaced.oversampling)
         has_codes = model.quantization is not None and settings.code_bytes in (0, fitted_bytes)
         if not settings.store.is_float and not has_codes and n_distinct < FEWEST_ROWS:
             raise InputError(
@@ -408,6 +397,25 @@ def write_index(
         write_model(temporary / MODEL_FOLDER, dataclasses.replace(model.record, canary=model.encoder.canary_now()))
         write_state(temporary, state)
         return Snapshot(temporary, state)  # opened here: another process may be writing an index to the same place
+
+
+def _settings(
+    spill: Spill,
+    model: SentenceEncoder,
+    kind: Kind | None,
+    store: IndexStorage | None,
+    budget_mb: float | None,
+    replaced: SearchSettings | None,
+) -> SearchSettings:
+    """What is asked for, what the model names, or the sizes of an index that is replaced."""
+    stored = None if store is None else Storage(store)
+    n_rows, n_distinct = len(spill), int(spill.is_distinct.sum())
+    if replaced is not None:
+        n_bytes = min(replaced.code_bytes, model.dim // PARTS_A_BYTE)
+        settings = plan(n_rows, model.dim, kind, stored, n_distinct=n_distinct, code_bytes=n_bytes)
+        return replace(settings, oversampling=replaced.oversampling)
+    storage, n_bytes = model.record.storage, 0 if model.quantization is None else model.quantization.code_bytes
+    return plan(n_rows, model.dim, kind, stored, budget_mb, n_distinct=n_distinct, storage=storage, code_bytes=n_bytes)
 
 
 def _stored_by_default(storage: StoredSize, kind: Kind | None) -> tuple[Storage, float | None]:
