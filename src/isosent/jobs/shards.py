@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from functools import reduce
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -29,6 +30,7 @@ from isosent._check import brief
 from isosent.encoders.base import EncodingStats
 from isosent.errors import InputError, IsosentError, OutputError, WorkerError, quoted, without_passwords
 from isosent.io import remote
+from isosent.io.checksum import file_checksum
 from isosent.io.formats import format_by_name
 from isosent.io.notes import NOTE_ENDING, SUMS_ENDING
 from isosent.io.shards import (
@@ -45,7 +47,7 @@ from isosent.io.shards import (
 )
 from isosent.io.texts import open_texts
 from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import open_vectors
+from isosent.io.vectors import open_shard, open_vectors
 from isosent.jobs.encode import TextRows, encoding, warn_once
 from isosent.jobs.moments import FileMoments, read_moments
 from isosent.jobs.worker import Job, LocalEngine, Outcome, RunTasks, Task
@@ -380,6 +382,24 @@ def _missing_shards(folder: str, index: ShardIndex, *, has_sums: bool) -> list[i
     ]
 
 
+def _damaged_shards(folder: str, index: ShardIndex) -> list[int]:
+    """Numbers of the shards whose bytes have changed; stores elsewhere guard them themselves."""
+
+    def is_whole(number: int, written: ShardRecord) -> bool:
+        path = Path(folder, index.shard_name(number))
+        try:
+            if index.holds == "moments":
+                return file_checksum(path) == written.checksum
+            shard = open_shard(Path(folder), index, number)
+            shard.verify()
+        except InputError:
+            return False
+        return shard.checksum == written.checksum
+
+    records = () if remote.is_remote(folder) else enumerate(index.shards)
+    return [number for number, written in records if written and not is_whole(number, written)]
+
+
 class _IndexWriter:
     """The index, written after each shard, but in a twentieth of the time at most."""
 
@@ -445,7 +465,7 @@ def _failure(index: ShardIndex, failed: Sequence[tuple[Shard, Exception]]) -> Is
 
 
 def _resumed_index(job: Job, folder: str, index: ShardIndex, new: ShardIndex, *, has_sums: bool) -> ShardIndex:
-    """Index of an earlier run without the shards that are gone; a run that cannot be resumed is refused."""
+    """Index of an earlier run without the shards that are gone or damaged; a run that cannot be resumed is refused."""
     try:
         same_space("the model", new.space, folder, index.space)
     except InputError as error:
@@ -470,4 +490,5 @@ def _resumed_index(job: Job, folder: str, index: ShardIndex, new: ShardIndex, *,
             "again, or name another folder."
         )
     missing = dict.fromkeys(_missing_shards(folder, index, has_sums=has_sums))
+    missing |= dict.fromkeys(_damaged_shards(folder, index.with_shards(missing)))
     return msgspec.structs.replace(index.with_shards(missing), inputs=new.inputs)  # they may have been moved
