@@ -47,7 +47,6 @@ from isosent.io.parquet import find_seal
 from isosent.io.remote import is_remote
 from isosent.io.system import open_to_read
 from isosent.io.tables import ABSENT, Table, is_number, paths_of, table_in, value_at
-from isosent.io.texts import is_table
 from isosent.io.typed_tables import VECTOR_COLUMN, list_storage, table_batches, table_schema
 from isosent.io.vector_source import ParsedRows, VectorSource
 from isosent.space import Space
@@ -132,7 +131,7 @@ def _sample(names: Sequence[str], rows: Iterator[Sequence[Any]]) -> dict[str, li
 def unused_vectors(path: str | os.PathLike[str], column: str | None = None) -> str | None:
     """A column of vectors next to texts, for a command that encodes texts; None if there is none."""
     file = Path(path)
-    if is_remote(path) or not file.is_file() or not is_table(file) or not file.stat().st_size:
+    if is_remote(path) or not file.is_file() or not format_by_name(file).is_table or not file.stat().st_size:
         return None
     contents = contents_of(file)
     if column is None:
