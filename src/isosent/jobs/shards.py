@@ -101,7 +101,7 @@ def encode_folder(
     folder : path-like
         A new folder, or one that an earlier call with the same arguments began.
     column : str, optional
-        Column of the texts in a table; by default ``text``, or the only one.
+        Column of the texts in a table; by default ``text``, or the only one, or the only one of texts.
     sharding : Sharding, optional
         Rows of a shard, file format and dtype; by default 100,000 rows, ``.npy`` and float32.
     shard_size : int, optional
