@@ -1,9 +1,9 @@
 """Rows that files hold: what the files that a user names become, as texts, vectors, ids and metadata.
 
 `opened_rows` opens a file of texts, or of vectors whose texts may be in another file. A `RowFiles` reads them all
-(`read`, for an index) or the texts alone (`read_texts`). `rows_of_inputs` reads several files as one. `read_rows` reads
-a table, where `_typed` makes numbers of columns that are all numbers. Texts of vectors in another file are put in the
-order of these, which `_order_by_ids` finds by the ids of both.
+(`read`, for an index) or the texts alone (`read_texts`). `opened_inputs` opens several files, whose rows `joined_rows`
+makes one. `read_rows` reads a table, where `_typed` makes numbers of columns that are all numbers. Texts of vectors in
+another file are put in the order of these, which `_order_by_ids` finds by the ids of both.
 """
 
 from __future__ import annotations
@@ -366,8 +366,6 @@ def read_rows(
             texts, columns = _columns(table, column, vector_column, max(_FREE_CELLS, n_bytes))
         else:
             texts, columns = _typed_columns(table, column, vector_column, id_column)
-    if column is not None:
-        refuse_vectors(str(path), column, texts[:SAMPLED_ROWS])
     kinds = {} if schema is None else {field.name: field.type for field in schema}
     id_column = id_column or (ID if ID in columns else None)
     ids = None if id_column is None else columns.pop(id_column)
@@ -380,7 +378,7 @@ def read_rows(
         if own in others or (own != name and own in columns):
             raise InputError(f"{path} has the columns {name} and {own}; rename one: an index has its own {name}.")
         others[own] = _typed(values, kinds.get(own)) if is_untyped else values
-    return None if column is None else texts, ids, pa.table(others), column
+    return texts, ids, pa.table(others), column
 
 
 def _typed(texts: Any, kind: Any = None) -> Any:
@@ -422,7 +420,7 @@ def _renamed(name: str) -> str:
 
 def _typed_columns(
     table: Table, column: str | None, vector_column: str | None, id_column: str | None
-) -> tuple[list[str], dict[str, Any]]:
+) -> tuple[list[str] | None, dict[str, Any]]:
     """The texts, and all columns but the vectors, with their types; texts and ids may lie within others."""
     import pyarrow as pa
 
@@ -438,30 +436,39 @@ def _typed_columns(
         columns = dict(zip(read.column_names, read.columns, strict=True))
     if id_column is not None and id_column not in columns:
         columns[id_column] = pa.chunked_array([[value for _, (value,) in table.rows(id_column)]])
-    rows = () if column is None else table.rows(column)
-    return [text_in(table, number, str(column), value) for number, (value,) in rows], columns
+    values = [] if column is None else [(number, value) for number, (value,) in table.rows(column)]
+    return _texts(table, column, values), columns
+
+
+def _texts(table: Table, column: str | None, values: Sequence[tuple[int, Any]]) -> list[str] | None:
+    """Values of a column that must be texts, each with the number of its row; None without a column."""
+    if column is None:
+        return None
+    refuse_vectors(table.name, column, [value for _, value in values[:SAMPLED_ROWS]])
+    return [text_in(table, number, column, value) for number, value in values]
 
 
 def _columns(
     table: Table, column: str | None, vector_column: str | None, most_cells: int
-) -> tuple[list[str], dict[str, Any]]:
+) -> tuple[list[str] | None, dict[str, Any]]:
     """The texts, and all columns but the vectors; next to vectors, a row may lack its text."""
     import pyarrow as pa
 
     table.require_distinct()
     names = [name for name in table.columns if name != vector_column]
     required = () if column is None or vector_column is not None else (column,)
-    texts, rows = [], []
+    values_of_texts, rows = [], []
     place = 0 if required else names.index(column) if column is not None else None
     for number, values in table.rows(*required, optional=names):
         if place is not None:
-            texts.append(text_in(table, number, str(column), values[place]))
+            values_of_texts.append((number, values[place]))
         rows.append(values[len(required) :])
         if len(rows) * len(names) > most_cells:
             raise FileFormatError(
                 f"{table.name}: rows of {len(names):,} columns, as in the first, do not fit into the file. Leave "
                 "out columns that few rows have."
             )
+    texts = _texts(table, column, values_of_texts)
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
     arrays = {}
     for name, values in zip(names, columns, strict=True):
