@@ -30,7 +30,6 @@ from isosent._check import brief
 from isosent.encoders.base import EncodingStats
 from isosent.errors import InputError, IsosentError, OutputError, WorkerError, quoted, without_passwords
 from isosent.io import remote
-from isosent.io.checksum import file_checksum
 from isosent.io.formats import format_by_name
 from isosent.io.notes import NOTE_ENDING, SUMS_ENDING
 from isosent.io.shards import (
@@ -47,7 +46,7 @@ from isosent.io.shards import (
 )
 from isosent.io.texts import open_texts
 from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import open_shard, open_vectors
+from isosent.io.vectors import damaged_shards, open_vectors
 from isosent.jobs.encode import TextRows, encoding, warn_once
 from isosent.jobs.moments import FileMoments, read_moments
 from isosent.jobs.worker import Job, LocalEngine, Outcome, RunTasks, Task
@@ -382,24 +381,6 @@ def _missing_shards(folder: str, index: ShardIndex, *, has_sums: bool) -> list[i
     ]
 
 
-def _damaged_shards(folder: str, index: ShardIndex) -> list[int]:
-    """Numbers of the shards whose bytes have changed; stores elsewhere guard them themselves."""
-
-    def is_whole(number: int, written: ShardRecord) -> bool:
-        path = Path(folder, index.shard_name(number))
-        try:
-            if index.holds == "moments":
-                return file_checksum(path) == written.checksum
-            shard = open_shard(Path(folder), index, number)
-            shard.verify()
-        except InputError:
-            return False
-        return shard.checksum == written.checksum
-
-    records = () if remote.is_remote(folder) else enumerate(index.shards)
-    return [number for number, written in records if written and not is_whole(number, written)]
-
-
 class _IndexWriter:
     """The index, written after each shard, but in a twentieth of the time at most."""
 
@@ -490,5 +471,6 @@ def _resumed_index(job: Job, folder: str, index: ShardIndex, new: ShardIndex, *,
             "again, or name another folder."
         )
     missing = dict.fromkeys(_missing_shards(folder, index, has_sums=has_sums))
-    missing |= dict.fromkeys(_damaged_shards(folder, index.with_shards(missing)))
+    if not remote.is_remote(folder):  # stores elsewhere guard their files themselves
+        missing |= dict.fromkeys(damaged_shards(Path(folder), index.with_shards(missing)))
     return msgspec.structs.replace(index.with_shards(missing), inputs=new.inputs)  # they may have been moved
