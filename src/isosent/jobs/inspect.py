@@ -521,7 +521,9 @@ def find_groups(
     parts = sorted((units[found == group] for group in np.unique(found[found >= 0])), key=len)
     within = tuple(mean_cosine_of_sum(group.sum(axis=0, dtype=np.float64), len(group)) for group in parts)
     between = float(parts[0].mean(axis=0) @ parts[-1].mean(axis=0))
-    return SeparateGroups(len(parts[0]) / sum(map(len, parts)), (within[0], within[-1]), between, len(parts), by_words=texts is not None)
+    return SeparateGroups(
+        len(parts[0]) / sum(map(len, parts)), (within[0], within[-1]), between, len(parts), by_words=texts is not None
+    )
 
 
 def _sizes(sample: NDArray[np.floating], texts: Sequence[str] | None, *, seed: int, codecs: bool) -> Sizes | None:

@@ -72,7 +72,7 @@ def nearest_rows(
     positions[missing], scores[missing] = -1, -np.inf
     if texts is not None and hybrid:
         scores, positions = snapshot.fused(texts, units, positions, allowed, n_fetched)
-    if isinstance(queries, VectorSource) and queries.space is None and allowed is None:
+    if not isinstance(queries, list) and queries.space is None and allowed is None:
         _check_queries(snapshot, units[~missing], scores[~missing, :1], positions[~missing, :1], queries.name)
     if false_positives is not None:
         scores, positions = snapshot.matches(units, scores, positions, false_positives)
