@@ -380,6 +380,10 @@ def test_every_command_takes_the_same_texts_of_a_table(isosent_, refuses, name, 
             assert isosent_(*command, name, *column).code == 0
         assert stored("index")["text"] == expected
         np.testing.assert_array_equal(np.load("made.npy"), wordllama.encode(expected))
+        if not column:
+            assert isosent_("encode", name, "-o", "ours.parquet").code == 0
+            assert isosent_("index", "ours.parquet", "-o", "index").code == 0
+            assert stored("index")["text"] == expected
     for command in (*commands, ("duplicates",), ("fit", "-o", "model")):
         refuses(isosent_(*command, name), name, "--column NAME")
 

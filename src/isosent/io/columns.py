@@ -136,6 +136,8 @@ def unused_vectors(path: str | os.PathLike[str], column: str | None = None) -> s
     contents = contents_of(file)
     if column is None:
         warn_unread(path, contents)
+    if contents.is_ours:
+        return None
     return next((name for name in contents.vectors if name not in (column, LINES) and contents.texts), None)
 
 
@@ -217,8 +219,6 @@ def _contents_of_typed(path: Path) -> Contents:
     typed = frozenset(field.name for field in fields if list_storage(field.type))
     with open_to_read(path) as file:
         is_ours = Space.in_metadata(schema.metadata or {}) is not None or find_seal(file)[0] is not None
-    if is_ours and VECTOR_COLUMN in typed:  # others stood beside the texts that were encoded
-        return Contents((VECTOR_COLUMN,), tuple(sorted(typed - {VECTOR_COLUMN})), is_ours=True)
     spread = _spread([field.name for field in schema if _is_number_type(field.type)])
     n_rows = SAMPLED_ROWS + _MOST_BLANK_ROWS
     batches = table_batches(path, [field.name for field in fields], n_rows=n_rows) if fields else ()
@@ -233,6 +233,8 @@ def _contents_of_typed(path: Path) -> Contents:
     names = sorted(found, key=_order(schema.names))
     columns = _sample(names, ([_plain(row, name) for name in names] for part in (rows, every) for row in part))
     contents = _contents(columns, typed)
+    if is_ours and VECTOR_COLUMN in typed:  # others stood beside the texts that were encoded
+        return Contents((VECTOR_COLUMN,), tuple(sorted(typed - {VECTOR_COLUMN})), texts=contents.texts, is_ours=True)
     return contents._replace(is_ours=is_ours, unread=(*contents.unread, *spread))
 
 

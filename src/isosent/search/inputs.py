@@ -175,13 +175,17 @@ def opened_with_texts(
         sources = opened(column)
     except InputError:  # they have no such column; what else is wrong is met again
         sources = []
-    if any(source.kind == "vectors" and source.column == column for source in sources):
+    if any(_is_of_column(source, column) for source in sources):
         with _renaming(f"one to {TEXT}; {option('column', column)} names the vectors"):
             return sources, _column_of_texts(texts, column)
     with open_table(texts, header=True) as table:
         table.require(column)
     with _renaming(f"the column {column} of {texts} to {TEXT}", f"{option('column', 'NAME')}, and "):
         return opened(None), column
+
+
+def _is_of_column(source: Source, column: str) -> bool:
+    return source.kind == "vectors" and source.column == column
 
 
 def _column_of_texts(path: str, column: str) -> str:
