@@ -219,6 +219,9 @@ def _contents_of_typed(path: Path) -> Contents:
     typed = frozenset(field.name for field in fields if list_storage(field.type))
     with open_to_read(path) as file:
         is_ours = Space.in_metadata(schema.metadata or {}) is not None or find_seal(file)[0] is not None
+    is_encoded = is_ours and VECTOR_COLUMN in typed
+    if is_encoded:  # its vectors are known, and need not be read
+        fields = [field for field in fields if field.name not in typed]
     spread = _spread([field.name for field in schema if _is_number_type(field.type)])
     n_rows = SAMPLED_ROWS + _MOST_BLANK_ROWS
     batches = table_batches(path, [field.name for field in fields], n_rows=n_rows) if fields else ()
@@ -233,7 +236,7 @@ def _contents_of_typed(path: Path) -> Contents:
     names = sorted(found, key=_order(schema.names))
     columns = _sample(names, ([_plain(row, name) for name in names] for part in (rows, every) for row in part))
     contents = _contents(columns, typed)
-    if is_ours and VECTOR_COLUMN in typed:  # others stood beside the texts that were encoded
+    if is_encoded:  # others stood beside the texts that were encoded
         return Contents((VECTOR_COLUMN,), tuple(sorted(typed - {VECTOR_COLUMN})), texts=contents.texts, is_ours=True)
     return contents._replace(is_ours=is_ours, unread=(*contents.unread, *spread))
 
