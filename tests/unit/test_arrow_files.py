@@ -17,6 +17,8 @@ from isosent.io.source import open_source
 from isosent.io.tables import open_table
 from isosent.io.texts import read_texts
 from isosent.io.vectors import open_vectors
+from isosent.search.index import Index
+from isosent.search.inputs import opened_rows
 
 ROWS = np.random.default_rng(0).normal(size=(900, 6)).astype(np.float32)
 TEXTS = [f"text number {n}" for n in range(900)]
@@ -187,6 +189,57 @@ def test_categories_that_are_no_texts_stand_beside_texts(tmp_path, values):
     assert read_texts(tmp_path / "a.feather", column="text") == TEXTS[:3]
     with open_table(tmp_path / "a.feather") as opened:
         assert len(list(opened.rows(optional=["text", "kind"]))) == 3
+
+
+def numbered(values):
+    """Lists or structs that rows name by their number."""
+    return lambda: pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 0], pa.int8()), pa.array(values))
+
+
+UNUSUAL = {
+    "binary": lambda: pa.array([b"a", b"b", None, b"d"], pa.binary_view()),
+    "list": lambda: pa.array([[1.5], [2.5, 3], None, []], pa.list_view(pa.float32())),
+    "large": lambda: pa.array([["a"], ["b", "c"], None, []], pa.large_list_view(pa.string_view())),
+    "nested": lambda: pa.array([{"a": ["x"]}, None, {"a": ["y"]}, {}], pa.struct({"a": pa.list_(pa.string_view())})),
+    "map": lambda: pa.array([[("a", "b")], None, [], []], pa.map_(pa.string(), pa.string_view())),
+    "lists by number": numbered([["a", "b"], ["c"]]),
+    "structs by number": numbered([{"a": "x"}, {"a": "y"}]),
+}
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
+@pytest.mark.parametrize("ending", [".parquet", ".arrow", ""])
+def test_types_that_pyarrow_cannot_take_from_are_columns_of_an_index(tmp_path, name, ending):
+    if name in {".arrow": ("list", "large"), ".parquet": ("lists by number", "structs by number")}.get(ending, ()):
+        pytest.skip("refused, or not written by pyarrow")
+    other, path = UNUSUAL[name](), tmp_path / f"a{ending}"
+    metadata = pa.table({"other": other})
+    if ending:
+        rows = metadata.append_column("embedding", pa.array(ROWS[:4].tolist()))
+        (pq.write_table if ending == ".parquet" else pyarrow.feather.write_feather)(rows, path)
+        metadata = opened_rows(str(path)).read().metadata
+    index = Index.create(vectors=ROWS[:4], metadata=metadata)
+    assert [index.rows([row])["other"][0].as_py() for row in range(4)] == other.to_pylist()
+
+
+@pytest.mark.parametrize("start", [0, 7, 899])
+def test_views_of_lists_in_parquet_are_vectors(tmp_path, start):
+    pq.write_table(pa.table({"embedding": pa.array(ROWS.tolist(), pa.list_view(pa.float32()))}), tmp_path / "a.parquet")
+    source = open_vectors(tmp_path / "a.parquet")
+    np.testing.assert_array_equal(np.concatenate(list(source.read(start, 100))), ROWS[start:])
+
+
+@pytest.mark.parametrize("is_category", [False, True])
+@pytest.mark.parametrize("ending", [".parquet", ".arrow"])
+def test_texts_that_are_no_utf8_are_refused_with_their_rows(tmp_path, ending, is_category):
+    texts = [text.encode() for text in TEXTS[:60]]
+    texts[40] = "caf\xe9".encode("latin-1")
+    column = pa.array(texts).view(pa.string())
+    rows = pa.table({"id": range(60), "text": column.dictionary_encode() if is_category else column})
+    (pq.write_table if ending == ".parquet" else pyarrow.feather.write_feather)(rows, tmp_path / f"a{ending}")
+    for read in (open_source, read_texts):
+        with pytest.raises(FileFormatError, match=f"a{ending}, rows 0 to 59.*UTF"):
+            read(tmp_path / f"a{ending}")
 
 
 # -- data sets of Hugging Face -----------------------------------------------------------------------------------------

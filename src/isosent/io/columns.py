@@ -276,7 +276,6 @@ def _may_hold(kind: Any) -> bool:
         or types.is_fixed_size_binary(kind)
         or types.is_string(kind)
         or types.is_large_string(kind)
-        or types.is_string_view(kind)
     )
 
 
