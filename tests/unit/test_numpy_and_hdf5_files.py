@@ -80,6 +80,22 @@ def test_links_out_of_a_file_are_not_followed(tmp_path):
             open_vectors(tmp_path / "links.hdf5", column=name)
 
 
+@pytest.mark.parametrize("name", ["a.hdf5", "b.hdf5"])
+def test_a_named_data_type_is_no_data_set(tmp_path, name):
+    with h5py.File(tmp_path / name, "w") as file:
+        file["kind"] = np.dtype("f4")
+        file["of/vectors"] = np.arange(3)
+        if name == "a.hdf5":
+            file.create_dataset("vectors", data=ROWS, dtype=file["kind"])
+    if name == "a.hdf5":
+        np.testing.assert_array_equal(np.concatenate(list(open_vectors(tmp_path / name).blocks())), ROWS)
+    else:
+        with pytest.raises(FileFormatError, match="shape"):
+            open_vectors(tmp_path / name)
+    with pytest.raises(InputError, match="no data set kind"):
+        open_vectors(tmp_path / name, column="kind")
+
+
 def npy(path):
     np.save(path.with_suffix(".npy"), ROWS)
     path.with_suffix(".npy").rename(path)
