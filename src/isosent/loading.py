@@ -19,7 +19,7 @@ import numpy as np
 from isosent.encoders.api import KEPT_IN
 from isosent.encoders.base import Encoder
 from isosent.encoders.load import load_encoder
-from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
+from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors, made_again
 from isosent.encoders.reference import (
     DEFAULT_REFERENCE,
     FILE_OPTIONS,
@@ -276,11 +276,12 @@ def load_saved(
                     f"{option('model', encoder.reference)} in place of {option('space')}."
                 )
             if record.reference == PRECOMPUTED:
-                verb = "fit" if record.fits else "index"
-                step = next_step(f"isosent {verb} VECTORS -m {encoder.reference}", f"model={encoder.reference!r}")
+                verb, output = ("fit", "FOLDER") if record.fits else ("index", "INDEX")
+                step = made_again(encoder.reference, output, is_fitted=bool(record.fits))
+                then = next_step(", and an index of them: isosent index VECTORS -m FOLDER -o INDEX", "")
                 raise ModelFolderError(
                     f"{folder} was made of vectors whose model is not known. If {encoder.reference} made them, "
-                    f"{verb} them again with it: {step}."
+                    f"{verb} them again with it: {step}{then if record.fits else ''}."
                 )
             raise ModelFolderError(
                 f"{folder} was fitted on {record.reference} with the fingerprint "

@@ -11,10 +11,11 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from msgspec import Meta, Struct
 
-from isosent.errors import InputError, IsosentWarning, option
+from isosent.errors import InputError, IsosentWarning, next_step, option
 from isosent.storage import CODES, Storage
 
 SPACE_METADATA = _FINGERPRINT, _REFERENCE = "isosent.fingerprint", "isosent.reference"
+UNNAMED: Final = "vectors"  # the name of a space of which nothing more is known
 _CODES: Final = " codes"  # ends the name of the space of codes
 
 
@@ -75,6 +76,11 @@ class Space(Struct, frozen=True, forbid_unknown_fields=True):
     fingerprint: str
     reference: Annotated[str, Meta(pattern=r"^[^\x00]*$")]  # what made the vectors, for people
 
+    @property
+    def is_unnamed(self) -> bool:
+        """Whether nothing says what made the vectors."""
+        return self.reference.partition(" -> ")[0] == UNNAMED or self.reference.startswith(f"unnamed {UNNAMED}")
+
     def __str__(self) -> str:
         return f"{self.reference} ({self.fingerprint[:16]})"
 
@@ -91,7 +97,7 @@ class Space(Struct, frozen=True, forbid_unknown_fields=True):
             return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
         texts = {text(name): text(value) for name, value in metadata.items()}
-        return cls(texts[_FINGERPRINT], texts.get(_REFERENCE, "vectors")) if _FINGERPRINT in texts else None
+        return cls(texts[_FINGERPRINT], texts.get(_REFERENCE, UNNAMED)) if _FINGERPRINT in texts else None
 
     def to_json(self) -> dict[str, str]:
         """Return the space as JSON values."""
@@ -108,16 +114,23 @@ class Space(Struct, frozen=True, forbid_unknown_fields=True):
         return Space(digest.hexdigest(), f"{self.reference}, {storage}{_CODES}")
 
 
-def same_space(here: str, space: Space | None, there: str, other: Space | None) -> Space | None:
-    """Refuse to compare, merge or search across two vector spaces."""
+def same_space(here: str, space: Space | None, there: str, other: Space | None, *, otherwise: str = "") -> Space | None:
+    """Refuse to compare, merge or search across two vector spaces; `otherwise` is what can be done besides."""
     if space and other and not are_same(space.fingerprint, other.fingerprint):
         advice = "They cannot be compared. Encode both with the same model."
+        if unnamed := [name for name, each in ((there, other), (here, space)) if each.is_unnamed]:
+            step = next_step("isosent index VECTORS -m MODEL -o INDEX", "Index.create(vectors=..., model=...)")
+            advice = (
+                f"Nothing says which model made the vectors of {' and of '.join(unnamed)}, which cannot be said later. "
+                f"Make it again of the file of the vectors, with their model: {step}."
+            )
         if space.reference == other.reference:
             advice = (
                 "They cannot be compared, although their names are equal. Encode both with the same version and "
                 f"options of the model. A name that was chosen with {option('space')} is no model: name it with "
                 f"{option('model', other.reference)} instead."
             )
+        advice += otherwise and f" {otherwise}"
         raise InputError(f"{there} holds vectors of the space {other}; {here} belongs to {space}. {advice}")
     return space or other
 

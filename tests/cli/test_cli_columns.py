@@ -142,7 +142,7 @@ def test_columns_of_vectors_and_of_texts_are_chosen_by_name(isosent_, refuses, e
     for command in ("index", "fit"):
         finished = isosent_(command, path, "-o", "new")
         assert finished.code == 2
-        assert "2 columns of vectors (a, b). Choose one with --column" in finished.err
+        assert "2 columns of vectors (a, b). Choose one: --column" in finished.err
         assert isosent_(command, path, "--column", "b", "-o", command).code == 0
     [batch] = Index.open("index").batches()
     assert batch.column("text").to_pylist() == TEXTS

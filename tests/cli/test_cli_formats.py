@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, ipc
 
+from isosent.io.vectors import open_vectors
 from isosent.search import Index
 
 h5py = pytest.importorskip("h5py")
@@ -114,6 +115,25 @@ def test_every_command_that_takes_vectors_takes_them(isosent_, here, name):
         [text.replace(path, "FILE") for text in texts] for texts, path in zip(outputs, (name, "v.npy"), strict=True)
     )
     assert one == other
+
+
+def test_where_queries_are_wanted_a_benchmark_gives_its_queries(isosent_, here):
+    hdf5(here / "bench.hdf5")
+    assert isosent_("index", "bench.hdf5", "-o", "index").code == 0
+    found = json.loads(isosent_("search", "index", "bench.hdf5", "-k", "5", "--json").out)["results"]
+    assert [[hit["id"] for hit in result["hits"]] for result in found] == NEAREST[:, :5].tolist()
+    rows = json.loads(isosent_("search", "index", "bench.hdf5", "--column", "train", "--json").out)["results"]
+    assert len(rows) == 400
+    assert rows[399]["hits"][0]["id"] == 399
+    assert recall(isosent_("search", "index", "bench.hdf5", "--truth", "bench.hdf5", "--json")) == 1
+    assert Index.open("index").recall_of_neighbors("bench.hdf5", "bench.hdf5") == (1, len(QUERIES))
+    for queries in ("bench.hdf5", "queries.npy"):
+        assert isosent_("fit", "v.npy", "--queries", queries, "--dims", "3", "-o", f"of-{queries}").code == 0
+        for out in (f"{queries}.npy", f"{queries}-folder/"):
+            arguments = ("-m", f"of-{queries}", "--queries", "-o", out)
+            assert isosent_("transform", queries, *arguments).code == 0
+    assert (here / "bench.hdf5.npy").read_bytes() == (here / "queries.npy.npy").read_bytes()
+    assert open_vectors("bench.hdf5-folder").n_rows == len(QUERIES)
 
 
 # -- recall ------------------------------------------------------------------------------------------------------------

@@ -4,11 +4,13 @@ import re
 import shutil
 from dataclasses import fields
 
+import click
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
 import isosent
+from isosent.cli.main import app
 from isosent.encoders.reference import OPTIONS
 from isosent.search import Index
 from isosent.training import TrainingSettings
@@ -219,6 +221,37 @@ research study dims --data folder --transform l2_normalize -m model
 research study layers --data folder -m model
 """.strip().splitlines()
 
+# files where one array or column of several must be chosen
+SEVERAL = """
+inspect two.safetensors
+fit two.safetensors -o x
+fit vectors.npy --queries two.safetensors --dims 2 -o x
+transform two.safetensors -m model -o x.npy
+info two.safetensors
+index two.safetensors -o x
+index add index two.safetensors
+index create vectors.npy --texts two.csv -o x
+search index two.safetensors
+search index two.csv
+search index --against two.safetensors
+duplicates two.safetensors
+cluster two.csv
+map two.safetensors -o x.html
+calibrate two.csv -o x
+quantize two.safetensors -o x
+moments two.csv -m model -o x.safetensors
+export model --to faiss --vectors two.safetensors -o x
+compare two.csv -m model -m wordllama
+migrate vectors.npy vectors.npy two.csv
+drift two.safetensors vectors.npy
+""".strip().splitlines()
+ALONE = """
+evaluate STSB --data folder -m two.safetensors
+migrate two.safetensors vectors.npy texts.txt
+migrate vectors.npy two.safetensors texts.txt
+train ranking --data pairs.csv --fit-on two.csv --transform whitening -o x
+""".strip().splitlines()
+
 # snake_case, CamelCase and built-in names, unless they belong to the name of a file
 PYTHON = re.compile(
     r"(?<![\w./-])(?:[A-Za-z]+\d?(?:_\w+)+|[A-Z]+[a-z]+[A-Z]\w+|None|True|False|str|tuple|ndarray|Path|np\.\w+|\w+Error"
@@ -247,6 +280,7 @@ def folder(tmp_path_factory):
         "coded.csv": "premise,hypothesis,label\nx one,y two,0\nx,y,1\n",
         "scored.csv": "sentence1,sentence2,score\nx one,y two,1\nx,y,high\n",
         "same.csv": "sentence1,sentence2,score\nx one,y two,1\nx,y,1\n",
+        "two.csv": "first,second\na cat,a dog\na man,a woman\n",
         "bad.jsonl": '{"text": "a"}\n{"text": \n',
         "number.jsonl": '{"text": "a"}\n{"text": 5}\n',
     }
@@ -276,6 +310,36 @@ def folder(tmp_path_factory):
     return folder
 
 
+def flags_of(words):
+    """The options of a command, by the first words that are typed."""
+    command, context = app, click.Context(app)
+    for word in words[:2]:
+        if isinstance(command, click.Group):
+            command = command.get_command(context, word) or command.get_command(context, "create") or command
+    return {flag for parameter in command.params for flag in parameter.opts}
+
+
+def unknown_flags(words, message):
+    """The options that a message names, which neither the command has nor one that the message names."""
+    known = flags_of(words).union(
+        *(flags_of(named.split()) for named in re.findall(r"isosent (\w+(?: \w+)?)", message))
+    )
+    return [flag for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]+", message) if flag not in {*known, *words, "--help"}]
+
+
+@pytest.mark.parametrize(("lines", "advice"), [(SEVERAL, ": --column NAME"), (ALONE, ": a file of it alone")])
+def test_one_of_several_columns_is_chosen_as_the_command_can(isosent_, folder, monkeypatch, lines, advice):
+    monkeypatch.chdir(folder)
+    wrong = {}
+    for line in lines:
+        words = line.split(" ")
+        done = isosent_(*words)
+        is_advised = re.search(rf"two\.(csv|safetensors) has .*{advice}", done.err)
+        if done.code != 2 or unknown_flags(words, done.err) or not is_advised:
+            wrong[line] = done.err
+    assert wrong == {}
+
+
 def test_no_message_names_anything_of_python(isosent_, folder, monkeypatch):
     monkeypatch.chdir(folder)
     wrong = []
@@ -286,6 +350,7 @@ def test_no_message_names_anything_of_python(isosent_, folder, monkeypatch):
         typed = options | {f"n_{name}" for name in options} | ({"n_components"} if "dims" in options else set())
         shell = SHELL - typed  # the option is named instead
         names = [name for name in PYTHON.findall(message) if name not in shell and name.strip("\"'([") not in line]
+        names += unknown_flags(line.split(" "), message)
         if done.code != 2 or names:
             wrong.append(f"{line}: exit {done.code}, {names}: {message}")
     assert not wrong, "\n".join(wrong)

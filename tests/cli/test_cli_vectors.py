@@ -91,7 +91,7 @@ def test_transform_keeps_the_other_columns_of_a_table(isosent_, refuses):
     isosent_("fit", "v.npy", "--dims", "3", "-o", "model")
     pq.write_table(pa.table({"id": np.arange(N_ROWS), "a": lists(ROWS), "b": lists(ROWS)}), "v.parquet")
     arguments = ("transform", "v.parquet", "-m", "model", "-o", "o.parquet")
-    refuses(isosent_(*arguments), "has 2 columns of vectors (a, b). Choose one with --column NAME")
+    refuses(isosent_(*arguments), "has 2 columns of vectors (a, b). Choose one: --column NAME")
     assert isosent_(*arguments, "--column", "b")[0] == 0
     assert pq.ParquetFile("o.parquet").read().column_names == ["id", "a", "b"]
     assert str(pq.ParquetFile("o.parquet").schema_arrow.field("b").type) == "fixed_size_list<element: float>[3]"
@@ -288,7 +288,7 @@ def test_bad_vectors_are_refused_in_a_sentence(isosent_, here, refuses):
     refuses(isosent_("fit", "zero.npy", "-o", "m"), "no vectors, or only zero ones. At least one that is not zero")
     refuses(isosent_("fit", "objects.npy", "-o", "m"), "holds pickled objects")
     refuses(isosent_("moments", "cut.npy", "-o", "m.safetensors"), "is truncated")
-    refuses(isosent_("moments", "two.safetensors", "-o", "m.safetensors"), "Choose one with --column NAME")
+    refuses(isosent_("moments", "two.safetensors", "-o", "m.safetensors"), "Choose one: --column NAME")
     refuses(isosent_("moments", "v.npy", "-o", "m.npy"), "m.npy: moments are written to .safetensors")
     refuses(
         isosent_("moments", "texts.txt", "-o", "m.safetensors"), "texts.txt holds texts, not vectors. Name the model"

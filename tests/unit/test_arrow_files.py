@@ -24,6 +24,7 @@ ROWS = np.random.default_rng(0).normal(size=(900, 6)).astype(np.float32)
 TEXTS = [f"text number {n}" for n in range(900)]
 KINDS = pa.array(["one", "two", None] * 300)
 ZSTD = ipc.IpcWriteOptions(compression="zstd")
+OLD = ipc.IpcWriteOptions(use_legacy_format=True)  # of versions before 0.15
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*are not encoded")
 
@@ -45,6 +46,8 @@ WRITERS = {
     "zstd.arrow": lambda path, rows: write(path, rows, ZSTD),
     "stream.arrows": lambda path, rows: write(path, rows, is_stream=True),
     "stream.arrow": lambda path, rows: write(path, rows, ZSTD, is_stream=True),
+    "old.arrow": lambda path, rows: write(path, rows, OLD),
+    "old.arrows": lambda path, rows: write(path, rows, OLD, is_stream=True),
     "lz4.feather": lambda path, rows: pyarrow.feather.write_feather(rows, path),
     "polars.arrow": lambda path, rows: pl.from_arrow(rows).write_ipc(path, compression="zstd"),
     "polars.arrows": lambda path, rows: pl.from_arrow(rows).write_ipc_stream(path),
@@ -132,6 +135,14 @@ def killed(path):
     path.write_bytes(content)
 
 
+def without_end(path):
+    """A stream of a version before 0.15, without the four zeros of its end, which its last batch has as padding."""
+    write(path, pa.table({"number": pa.array([0], pa.int8())}), OLD, is_stream=True)
+    content = path.read_bytes()
+    assert content.endswith(bytes(8))
+    path.write_bytes(content[:-4])
+
+
 def shorter_batch(path):
     """The first batch says that it has more rows than its columns."""
     write(path, table())
@@ -148,6 +159,7 @@ def shorter_batch(path):
         (cut(9, is_stream=True), "truncated|not a readable table"),
         (cut(5000, is_stream=True), "truncated|not a readable table"),
         (killed, "truncated"),
+        (without_end, "truncated"),
         (shorter_batch, "not a readable table|damaged"),
         (npy, r"Rename it to end in \.npy"),
         (lambda path: pyarrow.feather.write_feather(table().select(["text"]), path, version=1), "first version"),

@@ -133,7 +133,7 @@ def test_the_matrix_of_a_safetensors_file_is_read(tmp_path, dtype):
 
 def test_several_matrices_need_a_name(tmp_path):
     save_file({"a": ROWS, "b": 2 * ROWS}, tmp_path / "v.safetensors")
-    with pytest.raises(InputError, match=r"has 2 2-D tensors \(a, b\)\. Choose one with column='NAME'"):
+    with pytest.raises(InputError, match=r"has 2 2-D tensors \(a, b\)\. Choose one: column='NAME'"):
         open_vectors(tmp_path / "v.safetensors")
     np.testing.assert_array_equal(read(tmp_path / "v.safetensors", column="b"), 2 * ROWS)
     with pytest.raises(InputError, match=r"has no tensor c; it has: a, b"):
@@ -333,7 +333,7 @@ def test_a_flipped_bit_in_our_own_table_is_found(tmp_path):
 def test_several_columns_of_vectors_need_a_name(tmp_path):
     columns = {"id": np.arange(N_ROWS), "a": list_array(ROWS, "list"), "b": list_array(2 * ROWS, "fixed")}
     path = write_table(tmp_path / "v.parquet", columns)
-    with pytest.raises(InputError, match=r"has 2 columns of vectors \(a, b\)\. Choose one with column='NAME'"):
+    with pytest.raises(InputError, match=r"has 2 columns of vectors \(a, b\)\. Choose one: column='NAME'"):
         open_vectors(path)
     np.testing.assert_array_equal(read(path, column="b"), 2 * ROWS)
 

@@ -226,7 +226,7 @@ def transform(
     sharding = _sharding(output, paths, WRITTEN[0] if dtype in CODES else dtype, file_format, shard_size, engine)
     if sharding is not None and dtype in CODES:
         raise InputError(f"transform: --dtype {dtype} is for one .npy file; {output} is a folder.")
-    source = None if sharding else open_vectors(paths[0], column=column)
+    source = None if sharding else open_vectors(paths[0], column=column, are_queries=queries)
     record = read_record(model)
     for path in paths:
         _say_reference(path, record.postprocessing.groups)

@@ -11,6 +11,7 @@ from isosent.cli.options import (
     columns_option,
     json_option,
     model_option,
+    no_column_option,
     open_model,
     outputs_option,
     resamples_option,
@@ -57,6 +58,7 @@ from isosent.transforms.base import AUTO, TRANSFORMS, resolve_transform, setting
 @resamples_option
 @outputs_option(".json", ".csv", ".tex")
 @json_option
+@no_column_option()
 def evaluate(
     tasks: tuple[str, ...],
     data: Path,

@@ -35,7 +35,6 @@ from isosent.cli.printing import (
     stale_notes,
     stats_report,
 )
-from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.encoders.reference import DEFAULT_REFERENCE
 from isosent.errors import InputError
 from isosent.jobs.shards import Engine, encoded_vectors, how_resumed, may_resume
@@ -342,7 +341,10 @@ def pull(url: str, output: Path, model: str | None) -> None:
         made = pull_index(url, output, model=loaded, progress=bar)
     deliver(stats_report(output, made.stats()))
     if loaded is None:
-        named = made.stats().space.reference
-        known = f"Pull again with the model that made the vectors: -m {named}"
-        unknown = "Nothing says which model made the vectors: index them again, with -m MODEL, and push that index"
-        say(f"{output} has no model, so it cannot search texts. {unknown if named == PRECOMPUTED else known}")
+        space = made.stats().space
+        known = f"Pull again with the model that made the vectors: -m {space.reference}"
+        unknown = (
+            "Nothing says which model made the vectors: index them again, with -m MODEL, and push that index to "
+            "another table"
+        )
+        say(f"{output} has no model, so it cannot search texts. {unknown if space.is_unnamed else known}")

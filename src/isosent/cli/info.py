@@ -25,6 +25,7 @@ from isosent.io.notes import NOTE_FILE, read_export_note
 from isosent.io.source import open_source
 from isosent.io.system import open_to_read
 from isosent.io.texts import TextSource
+from isosent.io.vectors import open_vectors
 from isosent.jobs.moments import moments_in
 from isosent.loading import read_record
 from isosent.pages.progress import progress_bar
@@ -44,8 +45,9 @@ _LONGEST_VALUE = 60  # of a setting, in characters
 
 @click.command()
 @click.argument("source", metavar="MODEL|INDEX|FILE")
+@click.option("--column", metavar="NAME", help="Column or array with the vectors, if FILE has several.")
 @json_option
-def info(source: str, as_json: bool) -> None:
+def info(source: str, column: str | None, as_json: bool) -> None:
     """Describe a model, an index, a cache of an API, or a file of vectors, of mean and covariance, or of word vectors.
 
     A large file of word vectors is also converted into the cache, to open at once next time.
@@ -55,16 +57,16 @@ def info(source: str, as_json: bool) -> None:
     isosent info index
     isosent info glove.840B.300d.zip
     """  # noqa: D301
-    if (index := find_index(source, "info")) is not None:
+    if column is None and (index := find_index(source, "info")) is not None:
         deliver(stats_report(index.folder, index.stats()), as_json=as_json)
         return
-    if (cache := find_cache(Path(source))) is not None:
+    if column is None and (cache := find_cache(Path(source))) is not None:
         deliver(_cache_report(cache), as_json=as_json)
         return
     _refuse_missing(Path(source))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* are not encoded", IsosentWarning)  # nothing is, here
-        facts = _facts_of_input(source)
+        facts = _facts_of_input(source, column)
         report = (
             _model_report(Path(source), read_record(source))
             if facts is None
@@ -121,13 +123,13 @@ def _distilled_lines(report: Mapping[str, Any], shares: Mapping[str, Any] | None
     ]
 
 
-def _facts_of_input(name: str) -> dict[str, Any] | None:
+def _facts_of_input(name: str, column: str | None) -> dict[str, Any] | None:
     """Facts of a file or of a folder of vectors; None for anything else, which is a model."""
     is_file = Path(name).is_file()
     if is_file and is_saved_table(Path(name)):
         return _facts_of_words(name)
     try:
-        source = open_source(name, moments=is_file)
+        source = open_vectors(name, column=column) if column is not None else open_source(name, moments=is_file)
     except FileFormatError:
         if is_file:
             _refuse_own_file(name)

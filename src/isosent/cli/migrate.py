@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from isosent.cli.options import column_option, json_option, open_model, output_option
+from isosent.cli.options import column_option, json_option, no_column_option, open_model, output_option
 from isosent.cli.printing import deliver, say_replaced
 from isosent.errors import InputError
 from isosent.evaluation.migration import MigrationFindings, Side
@@ -84,7 +84,8 @@ def migrate(
 
 
 def _side(name: str) -> Side:
-    source = open_source(name)
+    with no_column_option():  # that of the command is for the texts
+        source = open_source(name)
     return source if source.kind == "vectors" else open_model(name)
 
 

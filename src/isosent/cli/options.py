@@ -2,7 +2,9 @@
 
 import functools
 import re
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from isosent._check import split_options
 from isosent.cli.printing import say
 from isosent.distributed import engine_for
 from isosent.encoders.reference import DEFAULT_REFERENCE, GRAMMAR, parse_reference
-from isosent.errors import InputError
+from isosent.errors import InputError, IsosentError, IsosentWarning, option
 from isosent.io.shards import SHARD_SIZE
 from isosent.loading import load_model
 from isosent.model import SentenceEncoder
@@ -28,6 +30,18 @@ PATH = click.Path(path_type=Path)
 def output_option(metavar: str, text: str, *, required: bool = True, kind: Any = PATH) -> Callable[[Command], Command]:
     """Pass ``-o``, the one file or folder that a command writes, as ``output``."""
     return click.option("--output", "-o", type=kind, metavar=metavar, required=required, help=text)
+
+
+@contextmanager
+def no_column_option() -> Iterator[None]:
+    """Open files for which no ``--column`` can be typed: advice to choose one becomes what can be done."""
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".* are not encoded", IsosentWarning)  # vectors are what is wanted
+            yield
+    except IsosentError as error:
+        error.reword(lambda marked: marked.replace(option("column", "NAME"), "a file of it alone"))
+        raise
 
 
 column_option = click.option("--column", metavar="NAME", help="Column with the texts, if the file is a table.")
@@ -184,7 +198,7 @@ def transform_options(*, default: str = AUTO, multiple: bool = False) -> Callabl
             f"[default: {default}{sized}; whitening with --strength]"
         )
         dims_help = "Dimensions to keep: a number, a share of the variance such as 0.95, or auto."
-        for option in (
+        for decorator in (
             click.option(
                 "--strength", type=click.FloatRange(0, 1), metavar="G", help="0 only rotates, 1 whitens fully."
             ),
@@ -192,7 +206,7 @@ def transform_options(*, default: str = AUTO, multiple: bool = False) -> Callabl
             click.option("--dims", metavar="K|SHARE|auto", help=dims_help),
             click.option("--transform", metavar="NAME", multiple=multiple, help=help_text),
         ):
-            wrapped = option(wrapped)
+            wrapped = decorator(wrapped)
         return wrapped
 
     return decorate
@@ -222,11 +236,11 @@ def worker_options(command: Command) -> Command:
             raise InputError(f"--on {on}: the only option is the number of GPUs per worker, as in ray?gpus=0.5.")
         command(engine=None if workers is None and on is None else engine_for(cluster, workers, gpus), **values)
 
-    for option in (
+    for decorator in (
         click.option(
             "--on", "on", metavar="ray[://ADDRESS][?gpus=X]", help="Folder: run the workers on a Ray cluster."
         ),
         click.option("--workers", type=click.IntRange(1), metavar="N", help="Folder: processes.  [default: 1]"),
     ):
-        wrapped = option(wrapped)
+        wrapped = decorator(wrapped)
     return wrapped

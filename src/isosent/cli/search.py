@@ -20,6 +20,7 @@ from isosent.io.bounds import STANDARD_INPUT
 from isosent.io.formats import format_by_name
 from isosent.io.source import is_file_name, open_source
 from isosent.io.vector_source import VectorSource
+from isosent.io.vectors import open_vectors
 from isosent.pages.report import Note, Part, Report
 from isosent.search.engine import K_MEASURED
 from isosent.search.index import Index
@@ -66,6 +67,9 @@ _LARGEST_CHANCE = 0.5  # of a recall; with fewer texts, chance finds most
     metavar="FILE",
     help="Measure recall against the true neighbors of the queries in FILE (.hdf5, .ivecs, .ibin).",
 )
+@click.option(
+    "--column", metavar="NAME", help="Column of a file of queries, or of --against, with the texts or vectors."
+)
 @json_option
 def search(
     folder: str,
@@ -82,6 +86,7 @@ def search(
     explain: bool,
     against: str | None,
     truth: str | None,
+    column: str | None,
     as_json: bool,
 ) -> None:
     """Find the rows of INDEX, or of the table of a database, that are nearest to each QUERY.
@@ -117,14 +122,19 @@ def search(
     store = open_store(folder, model)
     if against is not None:
         if chosen or queries or conditions or model or k != _MOST_HITS or truth:
-            raise InputError("search: --against measures recall@10; leave out queries and all options but --json.")
-        deliver(_recall_report(store.index(f"search: {option('against')}"), against), as_json=as_json)
+            raise InputError(
+                "search: --against measures recall@10; leave out queries and all options but --json and --column."
+            )
+        deliver(_recall_report(store.index(f"search: {option('against')}"), against, column), as_json=as_json)
         return
     if truth is not None:
         if chosen or conditions or model or len(queries) > 1:
-            raise InputError("search: --truth measures recall; leave out all but -k, --json and one file of queries.")
+            raise InputError(
+                "search: --truth measures recall; leave out all but -k, --json, --column and one file of queries."
+            )
         index = store.index(f"search: {option('truth')}")
-        recall, n_queries = index.recall_of_neighbors(truth, queries[0] if queries else None, k)
+        source = open_vectors(queries[0], column=column, are_queries=True) if queries else None
+        recall, n_queries = index.recall_of_neighbors(truth, source, k)
         line = f"recall@{k}: {recall:.4f} against the neighbors in {truth}; {n_queries} queries, {len(index)} rows"
         deliver(Report({"recall": recall, "k": k, "n_queries": n_queries, "truth": truth}, [line]), as_json=as_json)
         return
@@ -137,7 +147,7 @@ def search(
         )
     if likes:
         _refuse(chosen.keys() - {"like"}, "a query, not --like")
-    texts, vectors = _queries(queries)
+    texts, vectors = _queries(queries, column)
     asked = [f"like {name}" for name in likes] or list(texts)
     if vectors is not None:
         _refuse(chosen.keys() & {"hybrid", "explain", "rerank"}, f"texts; {queries[0]} holds vectors")
@@ -157,14 +167,16 @@ def _refuse(options: Collection[str], needed: str) -> None:
         raise InputError(f"search: {named} needs {needed}.")
 
 
-def _queries(queries: tuple[str, ...]) -> tuple[Sequence[str], VectorSource | None]:
+def _queries(queries: tuple[str, ...], column: str | None) -> tuple[Sequence[str], VectorSource | None]:
     """Queries that are texts, and the vectors of the only one, if it is a file of them."""
     files = [query for query in queries if _is_query_file(query)]
     if not files:
+        if column is not None:
+            raise InputError(f"search: --column {column} is for a file of queries, and there is none. Leave it out.")
         return queries, None
     if len(queries) > 1:
         raise InputError(f"search: {', '.join(queries)}: a file cannot be one of several queries. Name it alone.")
-    source = open_source(files[0])
+    source = open_source(files[0], column=column, are_queries=True)
     return ((), source) if source.kind == "vectors" else ([text for text in source.texts() if text.strip()], None)
 
 
@@ -181,9 +193,9 @@ def _is_query_file(query: str) -> bool:
     return False
 
 
-def _recall_report(opened: Index, against: str) -> Report:
+def _recall_report(opened: Index, against: str, column: str | None) -> Report:
     """Recall of an index against an exact search of other vectors of the same texts."""
-    rows = opened_rows(against).read()
+    rows = opened_rows(against, column=column).read()
     if rows.vectors is None:
         raise InputError(f"search: --against needs vectors; {against} holds texts. Encode them: isosent encode.")
     recall, n_queries = opened.recall_against(rows.vectors, ids=rows.ids)

@@ -22,6 +22,7 @@ from isosent.cli.options import (
     PATH,
     column_option,
     model_folder_option,
+    no_column_option,
     open_model,
     output_option,
     split_names,
@@ -90,6 +91,7 @@ _SHOWN_CHARACTERS = 40
 @click.option("--overlap", type=PATH, metavar="DIR", help="Evaluation data to look for training texts in.")
 @click.option("--seeds", type=int, metavar="N", help="Repeat with N seeds, for the mean and the standard deviation.")
 @click.option("--resume", is_flag=True, help="Resume an interrupted run.")
+@no_column_option()
 def train(
     objective: str,
     data: tuple[str, ...],

@@ -11,18 +11,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isosent.encoders.base import Encoder
+from isosent.encoders.reference import parse_reference
 from isosent.errors import InputError, next_step, option
 from isosent.numeric.canary import Canary
 from isosent.numeric.moments import Moments
 from isosent.pages.progress import Progress
-from isosent.space import Space
+from isosent.space import UNNAMED, Space
 
-PRECOMPUTED = "vectors"
+PRECOMPUTED = UNNAMED
 _STATISTICS = "statistics."  # begins the names of these tensors
 _IN_SHELL = (
     f"isosent index VECTORS {option('texts', 'TEXTS')} -m FOLDER -o INDEX, "
     "or isosent transform VECTORS -m FOLDER -o OUT"
 )
+
+
+def made_again(model: str, output: str, *, is_fitted: bool) -> str:
+    """How a model or an index of vectors is made again with the model that made these, so that it encodes texts."""
+    verb = "fit" if is_fitted else "index"
+    return next_step(
+        f"isosent {verb} VECTORS -m {model} -o {output}", f"model={model!r}" if model != "MODEL" else "model=..."
+    )
 
 
 class PrecomputedVectors(Encoder):
@@ -90,13 +99,29 @@ class PrecomputedVectors(Encoder):
         """Space of the vectors."""
         return Space(self.fingerprint, self.options.get("space", f"unnamed vectors of {self.dim} dimensions"))
 
+    @property
+    def model(self) -> str | None:
+        """The reference of the model that made the vectors, if their file said it, and not a person."""
+        name = self.options.get("space", "")
+        try:
+            parse_reference(name)
+        except InputError:
+            return None
+        return name if "fingerprint" in self.options else None
+
     def encode(self, texts: Any, progress: Progress | None = None) -> NoReturn:
         """Refuse: what made the vectors is not here."""
         raise InputError(
-            f"encode: this model was fitted on vectors ({self.space.reference}) and cannot encode texts. Encode them "
-            "where the vectors came from, and name the file of these in place of the texts: "
-            f"{next_step(_IN_SHELL, 'model.transform(vectors)')}."
+            f"encode: this model was fitted on vectors ({self.space.reference}) and cannot encode texts. If what made "
+            f"them can be loaded here, {self._with_model()}. Else encode the texts where the vectors came from, and "
+            f"name the file of these in place of the texts: {next_step(_IN_SHELL, 'model.transform(vectors)')}."
         )
+
+    def _with_model(self) -> str:
+        if self.model is None:
+            return f"fit them again with it: {made_again('MODEL', 'FOLDER', is_fitted=True)}"
+        step = next_step(f"-m 'FOLDER?encoder={self.model}'", f"load(folder, encoder={self.model!r})")
+        return f"name it: {step}"
 
     def tokenize(self, texts: Any) -> NoReturn:
         """Refuse, as `encode` does."""

@@ -31,7 +31,8 @@ from isosent.io.schemas import FileName
 from isosent.io.system import open_to_read, system_error
 
 _MAGIC: Final = b"ARROW1"
-_END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
+_BEGINNING: Final = b"\xff\xff\xff\xff"  # of a message in a stream, since version 0.15
+_NO_MESSAGE: Final = b"\0\0\0\0"  # ends a stream
 _FOOTER_AT: Final = -10  # where the length of the footer of a file lies
 _MOST_ROWS_A_BYTE: Final = 8  # of a batch: truth values
 _BATCH_ROWS: Final = 1024
@@ -50,13 +51,18 @@ class ArrowTable:
         self._name, self._map = name, _mapped(source)
         self._content = content = pa.py_buffer(self._map)
         self._is_file = bytes(content[: len(_MAGIC)]) == _MAGIC
-        end = _MAGIC if self._is_file else _END_OF_STREAM  # four zeros alone may be padding of a batch
+        is_old = not self._is_file and bytes(content[: len(_BEGINNING)]) != _BEGINNING
+        end = _MAGIC if self._is_file else _NO_MESSAGE if is_old else _BEGINNING + _NO_MESSAGE
+        truncated = FileFormatError(f"{name} is truncated: it has no end of a table of Arrow. Copy it again.")
         if bytes(content[max(0, len(content) - len(end)) :]) != end:
-            raise FileFormatError(f"{name} is truncated: it has no end of a table of Arrow. Copy it again.")
+            raise truncated
         with reading_with_pyarrow(name):
             reader = self._reader([])  # which checks the footer
-            messages = _messages_of_file(content) if self._is_file else _messages_of_stream(content)
-            self._batches = [_batch_of(message) for message in messages]
+            messages = list(_messages_of_file(content) if self._is_file else _messages_of_stream(content))
+            n_bytes = sum(4 + len(each.metadata) + len(each.body) for each in messages) + len(end)
+            if is_old and len(content) != n_bytes:  # four zeros alone may be padding of a batch
+                raise truncated
+            self._batches = [_batch_of(message) for message in messages if message.type != "schema"]
             self.n_rows = sum(batch.n_rows for batch in self._batches)
             self._stored, self.schema = reader.schema, plain_schema(reader.schema)
 
@@ -340,8 +346,7 @@ def _messages_of_stream(content: Any) -> Iterator[Any]:
             message = messages.read_next_message()
         except StopIteration:
             return
-        if message.type != "schema":
-            yield message
+        yield message
 
 
 def _messages_of_file(content: Any) -> Iterator[Any]:

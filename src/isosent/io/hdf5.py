@@ -20,19 +20,19 @@ from isosent.io.system import system_error
 from isosent.io.vector_source import Array, VectorSource, chosen_array, matrix_shape
 from isosent.storage import NUMPY, Storage
 
-TRAIN: Final = "train"  # of ann-benchmarks: the vectors that are searched
-_QUERIES, _NEIGHBORS, _DISTANCES = "test", "neighbors", "distances"
+_TRAIN, _QUERIES, _NEIGHBORS, _DISTANCES = "train", "test", "neighbors", "distances"  # of ann-benchmarks
 _METRIC: Final = "distance"  # an attribute
 _CACHE_BYTES: Final = 64 << 20  # of chunks that are unpacked, which blocks share
 
 
-def open_vectors(path: Path, column: str | None) -> VectorSource:
-    """Open the data set that is named, or train, or the only matrix of numbers."""
+def open_vectors(path: Path, column: str | None, *, are_queries: bool = False) -> VectorSource:
+    """Open the data set that is named, or train, test for queries, or the only matrix of numbers."""
+    usual = _QUERIES if are_queries else _TRAIN
     state = file_state(path)
     with _open(path) as file:
         data_sets = _data_sets(file)
         matrices = [name for name, data in data_sets.items() if len(data_sets) == 1 or _is_matrix(data)]
-        column = TRAIN if column is None and TRAIN in matrices else column
+        column = usual if column is None and usual in matrices else column
         name = chosen_array(path, "data set", data_sets, matrices, column)
         data = _checked(path, name, data_sets[name])
         if data.dtype.name not in NUMPY:

@@ -71,15 +71,23 @@ Source = TextSource | VectorSource | MomentsSource
 
 @overload
 def open_source(
-    path: str | os.PathLike[str], *, column: str | None = None, moments: Literal[False] = False
+    path: str | os.PathLike[str],
+    *,
+    column: str | None = None,
+    moments: Literal[False] = False,
+    are_queries: bool = False,
 ) -> TextSource | VectorSource: ...
 
 
 @overload
-def open_source(path: str | os.PathLike[str], *, column: str | None = None, moments: bool) -> Source: ...
+def open_source(
+    path: str | os.PathLike[str], *, column: str | None = None, moments: bool, are_queries: bool = False
+) -> Source: ...
 
 
-def open_source(path: str | os.PathLike[str], *, column: str | None = None, moments: bool = False) -> Source:
+def open_source(
+    path: str | os.PathLike[str], *, column: str | None = None, moments: bool = False, are_queries: bool = False
+) -> Source:
     """Open texts or vectors and, if `moments`, moments.
 
     A table may hold both: `column` chooses, else vectors go before texts, and a warning says so. What is no file, such
@@ -88,7 +96,9 @@ def open_source(path: str | os.PathLike[str], *, column: str | None = None, mome
     kind = kind_of_input(path, column=column, moments=moments)
     if kind == "moments":
         return MomentsSource(os.fspath(path))
-    return open_vectors(path, column=column) if kind == "vectors" else TextSource(path, column)
+    if kind == "vectors":
+        return open_vectors(path, column=column, are_queries=are_queries)
+    return TextSource(path, column)
 
 
 def kind_of_input(
@@ -102,9 +112,11 @@ def kind_of_input(
     return "vectors" if holds_vectors(path, column=column) else "texts"
 
 
-def open_vectors_or_moments(path: str, *, column: str | None = None) -> VectorSource | MomentsSource:
+def open_vectors_or_moments(
+    path: str, *, column: str | None = None, are_queries: bool = False
+) -> VectorSource | MomentsSource:
     """Open what cannot be texts."""
-    return MomentsSource(path) if _holds_moments(path) else open_vectors(path, column=column)
+    return MomentsSource(path) if _holds_moments(path) else open_vectors(path, column=column, are_queries=are_queries)
 
 
 def is_file_name(text: str) -> bool:

@@ -150,7 +150,7 @@ def _text_column(table: Table, column: str | None) -> str:
                 refuse_vectors(table.name, name, [value])
         raise InputError(
             f"{table.name} has {len(table.columns)} columns ({_check.brief(', '.join(table.columns), 600)}). "
-            f"Choose one with {option('column', 'NAME')}.{advice and ' '}{advice}"
+            f"Choose one: {option('column', 'NAME')}.{advice and ' '}{advice}"
         )
     if advice:
         warnings.warn(f"{table.name}: {advice[0].lower()}{advice[1:]}", IsosentWarning, stacklevel=2)

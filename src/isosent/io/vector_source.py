@@ -219,7 +219,7 @@ def chosen_array(path: Path, what: str, names: Iterable[str], matrices: Sequence
     if len(matrices) > 1:
         raise InputError(
             f"{path} has {len(matrices)} 2-D {what}s ({brief(', '.join(matrices), 600)}). "
-            f"Choose one with {option('column', 'NAME')}."
+            f"Choose one: {option('column', 'NAME')}."
         )
     return matrices[0]
 

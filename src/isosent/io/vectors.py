@@ -47,10 +47,13 @@ from isosent.space import Space
 from isosent.storage import CODES, WRITTEN, Storage
 
 
-def open_vectors(path: str | os.PathLike[str] | VectorSource, *, column: str | None = None) -> VectorSource:
+def open_vectors(
+    path: str | os.PathLike[str] | VectorSource, *, column: str | None = None, are_queries: bool = False
+) -> VectorSource:
     """Open a file of vectors, or a folder of shards, unless it is open.
 
-    Of a table, a column is chosen by its content if it is not named; of a file of lines, each is a vector.
+    Of a table, a column is chosen by its content if it is not named; of a file of lines, each is a vector. A file of
+    ann-benchmarks holds vectors and queries, which are opened for `are_queries`.
     """
     if isinstance(path, VectorSource):
         return path
@@ -62,7 +65,12 @@ def open_vectors(path: str | os.PathLike[str] | VectorSource, *, column: str | N
     try:
         file_format = _readable_format(file)
         if file_format.module:
-            source: VectorSource = file_format.reader.open_vectors(file, column)
+            reader = file_format.reader
+            source: VectorSource = (
+                reader.open_vectors(file, column, are_queries=are_queries)
+                if "neighbors" in file_format.holds
+                else reader.open_vectors(file, column)
+            )
             return source
         if contents_of(file).are_lists:
             return replace(open_lists(file, column), read_labels=read)
@@ -78,14 +86,18 @@ def open_vectors(path: str | os.PathLike[str] | VectorSource, *, column: str | N
 
 
 def source_of(
-    vectors: ArrayLike | str | os.PathLike[str] | VectorSource, *, where: str, name: str = "vectors"
+    vectors: ArrayLike | str | os.PathLike[str] | VectorSource,
+    *,
+    where: str,
+    name: str = "vectors",
+    are_queries: bool = False,
 ) -> VectorSource:
     """Vectors as callers of Python have them: an array or tensor, lists, a column of lists, a path, an open source.
 
     A public function calls this once, and hands the source on. Messages call an array `name`, and begin with `where`.
     """
     if isinstance(vectors, (str, os.PathLike, VectorSource)):
-        return open_vectors(vectors)
+        return open_vectors(vectors, are_queries=are_queries)
     return VectorSource.of_array(_check.matrix(where, name, vectors), where, name)
 
 
@@ -144,7 +156,7 @@ def _chosen_column(file: Path, column: str | None) -> tuple[str, Contents]:
         if contents.vectors:
             raise InputError(
                 f"{file} has {len(contents.vectors)} columns of vectors ({', '.join(contents.vectors)}). "
-                f"Choose one with {option('column', 'NAME')}."
+                f"Choose one: {option('column', 'NAME')}."
             )
         if contents.incomplete:
             raise incomplete_vector(file, contents.incomplete[0])

@@ -152,7 +152,7 @@ def _fit_on_pairs(request: FitRequest) -> FitResult:
             )
     else:
         paths = [pairs, *request.inputs]
-        sources = [open_vectors_or_moments(path, column=column) for path in paths]
+        sources = [open_vectors_or_moments(path, column=column, are_queries=path == pairs) for path in paths]
         request.check(sources, pairs=kind)
         queries, documents, files = fit_vectors.paired_vectors(sources[0], sources[1:])
         before = fit_vectors.model_of_vectors(paths, files, request.model, request.space)

@@ -56,7 +56,9 @@ class VectorInputs(FitInputs):
         model = model_of_vectors([source.name for source in measured], files, request.model, request.space)
         self.queries = None
         if request.queries is not None:
-            self.queries = vectors_and_moments([open_vectors_or_moments(request.queries, column=request.column)])
+            self.queries = vectors_and_moments(
+                [open_vectors_or_moments(request.queries, column=request.column, are_queries=True)]
+            )
             no_rows([*self.files, *self.queries[0]], [*self.moments, *self.queries[1]])
         self.texts = self._own_texts()
         if request.texts is not None:

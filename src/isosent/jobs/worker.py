@@ -220,7 +220,7 @@ class Worker:
             files, path, column = ExitStack(), self._staged.path_of(name), self._job.column
             source: TextRows | VectorSource
             if self._job.kind == "vectors":
-                source = open_vectors(path, column=column)
+                source = open_vectors(path, column=column, are_queries=self._job.role == "query")
             else:
                 facts = (input_file.n_rows, input_file.sha256) if input_file else None
                 texts = files.enter_context(open_texts(path, column=column, counted=facts))

@@ -13,7 +13,16 @@ from typing import Any
 import click
 
 from isosent._check import split_options
-from isosent.cli.options import PATH, data_option, json_option, models_option, outputs_option, split_names, tasks_option
+from isosent.cli.options import (
+    PATH,
+    data_option,
+    json_option,
+    models_option,
+    no_column_option,
+    outputs_option,
+    split_names,
+    tasks_option,
+)
 from isosent.cli.printing import check_outputs, deliver, say
 from isosent.errors import InputError
 from isosent.evaluation.sts import AGGREGATIONS, SICKR_PARTS
@@ -58,6 +67,7 @@ def research() -> None:
 @click.option("--fit-on", metavar="target|FILE", help="dims: fit on the texts of each task, or on a file.")
 @outputs_option(".json", ".csv", *FORMATS)
 @json_option
+@no_column_option()
 def study(
     what: str,
     data: Path,

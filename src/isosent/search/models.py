@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from isosent._locks import Lock
-from isosent.encoders.precomputed import PrecomputedVectors
+from isosent.encoders.precomputed import PrecomputedVectors, made_again
 from isosent.encoders.static import StaticEncoder
 from isosent.errors import InputError, IsosentWarning, ModelFolderError, next_step
 from isosent.loading import load_saved
@@ -71,11 +71,21 @@ class IndexModels:
         model = self.of_vectors(snapshot)
         if isinstance(model.encoder, PrecomputedVectors):
             vector = next_step("a file of its vector, such as query.npy", "its vector")
-            verb = "fit" if model.record.fits else "index"
+            folder, known = str(self.folder), model.encoder.model
+            step = made_again(known or "MODEL", folder, is_fitted=False)
+            again = f"index the vectors again with the model that made them: {step}"
+            if model.record.fits:
+                again = (
+                    "fit the vectors again with the model that made them, and index them with what is fitted: "
+                    f"{made_again(known or 'MODEL', 'FOLDER', is_fitted=True)}"
+                    f"{next_step(f', isosent index VECTORS -m FOLDER -o {folder}', '')}"
+                )
+            if known is not None:
+                call = f"load(folder / {MODEL_FOLDER!r}, encoder={known!r}) for Index.open"
+                again += f". A search alone needs no more than {next_step(f'-m {known}', call)}"
             raise InputError(
-                f"{self.folder} has no model of texts: it holds vectors alone. Encode the query where they came from, "
-                f"and search with {vector}; or {verb} the vectors again with the model that made them: "
-                f"{next_step(f'isosent {verb} VECTORS -m MODEL', 'model=...')}."
+                f"{folder} has no model of texts: it holds vectors alone. Encode the query where they came from, "
+                f"and search with {vector}; or {again}."
             )
         return model
 

@@ -113,7 +113,7 @@ def recall_of_neighbors(
 ) -> tuple[float, int]:
     """Share of the k true neighbors of each query that a search finds, and the number of queries."""
     truth = read_neighbors(os.fspath(path))
-    source = opened_vectors("recall_of_neighbors", queries, "the array") or truth.queries
+    source = opened_vectors("recall_of_neighbors", queries, "the array", are_queries=True) or truth.queries
     if source is None:
         raise InputError(f"{truth.name} holds neighbors alone. Name a file of the vectors of their queries, too.")
     n_queries, n_neighbors = truth.rows.shape

@@ -35,11 +35,13 @@ VectorsLike: TypeAlias = NDArray[np.floating] | str | os.PathLike[str] | VectorS
 Queries: TypeAlias = str | Sequence[str] | NDArray[np.floating] | VectorSource  # texts, or vectors
 
 
-def opened_vectors(where: str, vectors: VectorsLike | None, name: str = "vectors") -> VectorSource | None:
+def opened_vectors(
+    where: str, vectors: VectorsLike | None, name: str = "vectors", *, are_queries: bool = False
+) -> VectorSource | None:
     """Vectors of a caller, in memory or in a file; codes are refused, as far as they are known."""
     if vectors is None:
         return None
-    source = source_of(vectors, where=where, name=name)
+    source = source_of(vectors, where=where, name=name, are_queries=are_queries)
     refuse_codes(source.name, source.space)
     if source.may_be_bits:
         what = source.name if source.where is None else f"{where}: an array"

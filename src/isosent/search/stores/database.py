@@ -220,7 +220,8 @@ def push(index: Index, url: str, *, progress: Progress | None = None, say: Say |
             canary = None if index.canary is None else index.canary.to_text()
             schema = _with_digests(first, index.dim).schema
             database.create(schema, index.space, index.dim, canary=canary, size=index.stats().settings)
-        same_space(f"the index {index.folder}", index.space, f"the {database.name}", database.space)
+        another = "Or push the index to another table: end the URL with ?table=NAME."
+        same_space(f"the index {index.folder}", index.space, f"the {database.name}", database.space, otherwise=another)
         _check.same_dim("push", "the table", database.dim, index.dim)
         pushed: dict[Any, int | None] = {}
         for batch in database.batches(_PART_ROWS, (ID, DIGEST)):
@@ -388,7 +389,8 @@ class DatabaseStore:
         database = open_database(self._url)
         try:
             here = model.space
-            same_space("the model", here, f"the {database.name}", database.space)
+            again = "An index is pushed again to another table: end the URL with ?table=NAME."
+            same_space("the model", here, f"the {database.name}", database.space, otherwise=again)
             if database.canary is not None and texts is not None:
                 now = model.encoder.canary_now(of_first_query=True)
                 stored = Canary.from_text(database.name, database.canary)
