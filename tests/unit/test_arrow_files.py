@@ -48,6 +48,7 @@ WRITERS = {
     "stream.arrow": lambda path, rows: write(path, rows, ZSTD, is_stream=True),
     "old.arrow": lambda path, rows: write(path, rows, OLD),
     "old.arrows": lambda path, rows: write(path, rows, OLD, is_stream=True),
+    "padded.arrows": lambda path, rows: path.write_bytes(write(path, rows, is_stream=True).read_bytes() + bytes(4)),
     "lz4.feather": lambda path, rows: pyarrow.feather.write_feather(rows, path),
     "polars.arrow": lambda path, rows: pl.from_arrow(rows).write_ipc(path, compression="zstd"),
     "polars.arrows": lambda path, rows: pl.from_arrow(rows).write_ipc_stream(path),
@@ -143,6 +144,15 @@ def without_end(path):
     path.write_bytes(content[:-4])
 
 
+def doubled(**settings):
+    def make(path):
+        """Two tables, one after the other, of which pyarrow reads the first."""
+        content = write(path, table(), **settings).read_bytes()
+        path.write_bytes(2 * content)
+
+    return make
+
+
 def shorter_batch(path):
     """The first batch says that it has more rows than its columns."""
     write(path, table())
@@ -160,6 +170,11 @@ def shorter_batch(path):
         (cut(5000, is_stream=True), "truncated|not a readable table"),
         (killed, "truncated"),
         (without_end, "truncated"),
+        (cut(8, is_stream=True), "not closed"),
+        (cut(5, is_stream=True), "truncated|not a readable table"),
+        (doubled(is_stream=True), "follow"),
+        (doubled(options=OLD, is_stream=True), "follow"),
+        (doubled(), "follow"),
         (shorter_batch, "not a readable table|damaged"),
         (npy, r"Rename it to end in \.npy"),
         (lambda path: pyarrow.feather.write_feather(table().select(["text"]), path, version=1), "first version"),

@@ -84,7 +84,7 @@ def test_links_out_of_a_file_are_not_followed(tmp_path):
 def test_a_named_data_type_is_no_data_set(tmp_path, name):
     with h5py.File(tmp_path / name, "w") as file:
         file["kind"] = np.dtype("f4")
-        file["of/vectors"] = np.arange(3)
+        file["of/numbers"] = np.arange(3.0)
         if name == "a.hdf5":
             file.create_dataset("vectors", data=ROWS, dtype=file["kind"])
     if name == "a.hdf5":

@@ -13,7 +13,7 @@ import struct
 import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
@@ -31,8 +31,7 @@ from isosent.io.schemas import FileName
 from isosent.io.system import open_to_read, system_error
 
 _MAGIC: Final = b"ARROW1"
-_BEGINNING: Final = b"\xff\xff\xff\xff"  # of a message in a stream, since version 0.15
-_NO_MESSAGE: Final = b"\0\0\0\0"  # ends a stream
+_PADDING_BYTES: Final = 64  # that are looked at
 _FOOTER_AT: Final = -10  # where the length of the footer of a file lies
 _MOST_ROWS_A_BYTE: Final = 8  # of a batch: truth values
 _BATCH_ROWS: Final = 1024
@@ -51,18 +50,12 @@ class ArrowTable:
         self._name, self._map = name, _mapped(source)
         self._content = content = pa.py_buffer(self._map)
         self._is_file = bytes(content[: len(_MAGIC)]) == _MAGIC
-        is_old = not self._is_file and bytes(content[: len(_BEGINNING)]) != _BEGINNING
-        end = _MAGIC if self._is_file else _NO_MESSAGE if is_old else _BEGINNING + _NO_MESSAGE
-        truncated = FileFormatError(f"{name} is truncated: it has no end of a table of Arrow. Copy it again.")
-        if bytes(content[max(0, len(content) - len(end)) :]) != end:
-            raise truncated
+        if self._is_file and bytes(content[max(0, len(content) - len(_MAGIC)) :]) != _MAGIC:
+            raise FileFormatError(f"{name} is truncated: it has no end of a table of Arrow. Copy it again.")
         with reading_with_pyarrow(name):
             reader = self._reader([])  # which checks the footer
-            messages = list(_messages_of_file(content) if self._is_file else _messages_of_stream(content))
-            n_bytes = sum(4 + len(each.metadata) + len(each.body) for each in messages) + len(end)
-            if is_old and len(content) != n_bytes:  # four zeros alone may be padding of a batch
-                raise truncated
-            self._batches = [_batch_of(message) for message in messages if message.type != "schema"]
+            messages = _messages_of_file(name, content) if self._is_file else _messages_of_stream(name, content)
+            self._batches = [_batch_of(message) for message in messages]
             self.n_rows = sum(batch.n_rows for batch in self._batches)
             self._stored, self.schema = reader.schema, plain_schema(reader.schema)
 
@@ -336,31 +329,53 @@ class _Batch(NamedTuple):
     is_packed: bool  # compressed
 
 
-def _messages_of_stream(content: Any) -> Iterator[Any]:
+def _messages_of_stream(name: str, content: Any) -> Iterator[Any]:
+    """Those up to the mark that ends a stream; refuses one without it, and one that others follow."""
     pa = _extras.require("pyarrow")
     ipc = _extras.require("pyarrow.ipc")
 
-    messages = ipc.MessageReader.open_stream(pa.BufferReader(content))
-    while True:
-        try:
+    source = pa.BufferReader(content)
+    messages = ipc.MessageReader.open_stream(source)
+    start = 0
+    with suppress(StopIteration):
+        while True:
+            start = source.tell()
             message = messages.read_next_message()
-        except StopIteration:
-            return
-        yield message
+            if message.type != "schema":
+                yield message
+    end = source.tell()
+    if end == start:  # Arrow allows it, but a writer that was ended early leaves the same
+        raise FileFormatError(
+            f"{name} is truncated, or its writer was not closed: it has no mark at its end. Copy it again. If it is "
+            "complete, read it with pyarrow.ipc.open_stream, and write it with pyarrow.feather.write_feather."
+        )
+    _refuse_more(name, content[end:])
 
 
-def _messages_of_file(content: Any) -> Iterator[Any]:
+def _refuse_more(name: str, rest: Any) -> None:
+    """Refuse a second table, which pyarrow leaves unread, but not marks of the end and padding."""
+    if bytes(rest[:_PADDING_BYTES]).strip(b"\xff\0"):
+        raise FileFormatError(
+            f"{name} holds more than a table of Arrow: {len(rest)} bytes follow its last row, such as another table. "
+            "Write each table to a separate file."
+        )
+
+
+def _messages_of_file(name: str, content: Any) -> Iterator[Any]:
     """Those that the footer lists. Polars writes no stream between the magic bytes."""
     ipc = _extras.require("pyarrow.ipc")
 
     end = len(content) + _FOOTER_AT
     (n_footer,) = struct.unpack_from("<i", content[end:])
     footer = bytes(content[end - n_footer : end])
-    root = _table_at(footer, 0)
+    root, last = _table_at(footer, 0), 0
     for field in (2, 3):  # dictionaries, then batches
         at, n_blocks = _vector_at(footer, _field(footer, root, field))
         for start, n_metadata, n_body in struct.iter_unpack("<qi4xq", footer[at : at + 24 * n_blocks]):
             yield ipc.read_message(content.slice(start, n_metadata + n_body))
+            last = max(last, start + n_metadata + n_body)
+    if last:
+        _refuse_more(name, content[last : end - n_footer])
 
 
 def _batch_of(message: Any) -> _Batch:
