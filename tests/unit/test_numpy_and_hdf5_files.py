@@ -157,6 +157,19 @@ def truncated(path):
     path.write_bytes(path.read_bytes()[:-700])
 
 
+def without_beginning(path):
+    """zipfile asks for a place before the file, which the system refuses."""
+    write(path)
+    path.write_bytes(path.read_bytes()[5000:])
+
+
+def appended(path):
+    """Two arrays, one after the other, of which numpy.load reads the first."""
+    with path.open("wb") as file:
+        np.save(file, ROWS)
+        np.save(file, ROWS)
+
+
 @pytest.mark.parametrize(
     ("name", "make", "words"),
     [
@@ -172,6 +185,8 @@ def truncated(path):
         ("empty.h5", empty, "holds nothing"),
         ("chunks.h5", flipped, "not a readable HDF5 file"),
         ("stored.npz", truncated, "archive"),
+        ("stored.npz", without_beginning, "damaged archive"),
+        ("two.npy", appended, f"{128 + ROWS.nbytes} bytes: it has {2 * (128 + ROWS.nbytes)}"),
         ("whole.hdf5", truncated, "truncated"),
         ("npy.npz", npy, r"Rename it to end in \.npy"),
         ("other.npz", lambda path: write(path.with_suffix(".hdf5")).rename(path), r"Rename it to end in \.hdf5"),
