@@ -13,6 +13,7 @@ from pyarrow import ipc
 
 from isosent.errors import FileFormatError, InputError
 from isosent.io.arrow import ArrowTable
+from isosent.io.columns import unused_vectors
 from isosent.io.source import open_source
 from isosent.io.tables import open_table
 from isosent.io.texts import read_texts
@@ -292,6 +293,13 @@ def test_a_data_set_on_disk_is_one_table(tmp_path):
     assert source.labels("kind", 299, 4) == KINDS[299:303].to_pylist()
     assert read_texts(folder, column="text") == TEXTS
     assert open_source(folder / "state.json").n_rows == 900
+
+
+def test_vectors_beside_the_texts_of_a_data_set_are_found(tmp_path):
+    folder = save(tmp_path / "saved", [table()])
+    assert unused_vectors(folder, "text") == unused_vectors(folder / "state.json") == "embedding"
+    assert unused_vectors(folder, "embedding") is None
+    assert unused_vectors(tmp_path) is None  # a folder of other files
 
 
 def test_a_file_of_a_data_set_that_is_replaced_is_noticed(tmp_path):

@@ -25,7 +25,7 @@ from isosent import _check
 from isosent.errors import FileFormatError, IsosentWarning
 from isosent.io.bounds import LONGEST_VECTOR_LINE, MOST_DIMENSIONS, lines_in, open_content
 from isosent.io.checksum import FileState, check_unchanged, file_state
-from isosent.io.formats import format_by_name
+from isosent.io.formats import data_set_folder, format_by_name
 from isosent.io.json_lists import holds_lists
 from isosent.io.notes import read_note
 from isosent.io.number_lists import (
@@ -131,8 +131,11 @@ def _sample(names: Sequence[str], rows: Iterator[Sequence[Any]]) -> dict[str, li
 
 def unused_vectors(path: str | os.PathLike[str], column: str | None = None) -> str | None:
     """A column of vectors next to texts, for a command that encodes texts; None if there is none."""
-    file = Path(path)
-    if is_remote(path) or not file.is_file() or not is_table(file) or not file.stat().st_size:
+    if is_remote(path):
+        return None
+    folder = data_set_folder(path)
+    file = Path(path) if folder is None else folder / _check.DATA_SET_FILE
+    if not file.is_file() or not is_table(file) or not file.stat().st_size:
         return None
     contents = contents_of(file)
     if column is None:

@@ -227,7 +227,16 @@ def _archive(path: Path) -> Iterator[ZipFile]:
     except IsosentError:
         raise
     # zipfile raises all of these for a damaged archive, and the others for one of a kind that it cannot read
-    except (BadZipFile, zlib.error, lzma.LZMAError, EOFError, ValueError, RuntimeError, OverflowError, OSError) as error:
+    except (
+        BadZipFile,
+        zlib.error,
+        lzma.LZMAError,
+        EOFError,
+        ValueError,
+        RuntimeError,
+        OverflowError,
+        OSError,
+    ) as error:
         if isinstance(error, OSError) and (system_code(error) is not None or error.filename is not None):
             raise
         reason = brief(error).rstrip(".")
