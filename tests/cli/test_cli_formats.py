@@ -136,6 +136,14 @@ def test_where_queries_are_wanted_a_benchmark_gives_its_queries(isosent_, here):
     assert open_vectors("bench.hdf5-folder").n_rows == len(QUERIES)
 
 
+def test_info_describes_the_array_that_is_named(isosent_, here):
+    np.savez("two.npz", rows=ROWS, queries=QUERIES[:, :5])
+    facts = json.loads(isosent_("info", "two.npz", "--column", "queries", "--json").out)
+    assert (facts["vectors"], facts["dimensions"], facts["column"]) == (30, 5, "queries")
+    for name in ("v.npy", "wordllama"):
+        assert "Leave it out" in isosent_("info", name, "--column", "queries").err
+
+
 # -- recall ------------------------------------------------------------------------------------------------------------
 
 

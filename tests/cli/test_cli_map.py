@@ -2,6 +2,7 @@
 
 import base64
 import csv
+import datetime
 import json
 import re
 import sys
@@ -100,6 +101,18 @@ def test_numbers_and_days_have_a_scale(isosent_, here, name, is_date):
     assert (color["isDate"], color["beyond"], color["missing"]) == (is_date, [True, True], 1)
 
 
+def test_numbers_and_times_keep_all_digits_and_their_zone(isosent_, here):
+    texts = (here / "texts.txt").read_text("utf-8").splitlines()
+    zone = datetime.timezone(datetime.timedelta(hours=1))
+    times = [datetime.datetime(2020, 1, 1, 13, 30, 15, n, tzinfo=zone) for n in range(len(texts))]
+    numbers = [2**53 + n for n in range(len(texts))]
+    pq.write_table(pa.table({"text": texts, "time": times, "number": numbers}), "exact.parquet")
+    for name, expected in (("time", times), ("number", numbers)):
+        assert isosent_("map", "exact.parquet", "--color", name, "-o", "map.html").code == 0
+        values = data_of(here / "map.html")["color"]["values"]
+        assert list(map(datetime.datetime.fromisoformat if name == "time" else int, values)) == expected
+
+
 def test_vectors_take_their_texts_and_columns_from_a_table(isosent_, here):
     lines = (here / "table.csv").read_text("utf-8").splitlines()[:60]
     (here / "59.csv").write_text("\n".join(lines) + "\n", "utf-8")
@@ -143,8 +156,8 @@ def test_a_saved_model_is_drawn_next_to_the_vectors_of_its_encoder(isosent_, her
     fitted = wordllama.fitted(texts, transform="whitening?n_components=8")
     fitted.save(here / "fitted")
     before, after = neighbor_map(wordllama.encode(texts)), neighbor_map(fitted.encode(texts))
-    for rows in ("texts.txt", "vectors.npy"):
-        finished = isosent_("map", rows, "--transform", "fitted", "-o", "m.html", "-o", "m.parquet")
+    for rows, folder in (("texts.txt", "fitted"), ("texts.txt", "fitted?encoder=wordllama"), ("vectors.npy", "fitted")):
+        finished = isosent_("map", rows, "--transform", folder, "-o", "m.html", "-o", "m.parquet")
         assert finished.code == 0, finished.err
         table = pq.read_table(here / "m.parquet").to_pydict()
         assert [each["ids"] for each in table["neighbors"]] == before.neighbors.tolist()

@@ -1,6 +1,8 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from made_results import made_result, made_task, right_and_wrong
+from made_results import fitted, made_result, made_task, right_and_wrong
 
 
 @pytest.fixture(autouse=True)
@@ -34,8 +36,15 @@ def test_the_table_for_a_paper_has_intervals_where_files_have_them(isosent_, her
     scores = {cells[0]: cells[1] for cells in rows if len(cells) > 1}
     assert scores["first"] == "60.00"
     assert scores["third"] == "50.00"
-    assert [cells[1] for cells in rows if cells[0] == r"95\% interval"] == ["58.0 to 63.0"]
+    assert [cells[1] for cells in rows if cells[0].startswith("95")] == ["58.00", "63.00"]
     assert "interval" not in (here / "table.csv").read_text()
+
+
+def test_transforms_of_one_model_are_one_model(isosent_, here):
+    result = made_result("first", STS12=made_task(0.6))
+    write(here, "c.json", replace(result, variants=(replace(result, fitting=fitted("whitening")),)))
+    assert isosent_("report", "c.json", "-o", "c.html").out == "c.html: 2 rows of 1 model on 1 task\n"
+    assert isosent_("report", "c.json", "b.json", "-o", "c.html").out.startswith("c.html: 3 rows of 2 models")
 
 
 def test_figures_are_written_beside_it(isosent_, here):

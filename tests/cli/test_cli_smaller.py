@@ -54,6 +54,7 @@ def test_inspect_fit_and_sizes_measure_on_the_same_rows_of_all_files(isosent_, h
     assert sorted(row["recall"] for row in shown["rows"]) == sorted(each.recall for each in found.rows)
     finished = isosent_("fit", "first.npy", "second.npy", "--loss", "0.05", "-o", "model")
     assert "600 of 1,500 vectors of 2 files" in finished.out
+    assert "Among all 1,500 vectors" in finished.out
     storage = isosent.load(here / "model").record.storage
     assert (storage.recall, storage.n_texts) == (found.smallest(0.05).recall, 540)
     finished = isosent_("fit", "v.npy", "--dims", "16", "-o", "model")
@@ -61,6 +62,8 @@ def test_inspect_fit_and_sizes_measure_on_the_same_rows_of_all_files(isosent_, h
         e.recall for e in found.rows if e.transform == "truncate"
     }
     assert f"among 540 vectors: principal components {half:.3f}" in finished.out
+    monkeypatch.setattr(similarity, "MOST_SAMPLED", 1500)
+    assert "Among all" not in isosent_("fit", "v.npy", "--loss", "0.05", "-o", "all").out
 
 
 def test_where_whitening_wins_the_two_goals_are_told_apart(isosent_, here, vectors):

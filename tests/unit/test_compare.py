@@ -93,6 +93,28 @@ def test_another_correlation_can_be_asked_for_and_leaves_other_tasks_alone():
     assert found["MR"].metric == "accuracy"
 
 
+def test_no_verdict_where_one_pair_decides():
+    random = np.random.default_rng(5)
+    gold = np.append(random.normal(size=40), 12.0)  # the last pair is an outlier, which only the first model finds
+    noise, other = random.normal(size=(2, 40))
+    first, second = np.append(noise, 12.0), np.append(0.3 * gold[:40] + other, 0.0)
+    a, b, between = (np.corrcoef(*each)[0, 1] for each in ((first, gold), (second, gold), (first, second)))
+    n, determinant = len(gold), 1 - a**2 - b**2 - between**2 + 2 * a * b * between
+    rest = 2 * (n - 1) / (n - 3) * determinant + ((a + b) / 2) ** 2 * (1 - between) ** 3  # Williams 1959
+    assert abs(b - a) * np.sqrt((n - 1) * (1 + between) / rest) > 2.5
+    draws = [random.integers(n, size=n) for _ in range(500)]
+    lost = [np.corrcoef(second[rows], gold[rows])[0, 1] - np.corrcoef(first[rows], gold[rows])[0, 1] for rows in draws]
+    assert np.quantile(lost, 0.025) < 0 < np.quantile(lost, 0.975)
+    tasks = [
+        {"SICK-R": task_of("transfer", "pearson", {"pearson": score}, Items(values, gold))}
+        for score, values in ((a, first), (b, second))
+    ]
+    found = compare_results(*map(result_of, tasks), n_resamples=FEW).tasks["SICK-R"]
+    assert found.p_value < 0.05
+    assert found.interval[0] < 0 < found.interval[1]
+    assert found.verdict == "cannot tell"
+
+
 def test_verdicts_count_all_tasks():
     first = {f"MR{number}": averaged([0] * 6 + [1] * 20) for number in range(4)}
     second = {**first, "MR0": averaged([1] * 26)}
@@ -262,7 +284,27 @@ def test_notes_say_what_weakens_a_verdict():
     assert "A was made with seed 0, B with seed 7" in notes
     assert "A was made with isosent 0.1.0, B with isosent 0.2.0" in notes
     assert "30 draws are too few" in notes
-    assert compare_results(plain, plain, n_resamples=FEW).notes == ()
+
+
+def test_texts_that_a_model_was_fitted_on_are_noted():
+    plain, other = (result_of({"STSB": correlated(noise), "STS12": correlated(2)}) for noise in (2, 3))
+    overlap = {"STSB": {"n_texts": 90, "n_same": 61}, "STS12": {"n_texts": 80, "n_same": 0}}
+    seen = replace(other, fitting=other.fitting | {"overlap": overlap})
+    (note,) = compare_results(plain, seen, names=("A", "B"), n_resamples=FEW).notes
+    assert note.startswith("B was fitted")
+    assert "61 of the 90 texts of STSB" in note
+    assert "STS12" not in note
+    assert compare_results(plain, seen, tasks=["STS12"], n_resamples=FEW).notes == ()
+
+
+def test_a_result_and_itself_are_noted_once():
+    plain = result_of({"STSB": correlated(2)})
+    several = replace(plain, variants=(replace(plain, fitting=plain.fitting | {"transform": "whitening"}),))
+    same, of_several = compare_results(several, several, names=("r.json", "r.json"), n_resamples=FEW).notes
+    assert "nothing to compare" in same
+    assert "r.json holds 2 transforms" in of_several
+    changed = result_of({"STSB": correlated(3)})
+    assert compare_results(plain, changed, n_resamples=FEW).notes == ()
 
 
 def test_a_comparison_is_plain_values():

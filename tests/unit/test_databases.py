@@ -270,6 +270,22 @@ def test_columns_that_the_rows_lack_become_null(url, wordllama):
         push(Index.create(texts, wordllama, metadata={"b": [1, 2]}), url)
 
 
+@pytest.mark.parametrize("kind", ["f2", "f4", "f8"])
+def test_a_number_is_found_by_its_name_in_whatever_bits_it_came(url, wordllama, tmp_path, kind):
+    prices = [0.1, 0.3, 4.7, None, float("nan")]
+    column = pa.array(
+        [None if each is None else np.dtype(kind).type(each) for each in prices], pa.from_numpy_dtype(kind)
+    )
+    index = Index.create(["a", "b", "c", "d", "e"], wordllama, metadata=pa.table({"price": column}))
+    push(index, url)
+    pulled = pull(url, tmp_path / "pulled", model=wordllama)
+    assert next(pulled.batches()).column("price").cast("f8").to_pylist() == pytest.approx([0.1, 0.3, 4.7, None, None])
+    for where, expected in (("price = 0.1", [0]), ("price <= 0.3", [0, 1]), ("price in (0.3, 4.7)", [1, 2])):
+        [found] = DatabaseStore(url, wordllama).search("a", 5, where=where)
+        ids = [index.search("a", where=where).ids[0], pulled.search("a", where=where).ids[0], found["id"].to_pylist()]
+        assert [sorted(each for each in row if each >= 0) for row in ids] == [expected] * 3
+
+
 def test_times_that_python_has_not(url, wordllama):
     times = pa.array([2**38, 0], pa.timestamp("s"))  # the year 10680
     index = Index.create(["a cat", "a dog"], wordllama, metadata={"at": times})

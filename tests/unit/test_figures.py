@@ -137,9 +137,10 @@ def test_an_image_names_the_extra_and_svg_needs_none(tmp_path, monkeypatch):
 
 
 def test_tables_escape_what_csv_and_latex_take_for_their_own():
-    rows = [["a_b & 50%", "1,5"], ["{x}\\", "2"]]
-    assert csv_table(["model", "x"], rows) == 'model,x\na_b & 50%,"1,5"\n{x}\\,2\n'
+    rows = [["a_b & 50%", "1,5"], ["{x}\\", "2"], ["[a] > b", "3"]]
+    assert csv_table(["model", "x"], rows) == 'model,x\na_b & 50%,"1,5"\n{x}\\,2\n[a] > b,3\n'
     text = latex_table(["model", "x"], rows, caption="100% of $x$")
     assert r"a\_b \& 50\% & 1,5 \\" in text
     assert r"\{x\}\textbackslash{} & 2 \\" in text
+    assert r"{[}a{]} \textgreater{} b & 3 \\" in text
     assert r"\caption{100\% of \$x\$}" in text

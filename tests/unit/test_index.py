@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import threading
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,17 @@ from numpy.testing import assert_allclose, assert_array_equal
 import isosent
 from isosent import SentenceEncoder
 from isosent.encoders.precomputed import PrecomputedVectors
-from isosent.errors import FileFormatError, InputError, InputFileError, InputTypeError, OutputError
+from isosent.errors import (
+    FileFormatError,
+    InputError,
+    InputFileError,
+    InputTypeError,
+    IsosentWarning,
+    OutputError,
+)
 from isosent.io.atomic import locked
 from isosent.io.vectors import writing_vectors
+from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
 from isosent.persistence import read_model, write_model
 from isosent.search import Index, engine
@@ -949,3 +958,26 @@ def test_an_index_of_an_earlier_version_is_read_but_not_its_product_codes(tmp_pa
         else:
             found = Index.open(tmp_path / "index").search(rows[:3], k=1)
             assert found.ids[:, 0].tolist() == [0, 1, 2]
+
+
+def of_another_model(rows):
+    rotation = np.linalg.qr(np.random.default_rng(1).normal(size=(rows.shape[1], rows.shape[1])))[0]
+    return (rows @ rotation).astype(np.float32)
+
+
+def test_unnamed_vectors_of_another_model_are_told_from_those_of_a_fitted_one(wordllama, texts, tmp_path):
+    rows = wordllama.encode(texts)
+    encoder = PrecomputedVectors(256, {"space": "an API"}).with_statistics(Moments.from_rows(rows))
+    SentenceEncoder(encoder).save(tmp_path / "model")
+    model = isosent.load(tmp_path / "model")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        index = Index.create(vectors=rows[::2], model=model)
+        Index.create(vectors=rows[1::2].astype(np.float16), model=model)
+        index.search(rows[1::2], k=1)
+        index.search(of_another_model(rows[:19]), k=1)  # too few
+        index.search(of_another_model(rows[:30]), k=1, where="id < 10")  # may match nothing
+    with pytest.warns(IsosentWarning, match="beyond chance.*another model"):
+        Index.create(vectors=of_another_model(rows), model=model)
+    with pytest.warns(IsosentWarning, match="another model than an API"):
+        index.search(of_another_model(rows[:30]), k=1)

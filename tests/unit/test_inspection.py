@@ -173,6 +173,7 @@ def test_two_languages_in_one_set_of_vectors_are_found(share):
     found = inspect_vectors(rows)
     assert found.groups == groups
     assert "two separate groups" in found.advice
+    assert "kinds of products" in found.advice
     assert json.loads(json.dumps(found.to_json()))["groups"]["share"] == groups.share
 
 
@@ -196,6 +197,7 @@ def test_texts_show_several_languages_whose_vectors_lie_close_together():
     groups = find_groups(vectors, texts)
     assert (groups.n_groups, groups.share) == (3, pytest.approx(1 / 3, abs=0.01))
     assert "3 separate groups" in groups_warning(groups)
+    assert "kinds of products" not in groups_warning(groups)
     assert "--erase COLUMN" in groups_warning(groups)
     found = separate_groups(vectors, texts)
     assert all(np.bincount(found[language == each]).max() > 190 for each in range(3))

@@ -173,3 +173,17 @@ def test_parts_that_a_classifier_learns_from_count(tmp_path, texts):
         "20 items in dev instead of 1,101",
         "30 items in test instead of 2,210",
     )
+
+
+def test_repeated_rows_are_warned_of_where_they_are_many(wordllama, tmp_path):
+    words = ["cat", "dog", "house", "car", "tree", "king", "sea", "book"]
+    pairs = [
+        f"the {word},a {other},{score}\n"
+        for score, (word, other) in enumerate(zip(words, [*words[1:], "cat"], strict=True))
+    ]
+    for name, rows in (("once", pairs), ("twice", pairs + pairs[:2])):
+        (tmp_path / f"{name}.csv").write_text("sentence1,sentence2,score\n" + "".join(rows), "utf-8")
+    isosent.evaluate(wordllama, tmp_path / "once.csv", "pairs")  # a warning would fail the test
+    with pytest.warns(EvaluationWarning, match="twice: 2 of 10 rows repeat") as caught:
+        isosent.evaluate(wordllama, tmp_path / "twice.csv", "pairs", transform=[None, "mean_centering"])
+    assert len(caught) == 1

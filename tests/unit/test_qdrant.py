@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from isosent.errors import InputError, OutputError
+from isosent.errors import InputError, IsosentWarning, OutputError
 from isosent.search import Index
 from isosent.search.engine import SearchSettings
 from isosent.search.stores.database import DatabaseStore, open_database, pull, push
@@ -210,6 +210,18 @@ def test_a_push_waits_for_the_index_and_says_the_recall(server, wordllama, texts
     assert re.search(r"recall@10: 1\.0000 .* hnsw_ef 512$", said[-1])
     DatabaseStore(server.url, wordllama).search("a cat", 3)
     assert server.requests[-1][2]["params"]["hnsw_ef"] == 512
+
+
+def test_a_server_that_does_not_go_on_indexing_is_not_waited_for(server, wordllama, texts, monkeypatch):
+    for name in ("_WAIT", "_LONGEST_WAIT"):
+        monkeypatch.setattr(f"isosent.search.stores.qdrant.{name}", 0.01)
+    server.n_yellow = 10**9
+    index = Index.create(texts[:80], wordllama)
+    with pytest.warns(IsosentWarning, match="recall is not measured"):
+        assert push(index, server.url) == (80, 0)
+    server.n_yellow, said = 0, []
+    assert push(index, server.url, say=said.append) == (0, 0)
+    assert "recall@10" in said[-1]
 
 
 def test_requests_stay_below_the_limit_of_a_server(server):

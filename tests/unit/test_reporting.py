@@ -15,10 +15,10 @@ import isosent
 from isosent import _extras
 from isosent.errors import FileFormatError, InputError, InputFileError, InputTypeError, MissingExtraError, OutputError
 from isosent.evaluation.compare import compare_results
-from isosent.evaluation.result import Items
+from isosent.evaluation.result import Items, labels_of, short_reference
 from isosent.pages.figures import page_svg
 from isosent.report.figures import scores_figure, write_figures
-from isosent.report.leaderboard import ReportData, ResultFile, Row, labels_of, make_leaderboard, make_rows, read_report
+from isosent.report.leaderboard import ReportData, ResultFile, Row, make_leaderboard, make_rows, read_report
 from isosent.report.results_page import html_report
 from isosent.research.sections import study_parts
 from isosent.research.study import (
@@ -298,13 +298,24 @@ def test_labels_hold_what_tells_models_apart_and_no_more():
         made_result("wordllama", fitted("whitening", n_components=None, eps=0.0), options={"weighting": "mean"}),
         made_result("wordllama", fitted("whitening", n_components=64, eps=0.0), options={"weighting": "mean"}),
         made_result("hf:/a/long/path/to/some/models/bert", fitted("auto")),
+        made_result("hf:/cache/models--sentence-transformers--all-MiniLM-L6-v2/snapshots/8b3219a"),
+        made_result("/runs/1/model"),
+        made_result("/runs/2/model"),
     ]
     assert labels_of(results) == [
         "wordllama, weighting=mean",
         "wordllama, weighting=sif",
         "wordllama + whitening",
         "wordllama + whitening, n_components=64",
-        "hf:…/models/bert + auto",
+        "bert + auto",
+        "sentence-transformers/all-MiniLM-L6-v2",
+        "1/model",
+        "2/model",
+    ]
+    assert [short_reference(name) for name in ("hf:BAAI/bge-m3", "words:/data/glove.txt", "./m")] == [
+        "BAAI/bge-m3",
+        "glove.txt",
+        "m",
     ]
 
 
@@ -460,7 +471,7 @@ def test_every_score_is_there_with_its_interval(whole):
     assert len(rows) == 3
     cells = {label: re.findall(r"<td.*?</td>", row) for label, row in zip(labels(board), rows, strict=True)}
     sts12 = board.columns.index(column_of(board, "STS12"))
-    assert cells["third"][sts12] == '<td data-score="0.400000000">40.00<small>38.0 to 43.0</small></td>'
+    assert cells["third"][sts12] == '<td data-score="0.400000000">40.00<small>38.00 to 43.00</small></td>'
     assert cells["other"][sts12] == '<td class="none">undefined</td>'
     stsb = board.columns.index(column_of(board, "STSB"))
     assert "not measured" in cells["other"][stsb]
@@ -545,8 +556,8 @@ def test_dots_and_intervals_stand_where_the_scores_are():
         pytest.approx(high + 3 * per_point, abs=0.2),
     ]
     assert [tip.text for tip in root.iter("title")][1:] == [
-        "b, STS12: 70.00 (68.0 to 73.0)",
-        "a, STS12: 50.00 (48.0 to 53.0)",
+        "b, STS12: 70.00 (68.00 to 73.00)",
+        "a, STS12: 50.00 (48.00 to 53.00)",
     ]
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from made_results import made_result, right_and_wrong
 
 from isosent.errors import FileFormatError, InputFileError
 from isosent.evaluation.compare import compare_results
@@ -311,9 +312,10 @@ def test_several_transforms_are_written_read_and_exported(result, tmp_path):
     (row,) = [row for row in rows if (row["transform"], row["task"], row["metric"]) == ("none", "STSB", "spearman")]
     assert [float(row[name]) for name in ("score", "lower", "upper")] == [1 / 3, 1 / 7, 2 / 3]
     latex = again.to_latex()
-    assert r"whitening(n\_components=8) & 33.33 & " in latex
-    assert latex.count(r"\\") == 1 + 3 * 2
-    assert r"95\% interval & 14.3 to 66.7 & " in latex
+    assert r" + whitening, n\_components=8 & 33.33 & " in latex
+    assert latex.count(r"\\") == 1 + 3 * 3
+    assert r"95\% from & 14.29 & " in latex
+    assert r"95\% to & 66.67 & " in latex
 
 
 def test_a_result_and_a_comparison_print_their_scores_and_no_arrays(result):
@@ -334,6 +336,19 @@ def test_a_comparison_is_exported(result):
 
 
 def test_tables_name_the_fits_of_the_model(result):
-    fitted = replace(result, model=result.model | {"fits": [{"transform": "none"}, {"transform": "whitening"}]})
+    fits = [{"transform": name, "parameters": {}, "source": "c.txt"} for name in ("none", "whitening")]
+    fitted = replace(result, model=result.model | {"fits": fits})
     assert {row["model"] for row in csv.DictReader(fitted.to_csv().splitlines())} == {"wörter -> whitening"}
-    assert "wörter -> whitening, x100" in fitted.to_latex()
+    assert "wörter + whitening & " in fitted.to_latex()
+
+
+def test_an_average_has_the_interval_of_tasks_that_are_drawn_apart():
+    tasks = {"MR": right_and_wrong(60, n_items=400), "CR": right_and_wrong(100, 20, n_items=200)}
+    result = made_result(**tasks)
+    variance = sum(task.score * (1 - task.score) / task.n_items for task in tasks.values()) / 2**2  # of the mean
+    middle, half_width = np.mean([task.score for task in tasks.values()]), 1.96 * variance**0.5
+    low, high = result.average_interval(tasks, "accuracy")
+    assert (low, high) == pytest.approx((middle - half_width, middle + half_width), abs=0.1 * half_width)
+    cells = [line.split(" & ")[-1] for line in result.to_latex().splitlines() if line.startswith("95")]
+    assert cells == [rf"{100 * end:.2f} \\" for end in (low, high)]
+    assert np.isnan(result.average_interval(tasks, "f1")).all()  # which no item has

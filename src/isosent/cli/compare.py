@@ -241,7 +241,10 @@ def _comparison_notes(comparison: Comparison) -> Iterator[str]:
     if len(comparison.tasks) > 1:
         n_tested = sum(task.test != NO_TEST for task in comparison.tasks.values())
         yield f"p-values of tasks are corrected for {n_tested} tasks (Holm); intervals are not."
-    yield f'"better" and "worse" need p < {1 - comparison.level:g}; "cannot tell" does not mean equal.'
+    yield (
+        f'"better" and "worse" need p < {1 - comparison.level:g} and an interval on one side of zero; "cannot tell" '
+        "does not mean equal."
+    )
     for side in (comparison.first, comparison.second):
         if side.only:
             yield f"only in {side.name}: {listed(side.only)}"

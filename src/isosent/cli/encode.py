@@ -22,6 +22,7 @@ from isosent.cli.options import (
     open_model,
     output_option,
     shard_size_option,
+    vector_column_option,
     worker_options,
 )
 from isosent.cli.printing import say, say_unused_vectors, show, show_tokens
@@ -46,7 +47,6 @@ from isosent.transforms.maps import GroupMaps
 
 dtype_option = click.option("--dtype", type=click.Choice(WRITTEN), default=WRITTEN[0], help="Dtype of the output.")
 vectors_output_option = output_option("OUT", "A .npy, .fvecs or .parquet file, or a folder.", kind=str)
-vector_column_option = click.option("--column", metavar="NAME", help="Column or tensor with the vectors.")
 _format_option = click.option(
     "--format", "file_format", metavar="|".join(SHARD_FORMATS), help="Folder: file format.  [default: npy]"
 )

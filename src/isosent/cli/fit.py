@@ -292,6 +292,11 @@ def _sizes(result: FitResult, *, details: bool) -> Iterator[Part]:
             "leave the transform out."
         )
     yield measured.sentence(size)
+    if result.n_vectors:
+        yield (
+            f"Among all {result.n_vectors:,} vectors another share is lost, often a larger one: isosent index measures "
+            "it, and says so."
+        )
     if size.recall < _FEW_KEPT:
         yield Note(
             f"warning: only {size.recall:.0%} of the neighbors are kept. Searches will miss most; allow more --bytes."

@@ -342,7 +342,8 @@ def pull(url: str, output: Path, model: str | None) -> None:
     deliver(stats_report(output, made.stats()))
     if loaded is None:
         space = made.stats().space
-        known = f"Pull again with the model that made the vectors: -m {space.reference}"
+        saved = f"the folder of {space.reference}" if " -> " in space.reference else space.reference
+        known = f"Pull again with the model that made the vectors: -m {saved}"
         unknown = (
             "Nothing says which model made the vectors: index them again, with -m MODEL, and push that index to "
             "another table"

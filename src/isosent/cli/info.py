@@ -16,7 +16,7 @@ import click
 
 from isosent._check import brief
 from isosent.api.cache import CACHE_FILE, MEGABYTE, VectorCache, find_cache
-from isosent.cli.options import json_option
+from isosent.cli.options import json_option, vector_column_option
 from isosent.cli.printing import deliver, likelihood_change, stats_report
 from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.errors import FileFormatError, InputError, InputFileError, IsosentWarning
@@ -25,7 +25,6 @@ from isosent.io.notes import NOTE_FILE, read_export_note
 from isosent.io.source import open_source
 from isosent.io.system import open_to_read
 from isosent.io.texts import TextSource
-from isosent.io.vectors import open_vectors
 from isosent.jobs.moments import moments_in
 from isosent.loading import read_record
 from isosent.pages.progress import progress_bar
@@ -45,7 +44,7 @@ _LONGEST_VALUE = 60  # of a setting, in characters
 
 @click.command()
 @click.argument("source", metavar="MODEL|INDEX|FILE")
-@click.option("--column", metavar="NAME", help="Column or array with the vectors, if FILE has several.")
+@vector_column_option
 @json_option
 def info(source: str, column: str | None, as_json: bool) -> None:
     """Describe a model, an index, a cache of an API, or a file of vectors, of mean and covariance, or of word vectors.
@@ -67,6 +66,8 @@ def info(source: str, column: str | None, as_json: bool) -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".* are not encoded", IsosentWarning)  # nothing is, here
         facts = _facts_of_input(source, column)
+        if column is not None and "column" not in (facts or ()):
+            raise InputError(f"info: --column {column} is for a file of several arrays or columns. Leave it out.")
         report = (
             _model_report(Path(source), read_record(source))
             if facts is None
@@ -129,7 +130,7 @@ def _facts_of_input(name: str, column: str | None) -> dict[str, Any] | None:
     if is_file and is_saved_table(Path(name)):
         return _facts_of_words(name)
     try:
-        source = open_vectors(name, column=column) if column is not None else open_source(name, moments=is_file)
+        source = open_source(name, column=column, moments=is_file)
     except FileFormatError:
         if is_file:
             _refuse_own_file(name)
@@ -148,12 +149,11 @@ def _facts_of_input(name: str, column: str | None) -> dict[str, Any] | None:
             "embedding space": str(measured.space or "unknown"),
             "files": ", ".join(measured.sources),
         }
-    column = {"column": source.column} if source.column else {}
     return {
         "vectors": source.n_rows,
         "dimensions": source.dim,
         "dtype": source.storage,
-        **column,
+        **({"column": source.column} if source.column else {}),
         "embedding space": str(source.space or "unknown"),
     }
 

@@ -175,7 +175,7 @@ def _fitted_before(transform: str) -> SentenceEncoder | None:
     try:
         resolve_transform(transform)  # refused before anything is encoded
     except InputError:
-        if folder_kind(Path(transform)) != "folder":
+        if folder_kind(Path(transform.partition("?")[0])) != "folder":
             raise
         return load_model(transform)
     return None

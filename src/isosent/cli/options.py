@@ -45,6 +45,7 @@ def no_column_option() -> Iterator[None]:
 
 
 column_option = click.option("--column", metavar="NAME", help="Column with the texts, if the file is a table.")
+vector_column_option = click.option("--column", metavar="NAME", help="Column or tensor with the vectors.")
 either_column_option = click.option("--column", metavar="NAME", help="Column with the texts or the vectors.")
 texts_option = click.option("--texts", metavar="FILE", help="Texts of the rows, if the first file is vectors alone.")
 shard_size_option = click.option(

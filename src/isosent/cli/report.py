@@ -56,7 +56,7 @@ def report(results: tuple[Path, ...], outputs: tuple[Path, ...], figures: Path |
     files = {
         ".html": lambda: html_report(data, board),
         ".csv": lambda: csv_table(*board.table()),
-        ".tex": lambda: latex_table(*board.table(has_intervals=True), caption=" ".join(captions)),
+        ".tex": lambda: latex_table(*board.table(has_intervals=True), caption=" ".join(["x100.", *captions])),
     }
     deliver(Report(parts=[f"{output}: {report_title(data, board)}" for output in outputs], files=files), outputs)
     if figures is not None:

@@ -13,7 +13,7 @@ from typing import Any
 import click
 from msgspec import to_builtins
 
-from isosent.cli.options import Share, json_option
+from isosent.cli.options import Share, either_column_option, json_option
 from isosent.cli.printing import deliver, say, shortened
 from isosent.errors import InputError, InputFileError, option
 from isosent.io.bounds import STANDARD_INPUT
@@ -67,9 +67,7 @@ _LARGEST_CHANCE = 0.5  # of a recall; with fewer texts, chance finds most
     metavar="FILE",
     help="Measure recall against the true neighbors of the queries in FILE (.hdf5, .ivecs, .ibin).",
 )
-@click.option(
-    "--column", metavar="NAME", help="Column of a file of queries, or of --against, with the texts or vectors."
-)
+@either_column_option
 @json_option
 def search(
     folder: str,

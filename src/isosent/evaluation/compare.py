@@ -10,7 +10,6 @@ is one line of the answer, with its verdict; a `Comparison` has them all, and wr
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.errors import InputError, InputTypeError, option, wrong_value
 from isosent.evaluation.mteb import BENCHMARK
-from isosent.evaluation.result import EvaluationResult, TaskResult
+from isosent.evaluation.result import EvaluationResult, TaskResult, labels_of, seen_notes, task_seed, texts_in_corpus
 from isosent.evaluation.sizes import MARK, deviation_note
 from isosent.io.json import without_nan
 from isosent.numeric.similarity import pearson
@@ -75,6 +74,11 @@ class Difference:
     is_comparable: bool = True  # whether both scores compare with published ones; they do with one another
 
     @property
+    def is_one_sided(self) -> bool:
+        """Whether the interval is on one side of zero; Williams's test also rejects where a few items decide."""
+        return self.interval[0] > 0 or self.interval[1] < 0
+
+    @property
     def mark(self) -> str:
         """What follows the name of the task in tables: a dagger if its scores compare with no others."""
         return "" if self.is_comparable else f" {MARK}"
@@ -101,7 +105,7 @@ class Comparison:
     # unweighted means. Where items are missing, also over "all tasks", if there are ten
     averages: Mapping[str, Difference]
     notes: tuple[str, ...]  # what a reader should know before believing the verdicts
-    level: float  # of the intervals; a verdict needs a p-value below one minus it
+    level: float  # of the intervals; a verdict needs one on a side of zero, and a p-value below one minus it
     n_resamples: int
     seed: int
 
@@ -135,10 +139,14 @@ class Comparison:
         """Return the differences x100 as a LaTeX table for booktabs."""
         rows = []
         for name, each in self._rows():
-            numbers = (each.first, each.second, each.difference, *each.interval)
-            cells = ["" if math.isnan(number) else f"{100 * number:.2f}" for number in numbers]
-            rows.append([name + each.mark, *cells[:3], " to ".join(cells[3:]) if cells[3] else "", each.verdict])
-        caption = " ".join([f"A: {self.first.name}, B: {self.second.name}; x100.", *self.deviation_notes])
+            scores = ("" if math.isnan(score) else f"{100 * score:.2f}" for score in (each.first, each.second))
+            signed = ["" if math.isnan(end) else f"{100 * end:+.2f}" for end in (each.difference, *each.interval)]
+            interval = " to ".join(signed[1:]) if signed[1] else ""
+            rows.append([name + each.mark, *scores, signed[0], interval, each.verdict])
+        names = labels_of((self.first, self.second))
+        if names[0] == names[1]:
+            names = [f"{name} ({side.name})" for name, side in zip(names, (self.first, self.second), strict=True)]
+        caption = " ".join([f"A: {names[0]}, B: {names[1]}; x100.", *self.deviation_notes])
         return latex_table(
             ["task", "A", "B", "B - A", f"{100 * self.level:g}% interval", "B is"], rows, caption=caption
         )
@@ -179,7 +187,8 @@ def compare_results(
     correlation : {"spearman", "pearson"}, optional
         How to compare tasks with human scores; by default by the main metric of each.
     level : float, default 0.95
-        Level of the intervals, in (0, 1); a verdict needs a p-value below one minus it.
+        Level of the intervals, in (0, 1). A verdict needs an interval on one side of zero, and a p-value below one
+        minus the level.
     seed : int, default 0
         Seed of all random numbers.
     n_resamples : int, default 2000
@@ -249,7 +258,7 @@ def compare_results(
         second=_side(names[1], second, first),
         tasks=differences,
         averages=averages,
-        notes=tuple(_notes(results, names, differences, level, n_resamples)),
+        notes=tuple(dict.fromkeys(_notes(results, names, differences, level, n_resamples))),
         level=level,
         n_resamples=n_resamples,
         seed=seed,
@@ -357,8 +366,7 @@ def _compare(
         return replace(bare, is_comparable=is_comparable), np.full(n_resamples, nan)
     statistics = first.items.statistics(first.metric)
     metric = correlation if correlation in statistics else first.metric
-    own_seed = seed + zlib.crc32(name.encode())  # tasks are drawn apart, or their average would vary too much
-    draws = bootstrap_differences(statistics[metric], a, b, gold, n_resamples=n_resamples, seed=own_seed)
+    draws = bootstrap_differences(statistics[metric], a, b, gold, n_resamples=n_resamples, seed=task_seed(seed, name))
     test, p_value, p_on_ranks = BOOTSTRAP, bootstrap_p_value(draws), float("nan")
     if statistics[metric] == "spearman" and gold is not None:
         p_on_ranks = _williams(*map(scipy.stats.rankdata, (a, b, gold)))
@@ -415,7 +423,7 @@ def _verdict(each: Difference, level: float) -> str:
         return NO_INTERVAL
     if each.difference == 0 and each.interval == (0, 0):
         return SAME
-    if not each.p_value < 1 - level or each.difference == 0:
+    if not each.p_value < 1 - level or not each.is_one_sided or each.difference == 0:
         return CANNOT_TELL
     return BETTER if each.difference > 0 else WORSE
 
@@ -459,12 +467,20 @@ def _averages(
 def _notes(
     results: ResultPair, names: Names, differences: Mapping[str, Difference], level: float, n_resamples: int
 ) -> Iterator[str]:
+    first, second = results
+    if (first.model, first.fitting) == (second.model, second.fitting) and all(
+        each.verdict == SAME for each in differences.values()
+    ):
+        yield "Both are the same model with the same settings and scores: there is nothing to compare."
     transductive = [result.fitting["transductive"] for result in results]
     if transductive[0] != transductive[1]:
         yield (
             f"{names[transductive.index(True)]} was fitted on the texts of each task (without labels), "
             f"{names[transductive.index(False)]} was not: that may be part of a difference."
         )
+    for name, result in zip(names, results, strict=True):
+        in_corpus = {task: counts for task, counts in texts_in_corpus([result]).items() if task in differences}
+        yield from seen_notes(name, in_corpus)
     for what, values in (
         ("isosent", [result.environment["versions"].get("isosent") for result in results]),
         ("seed", [result.seed for result in results]),

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +23,16 @@ from isosent.evaluation.mteb import MtebScore, mteb_score
 from isosent.evaluation.sizes import MARK, deviation_note
 from isosent.io.checksum import UNSEALED, sealed
 from isosent.io.json import without_nan
-from isosent.numeric.statistics import Statistic
+from isosent.numeric.statistics import Statistic, bootstrap_draws, central_interval
 from isosent.pages.tables import csv_table, latex_table
+from isosent.transforms.base import NO_TRANSFORM
 
 FORMAT = "isosent result 1"
 MANY_UNKNOWN = 0.05  # of the tokens; with more, a score is not comparable with published ones
 ERRORS = ("mse",)  # metrics that are not shares, and better the lower
+_HUB_FOLDER = re.compile("/models--(.+?)--(.+?)/snapshots/")  # where the hub of Hugging Face stores OWNER/NAME
+_PARTS_OF_HUB = 2
+INTERVAL_LABELS = ("95% from", "95% to")  # of the rows below scores
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -221,6 +227,32 @@ class EvaluationResult:
         scores = [task.score for task in self.tasks.values() if (task.kind, task.metric) == (kind, metric)]
         return float(np.mean(scores)) if scores else float("nan")
 
+    def average_interval(self, names: Iterable[str], metric: str) -> tuple[float, float]:
+        """95% interval of the unweighted mean of a metric over some tasks, whose items are drawn apart.
+
+        Parameters
+        ----------
+        names : iterable of str
+            The tasks.
+        metric : str
+            A metric that follows from the items of each of them, such as ``"spearman"``.
+
+        Returns
+        -------
+        tuple of (float, float)
+            Percentile interval of the bootstrap, in the unit of the metric; NaN if the metric does not follow from the
+            items of each task, or one has fewer than two.
+        """
+        draws = []
+        for name in names:
+            items = self.tasks[name].items
+            statistic = items.statistics(self.tasks[name].metric).get(metric)
+            if statistic is None or len(items.values) < 2:
+                return math.nan, math.nan
+            seed = task_seed(self.seed, name)
+            draws.append(bootstrap_draws(statistic, items.values, items.gold, n_resamples=self.n_resamples, seed=seed))
+        return central_interval(np.mean(draws, axis=0)) if draws else (math.nan, math.nan)
+
     def by_transform(self) -> dict[str, EvaluationResult]:
         """Return the result of each transform, by its name, with the settings that distinguish equal names.
 
@@ -268,32 +300,34 @@ class EvaluationResult:
         return csv_table(columns, rows)
 
     def to_latex(self) -> str:
-        """Return the main scores x100 as a LaTeX table for booktabs: two rows per transform, one column per task.
+        """Return the main scores x100 as a LaTeX table for booktabs: a row per transform, one column per task.
 
         Returns
         -------
         str
-            The table, with the 95% intervals in a row below the scores, where tasks have them, and an average if all
-            tasks have the same kind and metric. The caption names the model.
+            The table, with the ends of the 95% intervals in two rows below the scores, where tasks have them, and an
+            average if all tasks have the same kind and metric. Rows name the model as `isosent report` does.
         """
         metrics = {(task.kind, task.metric) for task in self.tasks.values()}
         has_average = len(metrics) == 1 and len(self.tasks) > 1
-        rows = []
-        for label, result in self.by_transform().items():
+        rows, results = [], (self, *self.variants)
+        for label, result in zip(labels_of(results), results, strict=True):
             scores = [task.score for task in result.tasks.values()]
+            intervals = [task.interval for task in result.tasks.values()]
             if has_average:
                 scores.append(result.average_of(*next(iter(metrics))))
+                intervals.append(result.average_interval(self.tasks, next(iter(metrics))[1]))
             rows.append([label, *("" if math.isnan(score) else f"{100 * score:.2f}" for score in scores)])
-            rows += interval_rows([task.interval for task in result.tasks.values()], len(scores))
+            rows += interval_rows(intervals)
         judged = "; ".join(
             f"{metric}: {', '.join(name for name, task in self.tasks.items() if task.metric == metric)}"
             for metric in dict.fromkeys(task.metric for task in self.tasks.values())
         )
-        columns = ["transform", *(name + task.mark for name, task in self.tasks.items())]
+        columns = ["model", *(name + task.mark for name, task in self.tasks.items())]
         if has_average:
             columns.append(f"average{self.average_mark()}")
         notes = "".join(f" {note}" for note in self.deviation_notes)
-        return latex_table(columns, rows, caption=f"{self._model_name}, x100. {judged}.{notes}")
+        return latex_table(columns, rows, caption=f"x100. {judged}.{notes}")
 
     def to_json(self, *, items: bool = True) -> dict[str, Any]:
         """Return the result as JSON values; an undefined score is None.
@@ -334,15 +368,115 @@ class EvaluationResult:
         return sealed(text.encode()).decode()
 
 
+def task_seed(seed: int, name: str) -> int:
+    """The seed of the draws of a task: tasks are drawn apart, or their average would vary too much."""
+    return seed + zlib.crc32(name.encode())
+
+
+def texts_in_corpus(results: Iterable[EvaluationResult]) -> dict[str, Mapping[str, int]]:
+    """By task, how many of its texts are in the corpus that was fitted on or distilled from; empty without one."""
+    seen = [
+        (name, counts)
+        for result in results
+        for key in ("distilled_from", "overlap")
+        for name, counts in result.fitting.get(key, {}).items()
+    ]
+    return dict(sorted(seen, key=lambda each: each[1]["n_same"]))  # of several corpora, the one that holds more
+
+
+def seen_notes(name: str, in_corpus: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """A sentence, if a corpus holds texts of tasks."""
+    seen = [
+        f"{counts['n_same']:,} of the {counts['n_texts']:,} texts of {task}"
+        for task, counts in in_corpus.items()
+        if counts["n_same"]
+    ]
+    if seen:
+        yield f"{name} was fitted on a corpus that contains {', '.join(seen)}."
+
+
+class Described(Protocol):
+    """A result, or what is known of one."""
+
+    @property
+    def model(self) -> Mapping[str, Any]: ...
+
+    @property
+    def fitting(self) -> Mapping[str, Any]: ...
+
+
+class Step(NamedTuple):
+    """A transform that was fitted after an encoder."""
+
+    transform: str
+    parameters: Mapping[str, Any]
+    source: str  # what it was fitted on
+
+
+def steps_of(result: Described) -> list[Step]:
+    """Transforms after the encoder: those of the model, then the one that was fitted for the evaluation."""
+    fitting = result.fitting
+    steps = [Step(fit["transform"], fit["parameters"], fit["source"]) for fit in result.model["fits"]]
+    if fitting["transform"] is not None:
+        if not fitting["transductive"]:  # fitted once for all tasks, and so already in the record of the model
+            steps.pop()
+        steps.append(Step(fitting["transform"], fitting["parameters"], fitting["fit"]))
+    return [step for step in steps if step.transform != NO_TRANSFORM]
+
+
+def labels_of(results: Sequence[Described]) -> list[str]:
+    """Labels of models: reference and transforms, and those settings in which models of the same label differ."""
+    references = [result.model["reference"] for result in results]
+    names = [
+        " + ".join([short_reference(reference, references), *(step.transform for step in steps_of(result))])
+        for reference, result in zip(references, results, strict=True)
+    ]
+    settings = [_settings_of(result) for result in results]
+    labels = []
+    for name, own_settings in zip(names, settings, strict=True):
+        others = [other for other_name, other in zip(names, settings, strict=True) if other_name == name]
+        parts = [name]
+        for key, value in own_settings.items():
+            alike = [other for other in others if other.get(key) == value]
+            if len(alike) < len(others) and value is not None:
+                parts.append(f"{key}={value}")
+            others = alike
+        labels.append(", ".join(parts))
+    return labels
+
+
+def _settings_of(result: Described) -> dict[str, Any]:
+    settings = dict(result.model["options"])
+    for step in steps_of(result):
+        settings |= step.parameters
+    return settings | {"fitted on": result.fitting["fit"]}
+
+
+def short_reference(reference: str, others: Iterable[str] = ()) -> str:
+    """The name of a model: of a path its last part, or as many as tell it from the other references."""
+    if hub := _HUB_FOLDER.search(reference):
+        return f"{hub[1]}/{hub[2]}"
+    path = reference.rpartition(":")[2].rstrip("/")
+    parts = path.split("/")
+    if len(parts) == _PARTS_OF_HUB and parts[0] not in ("", ".", "..", "~"):  # OWNER/NAME
+        return path
+    alike = {other for other in others if other != reference and other.rstrip("/").endswith(f"/{parts[-1]}")}
+    n_parts = 1
+    while n_parts < len(parts) and any(other.endswith("/".join(parts[-n_parts:])) for other in alike):
+        n_parts += 1
+    return "/".join(parts[-n_parts:])
+
+
 def interval_x100(interval: tuple[float, float]) -> str:
     """Format an interval for a table."""
-    return "undefined" if any(map(math.isnan, interval)) else " to ".join(f"{100 * end:.1f}" for end in interval)
+    return "undefined" if any(map(math.isnan, interval)) else " to ".join(f"{100 * end:.2f}" for end in interval)
 
 
-def interval_rows(intervals: Sequence[tuple[float, float] | None], n_columns: int) -> list[list[str]]:
-    """The row of the intervals below a row of scores, in a table of so many columns of scores; none without one."""
-    cells = ["" if each is None or any(map(math.isnan, each)) else interval_x100(each) for each in intervals]
-    return [["95% interval", *cells, *[""] * (n_columns - len(cells))]] if any(cells) else []
+def interval_rows(intervals: Sequence[tuple[float, float] | None]) -> list[list[str]]:
+    """The rows of the ends of the intervals below a row of scores; none without one."""
+    ends = [None if each is None or any(map(math.isnan, each)) else each for each in intervals]
+    rows = [["" if each is None else f"{100 * each[end]:.2f}" for each in ends] for end in range(2)]
+    return [[label, *cells] for label, cells in zip(INTERVAL_LABELS, rows, strict=True)] if any(ends) else []
 
 
 def _shown(metric: str, score: float) -> str:

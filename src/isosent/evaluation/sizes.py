@@ -14,6 +14,7 @@ from typing import Any
 
 from isosent.errors import EvaluationWarning
 
+MANY_REPEATED = 0.1  # of the items; of STS12, 0.06 are
 MARK = "†"  # next to a score that cannot be compared with others
 WHOLE, TRAIN, DEV, TEST = "whole", "train", "dev", "test"
 QUESTIONS, CANDIDATES, QUERIES, DOCUMENTS = "questions", "candidates", "queries", "documents"
@@ -173,6 +174,17 @@ def warn_of_deviations(name: str, differing: Sequence[str], *, stacklevel: int =
     """Warn of a set that deviates."""
     if differing:
         message = f"{name}: {'; '.join(differing)}. Its scores are not comparable with published ones."
+        warnings.warn(message, EvaluationWarning, stacklevel=stacklevel + 1)
+
+
+def warn_of_repetition(name: str, items: Sequence[tuple[str, ...]], *, stacklevel: int = 2) -> None:
+    """Warn of items that are there several times, as if each told something new; some are in most sets."""
+    n_repeated = len(items) - len(set(items))
+    if n_repeated > MANY_REPEATED * len(items):
+        message = (
+            f"{name}: {n_repeated:,} of {len(items):,} rows repeat the texts of another row. They count as often as "
+            "they occur, so that the interval is too narrow, and tests find differences too easily. Remove them."
+        )
         warnings.warn(message, EvaluationWarning, stacklevel=stacklevel + 1)
 
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.errors import EvaluationWarning, FileFormatError, InputError, TaskNotFoundError
 from isosent.evaluation.result import Items, Measurement
-from isosent.evaluation.sizes import DEV, TEST, WHOLE, deviations
+from isosent.evaluation.sizes import DEV, TEST, WHOLE, deviations, warn_of_repetition
 from isosent.evaluation.task import Task, TaskEncoder, task_names
 from isosent.io.bounds import folders_below, read_lines, split_fields
 from isosent.io.number_lists import SAMPLED_ROWS
@@ -353,12 +353,14 @@ _SCORED = (*PARAPHRASES, SCORED_GROUPS[1])
 def pairs_task(file: str | os.PathLike[str], *, columns: str | Sequence[str] | None = None) -> Task:
     """Read a table of pairs with a human score, such as KorSTS or an STS benchmark in another language."""
     pairs = read_scored_pairs(file, columns=columns)
+    items = list(zip(pairs.first, pairs.second, strict=True))
+    warn_of_repetition(pairs.name, items, stacklevel=4)
     return Task(
         name=pairs.name,
         kind="pairs",
         texts={"text": pairs.texts},
         target_texts=pairs.texts,
-        items=list(zip(pairs.first, pairs.second, strict=True)),
+        items=items,
         score=partial(_measure_pairs, pairs),
         protocol={"similarity": "cosine", "columns": ",".join(pairs.columns)} | part_protocol(pairs),
         files=[Path(file)],

@@ -9,7 +9,7 @@ from typing import Any
 
 from isosent.evaluation.overlap import NEAR_SHARE, NEAR_WORDS
 from isosent.evaluation.published import published_rows
-from isosent.evaluation.result import ERRORS, EvaluationResult, TaskResult, interval_x100
+from isosent.evaluation.result import ERRORS, INTERVAL_LABELS, EvaluationResult, TaskResult, interval_x100
 from isosent.evaluation.rte import ENTAILMENT
 from isosent.evaluation.sts import AGGREGATIONS, METRICS
 from isosent.pages.report import ReportTable
@@ -75,8 +75,10 @@ def sts_table(result: EvaluationResult) -> ReportTable:
             scores = [*(task.scores[name] for task in tasks), result.average(name)]
             table.add_row(f"{metric} {how}", *map(x100, scores[: len(columns)]))
             if how == "all":
-                for end, label in enumerate(("  95% from", "  95% to")):
-                    table.add_row(label, *(x100(task.intervals[name][end]) for task in tasks), is_dim=True)
+                intervals = [task.intervals[name] for task in tasks]
+                intervals += [result.average_interval(result.tasks, name)] if len(tasks) > 1 else []
+                for end, label in enumerate(INTERVAL_LABELS):
+                    table.add_row(f"  {label}", *(x100(interval[end]) for interval in intervals), is_dim=True)
             for number, (row, cells) in enumerate(published, start=1):
                 if metric == "spearman" and row.aggregation == how:
                     table.add_row(f"  published [{number}]", *cells, is_dim=True)
@@ -118,7 +120,9 @@ def task_table(result: EvaluationResult) -> ReportTable:
         for metric, n_tasks in Counter(task.metric for task in of_kind.values()).items():
             if n_tasks > 1:
                 average = x100(result.average_of(kind, metric)) + result.average_mark(kind, metric)
-                table.add_row(f"average of {n_tasks}", "", metric, average, "", kind, is_dim=True)
+                names = [name for name, task in of_kind.items() if task.metric == metric]
+                interval = interval_x100(result.average_interval(names, metric))
+                table.add_row(f"average of {n_tasks}", "", metric, average, interval, kind, is_dim=True)
         table.add_section()
     return table
 

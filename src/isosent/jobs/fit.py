@@ -56,6 +56,7 @@ class FitResult:
     n_unknown: int = 0
     sizes: Sizes | None = None  # if the vectors were to become smaller
     size: Size | None = None  # that was chosen
+    n_vectors: int = 0  # in all, if `sizes` are those of a sample
     pairs_found: PairRecalls | None = None  # before and after erasing, if pairs are known
 
 
@@ -73,9 +74,9 @@ def run_fit(request: FitRequest, *, say: Say = print) -> FitResult:
             original.record.postprocessing.check_fit(transform or Auto(), queries=request.queries is not None)
         before, statistics = inputs.statistics(original)
         after = before if statistics is None else inputs.fitted(before, statistics)
-        measured, size = None, None
+        sized: dict[str, Any] = {}
         if request.resizes and statistics is not None:
-            after, measured, size = _smaller(request, before, after, statistics)
+            after, sized = _smaller(request, before, after, statistics)
         after.save(request.output)
         inputs.saved()
         sample = None if statistics is None else inputs.sample(statistics)
@@ -85,7 +86,7 @@ def run_fit(request: FitRequest, *, say: Say = print) -> FitResult:
         if sample is not None and vectors is not None and statistics is not None:
             details["spaces"] = describe_space(vectors), describe_space(after.transform(sample))
             details["groups"] = find_groups(vectors, statistics.texts)
-        return _result(original, after, sizes=measured, size=size, **details)
+        return _result(original, after, **sized, **details)
 
 
 @contextmanager
@@ -102,8 +103,11 @@ def _opened(request: FitRequest, say: Say) -> Iterator[FitInputs]:
 
 def _smaller(
     request: FitRequest, before: SentenceEncoder, after: SentenceEncoder, statistics: Statistics
-) -> tuple[SentenceEncoder, Sizes, Size]:
-    """The model with the size that reaches the goal: a map to fewer dimensions, if they help, and a dtype."""
+) -> tuple[SentenceEncoder, dict[str, Any]]:
+    """The model with the size that reaches the goal, a map to fewer dimensions, if they help, and a dtype; and how.
+
+    The size and the sizes that were measured are fields of `FitResult`.
+    """
     assert statistics.vectors is not None
     rows = sampled_rows(len(statistics.vectors))
     sample, texts = statistics.vectors[rows], statistics.texts
@@ -125,7 +129,9 @@ def _smaller(
     # the most neighbors within the bytes, or the fewest bytes within the loss
     size = measured.smallest(request.loss or 0.0) if request.n_bytes is None else measured.within(request.n_bytes)
     moments, source = statistics.all_moments(), statistics.source
-    return measured.model(size, sample, model=after, moments=moments, source=source), measured, size
+    model = measured.model(size, sample, model=after, moments=moments, source=source)
+    n_vectors = round(moments.weight)
+    return model, {"sizes": measured, "size": size, "n_vectors": n_vectors if n_vectors > len(sample) else 0}
 
 
 def _keeps_cosines(fit: FitRecord, dim: int, n_components: int) -> bool:
@@ -152,7 +158,9 @@ def _fit_on_pairs(request: FitRequest) -> FitResult:
             )
     else:
         paths = [pairs, *request.inputs]
-        sources = [open_vectors_or_moments(path, column=column, are_queries=path == pairs) for path in paths]
+        sources = [
+            open_vectors_or_moments(path, column=column, are_queries=place == 0) for place, path in enumerate(paths)
+        ]
         request.check(sources, pairs=kind)
         queries, documents, files = fit_vectors.paired_vectors(sources[0], sources[1:])
         before = fit_vectors.model_of_vectors(paths, files, request.model, request.space)

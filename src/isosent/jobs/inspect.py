@@ -122,6 +122,7 @@ class SeparateGroups:
     cosine_within: tuple[float, float]  # mean over random pairs within the smallest and within the largest group
     cosine_between: float  # of these two
     n_groups: int = 2
+    by_words: bool = True  # whether their texts share hardly a word; vectors alone do not say what sets them apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -520,7 +521,9 @@ def find_groups(
     parts = sorted((units[found == group] for group in np.unique(found[found >= 0])), key=len)
     within = tuple(mean_cosine_of_sum(group.sum(axis=0, dtype=np.float64), len(group)) for group in parts)
     between = float(parts[0].mean(axis=0) @ parts[-1].mean(axis=0))
-    return SeparateGroups(len(parts[0]) / sum(map(len, parts)), (within[0], within[-1]), between, len(parts))
+    return SeparateGroups(
+        len(parts[0]) / sum(map(len, parts)), (within[0], within[-1]), between, len(parts), by_words=texts is not None
+    )
 
 
 def _sizes(sample: NDArray[np.floating], texts: Sequence[str] | None, *, seed: int, codecs: bool) -> Sizes | None:
@@ -534,9 +537,12 @@ def groups_warning(groups: SeparateGroups) -> str:
     """What separate groups of rows mean, and what to do."""
     two, each = groups.n_groups == 2, f"the smallest {groups.share:.0%}"
     shares = f"{groups.share:.0%} and {1 - groups.share:.0%}" if two else each
+    found = f"the rows form {'two' if two else groups.n_groups} separate groups, {shares}, such as languages"
+    if not groups.by_words:
+        found += " or kinds of products; their texts would tell"
     return (
-        f"the rows form {'two' if two else groups.n_groups} separate groups, {shares}, such as languages. Texts find "
-        f"only texts of the same group, and a cosine means something else in each. {groups_advice('inspect and fit')}"
+        f"{found}. Texts find only texts of the same group, and a cosine means something else in each. "
+        f"{groups_advice('inspect and fit')}"
     )
 
 

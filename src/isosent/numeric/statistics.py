@@ -30,9 +30,21 @@ def bootstrap_interval(
     """95% percentile interval of a statistic over resampled items; NaN for fewer than two items."""
     if len(values) < 2:
         return float("nan"), float("nan")
+    return central_interval(bootstrap_draws(statistic, values, gold, n_resamples=n_resamples, seed=seed))
+
+
+def bootstrap_draws(
+    statistic: Statistic,
+    values: NDArray[np.floating],
+    gold: NDArray[np.floating] | None = None,
+    *,
+    n_resamples: int = INTERVAL_RESAMPLES,
+    seed: int = 0,
+) -> Double:
+    """A statistic of resampled items, shape (n_resamples,)."""
     resampled = weighted_statistic(statistic, values, gold)
-    draws = [resampled(counts) for counts in resampled_counts(len(values), n_resamples=n_resamples, seed=seed)]
-    return central_interval(np.concatenate(draws))
+    draws = resampled_counts(len(values), n_resamples=n_resamples, seed=seed)
+    return np.concatenate([resampled(counts) for counts in draws])
 
 
 def bootstrap_differences(

@@ -12,9 +12,14 @@ _LATEX = {
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "…": r"\ldots{}",
+    "<": r"\textless{}",  # in the default encoding of fonts, these three are other signs
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "[": "{[}",  # at the start of a row, an option of the row before
+    "]": "{]}",
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
 }
-_NEGATIVE = re.compile(r"(?<![^ ])-(?=\d)")  # in text mode, a minus would be a hyphen
+_SIGN = re.compile(r"(?<![^ ])[-+](?=\d)")  # in text mode, a minus would be a hyphen
 _SPECIAL = re.compile("|".join(map(re.escape, _LATEX)))
 
 
@@ -31,7 +36,7 @@ def latex_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, captio
 
     def line(cells: Sequence[str]) -> str:
         escaped = (_SPECIAL.sub(lambda match: _LATEX[match[0]], cell) for cell in cells)
-        return " & ".join(_NEGATIVE.sub("$-$", cell) for cell in escaped) + r" \\"
+        return " & ".join(_SIGN.sub(r"$\g<0>$", cell) for cell in escaped) + r" \\"
 
     lines = [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{l{'r' * (len(columns) - 1)}}}"]
     lines += [r"\toprule", line(columns), r"\midrule", *map(line, rows), r"\bottomrule", r"\end{tabular}"]

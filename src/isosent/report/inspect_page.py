@@ -123,9 +123,9 @@ def _sizes_caption(sizes: Sizes) -> str:
     kind = "original" if sizes.rows[0].original_recall is None else "transformed"
     return (
         f"Recall@10: the share of the ten nearest {kind} vectors that are found, for {sizes.n_queries:,} held-out "
-        f"queries among {sizes.n_texts:,} texts, with the 95% interval; among more texts, fewer are found. Bytes are "
-        "those in memory. Product: each half byte names the nearest of 16 vectors of its part of the dimensions, the "
-        "codebooks, which take a few megabytes at most in all. "
+        f"queries among {sizes.n_texts:,} texts, with the 95% interval; among more texts, often fewer are found. Bytes "
+        "are those in memory. Product: each half byte names the nearest of 16 vectors of its part of the dimensions, "
+        "the codebooks, which take a few megabytes at most in all. "
         "Rescored x 40: 40 candidates per result are reranked with a float16 copy on disk. Rows "
         "marked front are the best of their size: nothing smaller keeps as many. Recall is about search: a "
         "classifier on binary codes, which has no copy to rerank with, loses 2 to 7 points of accuracy; on int8, "

@@ -32,19 +32,24 @@ from isosent.evaluation.compare import (
     means_of_tasks,
 )
 from isosent.evaluation.mteb import BENCHMARK
-from isosent.evaluation.result import EvaluationResult, TaskResult, interval_rows, interval_x100
+from isosent.evaluation.result import (
+    EvaluationResult,
+    TaskResult,
+    interval_rows,
+    interval_x100,
+    labels_of,
+    seen_notes,
+    texts_in_corpus,
+)
 from isosent.evaluation.result_file import is_result, read_result
-from isosent.evaluation.run import TARGET
 from isosent.evaluation.sizes import deviation_note
 from isosent.evaluation.tables import x100
 from isosent.numeric.statistics import LEVEL, N_RESAMPLES, holm
 from isosent.pages.figures import Figure
 from isosent.pages.progress import Progress, counted
 from isosent.space import hash_of
-from isosent.transforms.base import NO_TRANSFORM
 
 EDGE = "isosent.research.sections"  # reads the files of studies, and shows them; above this package
-_LONGEST_REFERENCE, _PARTS_SHOWN = 28, 2
 _CHECKSUM_DIGITS = 8
 _ACRONYM = 3
 
@@ -92,61 +97,6 @@ def read_report(paths: Sequence[str | os.PathLike[str]]) -> ReportData:
     return ReportData(tuple(results), import_module(EDGE).study_parts(studies) if studies else ())
 
 
-class Step(NamedTuple):
-    """A transform that was fitted after an encoder."""
-
-    transform: str
-    parameters: Mapping[str, Any]
-    source: str  # what it was fitted on
-
-
-def steps_of(result: EvaluationResult) -> list[Step]:
-    """Transforms after the encoder: those of the model, then the one that was fitted for the evaluation."""
-    fitting = result.fitting
-    steps = [Step(fit["transform"], fit["parameters"], fit["source"]) for fit in result.model["fits"]]
-    if fitting["transform"] is not None:
-        if fitting["fit"] != TARGET:  # fitted once for all tasks, and so already in the record of the model
-            steps.pop()
-        steps.append(Step(fitting["transform"], fitting["parameters"], fitting["fit"]))
-    return [step for step in steps if step.transform != NO_TRANSFORM]
-
-
-def labels_of(results: Sequence[EvaluationResult]) -> list[str]:
-    """Labels of models: reference and transforms, and those settings in which models of the same label differ."""
-    names = [
-        " + ".join([short_reference(result.model["reference"]), *(step.transform for step in steps_of(result))])
-        for result in results
-    ]
-    settings = [_settings_of(result) for result in results]
-    labels = []
-    for name, own_settings in zip(names, settings, strict=True):
-        others = [other for other_name, other in zip(names, settings, strict=True) if other_name == name]
-        parts = [name]
-        for key, value in own_settings.items():
-            alike = [other for other in others if other.get(key) == value]
-            if len(alike) < len(others) and value is not None:
-                parts.append(f"{key}={value}")
-            others = alike
-        labels.append(", ".join(parts))
-    return labels
-
-
-def _settings_of(result: EvaluationResult) -> dict[str, Any]:
-    settings = dict(result.model["options"])
-    for step in steps_of(result):
-        settings |= step.parameters
-    return settings | {"fitted on": result.fitting["fit"]}
-
-
-def short_reference(reference: str) -> str:
-    """Shorten a long path to its last parts, for a label."""
-    kind, colon, path = reference.rpartition(":")
-    parts = path.split("/")
-    if len(reference) <= _LONGEST_REFERENCE or len(parts) <= _PARTS_SHOWN:
-        return reference
-    return "/".join([f"{kind}{colon}…", *parts[-_PARTS_SHOWN:]])
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Row:
     """A model with its transforms, and all files of its results, no two of which hold the same task."""
@@ -166,13 +116,13 @@ class Row:
     @property
     def overlap(self) -> dict[str, Mapping[str, int]]:
         """By task, how many of its texts are in the corpus that was fitted on or distilled from; empty without one."""
-        seen = [
-            (name, counts)
-            for file in self.files
-            for key in ("distilled_from", "overlap")
-            for name, counts in file.result.fitting.get(key, {}).items()
-        ]
-        return dict(sorted(seen, key=lambda each: each[1]["n_same"]))  # of several corpora, the one that holds more
+        return texts_in_corpus(file.result for file in self.files)
+
+    @property
+    def model(self) -> str:
+        """The model without what was fitted after its encoder, equal for all transforms of it."""
+        model = self.files[0].result.model
+        return json.dumps([model["reference"], model["options"]], sort_keys=True)
 
     @property
     def paths(self) -> list[str]:
@@ -180,7 +130,7 @@ class Row:
 
 
 class Cell(NamedTuple):
-    """A score in [-1, 1], NaN where undefined, and its 95% interval; an average has none."""
+    """A score in [-1, 1], NaN where undefined, and its 95% interval; None without items."""
 
     score: float
     interval: tuple[float, float] | None = None
@@ -251,7 +201,7 @@ class Leaderboard:
             scores = ["" if cell is None else x100(cell.score) + mark for cell, mark in zip(cells, marks, strict=True)]
             rows.append([row.label, *scores])
             if has_intervals:
-                rows += interval_rows([cell and cell.interval for cell in cells], len(cells))
+                rows += interval_rows([cell and cell.interval for cell in cells])
         return ["model", *heads], rows
 
 
@@ -266,7 +216,7 @@ def make_leaderboard(files: Sequence[ResultFile], *, progress: Progress | None =
     same metric and one column each; a row without one of these tasks has no average.
     """
     rows, notes = make_rows(files)
-    columns = _with_averages(_task_columns(rows))
+    columns = _with_averages(_task_columns(rows), {row.label: row.result for row in rows})
     order = columns[0].ranked if columns else []
     rows = sorted(rows, key=lambda row: order.index(row.label) if row.label in order else len(order))
     if len(rows) > 1 and not any(len(column.cells) > 1 for column in columns):
@@ -383,7 +333,7 @@ def _apart(task: TaskResult, ways: Sequence[TaskResult]) -> str:
     return ", ".join(f"{name}: {_terms(task).get(name, 'none')}" for name in differing)
 
 
-def _with_averages(columns: Sequence[Column]) -> list[Column]:
+def _with_averages(columns: Sequence[Column], results: Mapping[str, EvaluationResult]) -> list[Column]:
     """Put the averages of each kind before its tasks."""
     extended: list[Column] = []
     for kind in dict.fromkeys(column.kind for column in columns):
@@ -393,12 +343,14 @@ def _with_averages(columns: Sequence[Column]) -> list[Column]:
             if len(members) < 2:
                 continue
             labels = [label for label in members[0].cells if all(label in member.cells for member in members)]
-            means = {label: float(np.mean([member.cells[label].score for member in members])) for label in labels}
             names = tuple(name for member in members for name in member.tasks)
+            means = {}
+            for label in labels:
+                mean = float(np.mean([member.cells[label].score for member in members]))
+                interval = results[label].average_interval(names, metric)
+                means[label] = Cell(mean, None if math.isnan(interval[0]) else interval)
             mark = next((member.mark for member in members if member.mark), "")
-            extended.append(
-                Column(kind, metric, names, {label: Cell(mean) for label, mean in means.items()}, mark=mark)
-            )
+            extended.append(Column(kind, metric, names, means, mark=mark))
         extended += tasks
     return extended
 
@@ -416,13 +368,7 @@ def _split_tasks(columns: Sequence[Column]) -> Iterator[str]:
 
 def _seen_texts(rows: Sequence[Row]) -> Iterator[str]:
     for row in rows:
-        seen = [
-            f"{counts['n_same']:,} of the {counts['n_texts']:,} texts of {task}"
-            for task, counts in row.overlap.items()
-            if counts["n_same"]
-        ]
-        if seen:
-            yield f"{row.label} was fitted on a corpus that contains {', '.join(seen)}."
+        yield from seen_notes(row.label, row.overlap)
 
 
 def _close_ranks(rows: Sequence[Row], columns: Sequence[Column]) -> Iterator[str]:
@@ -444,7 +390,8 @@ def _close_ranks(rows: Sequence[Row], columns: Sequence[Column]) -> Iterator[str
 def _significant(tested: Mapping[Column, tuple[Row, Row]], progress: Progress | None) -> dict[Column, str]:
     """Label of the best row of each column where it beats the second best: p < 0.05 in a paired test.
 
-    P-values of tasks get Holm's correction over all columns of tasks; an average has its own p-value.
+    The interval of the difference of a task must be on one side of zero, too. P-values of tasks get Holm's correction
+    over all columns of tasks; an average has its own p-value.
     """
     p_values: dict[Column, float] = {}
     task_p_values: dict[tuple[Row, Row, str], float] = {}
@@ -454,7 +401,10 @@ def _significant(tested: Mapping[Column, tuple[Row, Row]], progress: Progress | 
         if column.is_average or (first, second, column.tasks[0]) not in task_p_values:
             names = (second.label, first.label)
             comparison = compare_results(second.result, first.result, names=names, tasks=column.tasks)
-            task_p_values |= {(first, second, name): task.p_value for name, task in comparison.tasks.items()}
+            task_p_values |= {
+                (first, second, name): task.p_value if task.is_one_sided else 1.0
+                for name, task in comparison.tasks.items()
+            }
         if column.is_average:
             average = next(each for name, each in comparison.averages.items() if name != ALL_TASKS)
             p_values[column] = average.p_value

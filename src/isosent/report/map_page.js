@@ -13,10 +13,9 @@
   const textOf = (i) => data.texts ? data.texts[i] : `row ${rows[i]}`;
   const time = (value) => new Date(Math.round(value * 864e5)).toISOString();
   const written = (value) => data.color.isDate ? time(value).slice(0, 10) : `${Number(value.toPrecision(6))}`;
-  const whole = (value) => data.color.isDate ? time(value).replace(/T00:00:00\.000Z$/, "") : `${value}`;
-  const valueOf = (i, write = written) => {
+  const valueOf = (i) => {
     if (codes) return codes[i] > data.color.n_names ? "" : data.color.labels[codes[i]][0];
-    return Number.isNaN(numbers[i]) ? "" : write(numbers[i]);
+    return Number.isNaN(numbers[i]) ? "" : written(numbers[i]);
   };
   const namedValue = (i) => data.color && valueOf(i) ? `${data.color.name}: ${valueOf(i)}` : "";
 
@@ -445,7 +444,7 @@
     const lines = [["row", ...(data.texts ? ["text"] : []), ...(data.color ? [data.color.name] : [])].map(cell).join()];
     for (let i = 0; i < n; i++) {
       if (!isActive(i)) continue;
-      const values = [`${rows[i]}`, ...(data.texts ? [textOf(i)] : []), ...(data.color ? [valueOf(i, whole)] : [])];
+      const values = [`${rows[i]}`, ...(data.texts ? [textOf(i)] : []), ...(data.color ? [numbers ? data.color.values[i] : valueOf(i)] : [])];
       lines.push(values.map(cell).join());
     }
     const link = document.createElement("a");

@@ -122,6 +122,7 @@ def _colors(name: str, values: Sequence[Any]) -> dict[str, Any]:
             "name": name,
             "isDate": is_date,
             "numbers": _packed(numbers),
+            "values": ["" if _is_missing(value) else _written(value) for value in values],  # as the CSV gets them
             "ends": [float(low), float(high)],
             "beyond": [bool(np.nanmin(numbers) < low), bool(np.nanmax(numbers) > high)],
             "missing": len(values) - len(given),
@@ -139,6 +140,11 @@ def _colors(name: str, values: Sequence[Any]) -> dict[str, Any]:
 
 def _is_missing(value: Any) -> bool:
     return value is None or value == "" or (isinstance(value, float) and not math.isfinite(value))
+
+
+def _written(value: Any) -> str:
+    """A number, or a day or time in ISO 8601, with all its digits."""
+    return str(value.isoformat()) if isinstance(value, datetime.date) else f"{value!r}"
 
 
 def _number(value: Any) -> float:

@@ -16,7 +16,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import Any
 
-from isosent.evaluation.result import ERRORS, EvaluationResult, TaskResult, interval_x100
+from isosent.evaluation.result import ERRORS, EvaluationResult, TaskResult, interval_x100, steps_of
 from isosent.evaluation.run import TARGET
 from isosent.evaluation.tables import x100
 from isosent.pages.html import (
@@ -35,7 +35,7 @@ from isosent.pages.html import (
     theme_script,
 )
 from isosent.report.figures import model_legend, scores_figure
-from isosent.report.leaderboard import Column, Leaderboard, ReportData, Row, kind_title, steps_of
+from isosent.report.leaderboard import Column, Leaderboard, ReportData, Row, kind_title
 from isosent.transforms.base import AUTO
 
 _CONTENTS = re.compile(r'<section id="([\w-]+)"><h2>(.*?)</h2>')
@@ -69,9 +69,10 @@ def report_title(data: ReportData, board: Leaderboard) -> str:
     """What a report is about, in a few words."""
     if not board.rows:
         return f"Studies of {', '.join(study.name for study in data.studies)}"
-    n_models = len(board.rows)
+    n_rows, n_models = len(board.rows), len({row.model for row in board.rows})
     n_tasks = len({(column.kind, column.tasks) for column in board.columns if not column.is_average})
-    return f"{n_models} model{'s' * (n_models > 1)} on {n_tasks} task{'s' * (n_tasks > 1)}"
+    rows = f"{n_rows} rows of " * (n_rows > n_models)  # transforms of a model, or files
+    return f"{rows}{n_models} model{'s' * (n_models > 1)} on {n_tasks} task{'s' * (n_tasks > 1)}"
 
 
 def _leaderboard(board: Leaderboard) -> str:
@@ -219,7 +220,8 @@ def _small_print(board: Leaderboard) -> str:
         "Details",
         lead(
             "Intervals are 95% percentile bootstrap intervals over the items of a task. Scores share a column only if "
-            "data and protocol are the same. Averages are unweighted and have no interval."
+            "data and protocol are the same. Averages are unweighted; for their intervals the items of each task are "
+            "drawn apart."
         ),
         folded("Protocol of every task", _protocols(board)),
         folded("Data", _data(board)),

@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from isosent.evaluation.result import short_reference
 from isosent.evaluation.tables import x100
 from isosent.pages.figures import Axis, Figure, Key, Panel, color_of, heat_map
 from isosent.pages.report import ReportTable
-from isosent.report.leaderboard import short_reference
 from isosent.research.study import ALL, LayerCell, layers_label, pivot, study_notes, task_titles
 
 NONE, WHITENING, AUTO = TRANSFORMS = ("none", "whitening", "auto")

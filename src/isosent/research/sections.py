@@ -14,12 +14,12 @@ from typing import Any
 
 from isosent import _check
 from isosent.errors import FileFormatError
-from isosent.evaluation.result import FORMAT
+from isosent.evaluation.result import FORMAT, short_reference
 from isosent.evaluation.tables import x100
 from isosent.io.json import read_json
 from isosent.pages.figures import Figure, Panel
 from isosent.pages.html import NONE, bullets, figure_box, folded, lead, section, table
-from isosent.report.leaderboard import StudyPart, short_reference
+from isosent.report.leaderboard import StudyPart
 from isosent.research.auto import judge
 from isosent.research.dims import dims_figure, dims_title
 from isosent.research.layer_tables import (

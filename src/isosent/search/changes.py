@@ -16,9 +16,11 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.encoders.reference import without_permissions
 from isosent.errors import InputError, IsosentWarning, next_step, option
 from isosent.io.atomic import sweep
+from isosent.io.vector_source import VectorSource
 from isosent.model import SentenceEncoder
 from isosent.numeric.drift import FEWEST_ROWS as FEWEST_COMPARED
 from isosent.numeric.drift import MOST_SPREAD, drift
@@ -45,6 +47,7 @@ from isosent.space import Space, are_same, same_space
 from isosent.storage import Storage
 
 _MOST_TAILS: Final = 8
+_N_PARTS: Final = 4  # of a file, that are compared with what is known
 APPEND_ONLY: Final = (
     "An hnsw index can only grow: FAISS cannot delete from it, so it cannot {} either. Build it again with "
     f"{option('kind', 'ivf')}."
@@ -92,18 +95,43 @@ def with_rows(folder: Path, snapshot: Snapshot, table: Any, units: NDArray[np.fl
 def check_added(folder: Path, snapshot: Snapshot, units: NDArray[np.float32]) -> None:
     """Warn of vectors that differ from those of an index beyond chance."""
     live = np.random.default_rng(0).permutation(snapshot.live)[:SAMPLE_ROWS]
-    there, here = (rows[nonzero_rows(rows)] for rows in (snapshot.vectors(np.sort(live)), units))
-    if min(len(there), len(here)) < FEWEST_COMPARED:
+    there = snapshot.vectors(np.sort(live))
+    _compare(
+        Moments.from_rows(there[nonzero_rows(there)]),
+        units,
+        "the new vectors",
+        f"those of {folder}",
+        "index them on their own.",
+    )
+
+
+def check_vectors(model: SentenceEncoder, vectors: VectorSource) -> None:
+    """Warn of vectors of an unknown model that differ beyond chance from those that a model was fitted on."""
+    known = model.encoder.statistics if isinstance(model.encoder, PrecomputedVectors) else None
+    if known is None or vectors.space is not None or vectors.dim != model.encoder.dim:
         return
-    old, new = Moments.from_rows(there), Moments.from_rows(here)
-    found = drift(old, new)
+    n_rows, size = vectors.n_rows, SAMPLE_ROWS // _N_PARTS
+    step = size if n_rows <= SAMPLE_ROWS else (n_rows - size) // (_N_PARTS - 1)
+    parts = [vectors.part(start, min(size, n_rows - start)) for start in range(0, n_rows, step)[:_N_PARTS]]
+    rows = np.concatenate([np.empty((0, vectors.dim), np.float32), *(each for part in parts for each in part.blocks())])
+    advice = f"name a model that was fitted on them, or leave out {option('model')}."
+    new, old = f"the vectors of {vectors.name}", "those that the model was fitted on"
+    _compare(known, rows[np.isfinite(rows).all(axis=1)], new, old, advice)
+
+
+def _compare(old: Moments, new_rows: NDArray[np.floating], new_name: str, old_name: str, advice: str) -> None:
+    """Warn of new vectors whose differences from old ones are beyond chance."""
+    rows = new_rows[nonzero_rows(new_rows)]
+    if min(old.weight, len(rows)) < FEWEST_COMPARED:
+        return
+    found = drift(old, Moments.from_rows(rows))
     if found.is_changed and found.spread > MOST_SPREAD * found.spread_expected:
         warnings.warn(
-            f"the new vectors differ from those of {folder} beyond chance: after the whitening of these, two random "
+            f"{new_name} differ from {old_name} beyond chance: after the whitening of these, two random "
             f"ones have a cosine of ±{found.spread:.2f}, not ±{found.spread_expected:.2f}. They are of other topics, "
-            "or of another model. If another model made them, index them on their own.",
+            f"or of another model. If another model made them, {advice}",
             IsosentWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

@@ -30,7 +30,15 @@ from isosent.model import SentenceEncoder
 from isosent.numeric.canary import Canary, CanaryCheck
 from isosent.pages.progress import Progress
 from isosent.search.build import write_index
-from isosent.search.changes import APPEND_ONLY, check_added, migrated, rebuilt, with_query_model, with_rows
+from isosent.search.changes import (
+    APPEND_ONLY,
+    check_added,
+    check_vectors,
+    migrated,
+    rebuilt,
+    with_query_model,
+    with_rows,
+)
 from isosent.search.commits import (
     Recall,
     State,
@@ -186,6 +194,8 @@ class Index:
         check_model("index", model)
         n_rows = len(listed or ()) if source is None else source.n_rows
         _check.same_count("index", "texts", n_rows if listed is None else len(listed), n_rows)
+        if source is not None:
+            check_vectors(model, source)
         table = rows_table(n_rows, ids=ids, texts=listed, metadata=metadata)
         groups = row_groups(model.record, table)
         originals = original_queries(model, listed, source, n_rows, seed=seed)

@@ -141,10 +141,24 @@ def _plain(column: Any) -> Any:
         kind = pa.string()
     elif pa.types.is_float16(kind):
         kind = pa.float32()
-    column = column if kind == column.type else column.cast(kind)
+    column = _widened(column, kind)
     if pa.types.is_float32(kind) or pa.types.is_float64(kind):  # databases take NaN for the largest number
         return pc.if_else(pc.is_nan(column), pa.scalar(None, kind), column)
     return column
+
+
+def _widened(column: Any, kind: Any) -> Any:
+    """A column in another type. Numbers of 16 or 32 bits keep the name that they have: a filter finds 0.1 as 0.1."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_float16(column.type):
+        texts = [None if value is None else str(np.float16(value)) for value in column.to_pylist()]
+        return pa.array(texts, pa.string()).cast(kind)
+    if pa.types.is_float32(column.type) and pa.types.is_float64(kind):
+        column = column.cast(pa.string())  # as short as 32 bits allow
+    return column if kind == column.type else column.cast(kind)
 
 
 def is_text(kind: Any) -> bool:
@@ -265,7 +279,7 @@ def plain_values(table: str, column: Any, field: Any) -> list[Any]:
     import pyarrow as pa
 
     try:
-        values: list[Any] = column.cast(field.type).to_pylist()
+        values: list[Any] = _widened(column, field.type).to_pylist()
     except (pa.ArrowException, ValueError, OverflowError) as error:  # times after the year 9999 overflow
         raise InputError(f"{table}: the column {field.name} is {field.type}: {brief(error)}.") from None
     return values

@@ -161,7 +161,7 @@ class Sizes(Struct, frozen=True):
     dim : int
         Dimensions of the original vectors.
     n_texts : int
-        Vectors that were searched. Recall depends on their number: of more, fewer neighbors are kept.
+        Vectors that were searched. Recall depends on their number: of more, often fewer are kept.
     n_queries : int
         Vectors that were held out as queries.
     rows : tuple of Size

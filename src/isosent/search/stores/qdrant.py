@@ -54,6 +54,7 @@ _EFFORTS: Final = (1, 2, 4, 8)  # times as many nodes and candidates
 _EXACT: Final = 2**53  # Qdrant compares whole numbers in order as float64
 _MOST: Final = 2**63 - 1
 _WAIT: Final = 1  # seconds between two looks at the state of the index
+_LONGEST_WAIT: Final = 600  # seconds in which the server indexes nothing more
 _KINDS: Final = {  # type of pyarrow, and of Qdrant's index of a column
     "string": "keyword",
     "int64": "integer",
@@ -296,7 +297,14 @@ class QdrantTable:
             return
         with self._errors("write"):
             self._index_columns()  # for a push that was killed before it did
-        self._wait(say)
+        if not self._is_indexed(say):
+            warnings.warn(
+                f"the {self.name} has all rows, but its server indexed no more of them for {_LONGEST_WAIT} s, "
+                "so the recall is not measured. Look for an error in its log, and push again when it is green.",
+                IsosentWarning,
+                stacklevel=2,
+            )
+            return
         tuning, _ = retuned(facts.tuning, n_changed, sample, self._measured, is_new=False)
         if tuning is None:
             return
@@ -309,17 +317,20 @@ class QdrantTable:
         if tuning.recall < MIN_RECALL:
             say(f"warning: no setting reached the recall of {MIN_RECALL}")
 
-    def _wait(self, say: Say) -> None:
+    def _is_indexed(self, say: Say) -> bool:
         """Wait for the index, without which a search would compare all rows and find them all."""
-        is_said = False
+        n_indexed, since = None, time.monotonic()
         while True:
             with self._errors("read"):
-                state = self._client.get_collection(self._name).status
-            if state != self._models.CollectionStatus.YELLOW:
-                return
-            if not is_said:
+                state = self._client.get_collection(self._name)
+            if state.status != self._models.CollectionStatus.YELLOW:
+                return True
+            if n_indexed is None:
                 say(f"{self.name}: all rows are written; waiting for the server to index them")
-                is_said = True
+            if state.indexed_vectors_count != n_indexed:
+                n_indexed, since = state.indexed_vectors_count or 0, time.monotonic()
+            if time.monotonic() - since > _LONGEST_WAIT:
+                return False
             time.sleep(_WAIT)
 
     def _measured(self, sample: Sample) -> Tuning:
