@@ -357,6 +357,83 @@ def test_pairs_of_texts_are_found_next_to_vectors_if_their_columns_are_named(iso
     assert "pairs" in finished.out
 
 
+# ``t`` and ``more.en`` hold texts
+ONE_OF_TEXTS = [{"id": f"r{n}", "n": n, "t": text, "more": {"en": text.upper()}} for n, text in enumerate(TEXTS)]
+
+
+def saved(name, rows):
+    if name.endswith("parquet"):
+        pq.write_table(pa.Table.from_pylist(rows), name)
+    else:
+        Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return name
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.parquet"])
+def test_every_command_takes_the_same_texts_of_a_table(isosent_, refuses, name, wordllama):
+    commands = (("index", "-o", "index"), ("encode", "-o", "made.npy"))
+    few = [{column: row[column] for column in ("id", "n", "t")} for row in ONE_OF_TEXTS]
+    upper = [text.upper() for text in TEXTS]
+    for rows, column, expected in ((few, (), TEXTS), (ONE_OF_TEXTS, ("--column", "more.en"), upper)):
+        saved(name, rows)
+        for command in commands:
+            assert isosent_(*command, name, *column).code == 0
+        assert stored("index")["text"] == expected
+        np.testing.assert_array_equal(np.load("made.npy"), wordllama.encode(expected))
+        if not column:
+            assert isosent_("encode", name, "-o", "ours.parquet").code == 0
+            assert isosent_("index", "ours.parquet", "-o", "index").code == 0
+            assert stored("index")["text"] == expected
+    for command in (*commands, ("duplicates",), ("fit", "-o", "model")):
+        refuses(isosent_(*command, name), name, "--column NAME")
+
+
+def test_a_row_without_a_text_is_refused_by_every_command(isosent_, refuses):
+    rows = [{"id": f"r{n}", "text": text, "n": n} for n, text in enumerate(TEXTS)]
+    saved("whole.jsonl", rows)
+    assert isosent_("index", "whole.jsonl", "-o", "index").code == 0
+    for row in ({"id": "r2"}, {"id": "r2", "text": 5}, {"id": "r2", "text": ["a"]}):
+        saved("rows.jsonl", [*rows[:2], row, *rows[3:]])
+        for command in (("index", "-o", "made"), ("encode", "-o", "made.npy"), ("index", "add", "index")):
+            refuses(isosent_(*command, "rows.jsonl"), "rows.jsonl, line 3")
+    saved("rows.jsonl", [*rows[:2], {"id": "r2", "text": None}, *rows[3:]])  # null is empty; metadata may be missing
+    assert isosent_("index", "add", "index", "rows.jsonl").code == 0
+    texts = dict(zip(*stored("index").values(), strict=True))
+    assert texts["r2"] == ""
+    assert texts["r3"] == TEXTS[3]
+
+
+@pytest.mark.parametrize("texts", ["texts.csv", "two.csv", "vectors.parquet"])
+def test_a_column_is_chosen_in_every_file_that_has_it(isosent_, texts):
+    """Of vectors a and b and a table of texts, ``--column b`` chooses those that it names in each."""
+    np.savez("vectors.npz", a=ROWS, b=2 * ROWS[::-1] + 1)
+    frame = pa.table({"title": TEXTS, "text": TEXTS[::-1], "a": ROWS.tolist(), "b": (2 * ROWS[::-1] + 1).tolist()})
+    pq.write_table(frame, "vectors.parquet")
+    pd.DataFrame({"text": TEXTS[::-1], "title": TEXTS}).to_csv("texts.csv", index=False)
+    pd.DataFrame({"b": TEXTS[::-1], "text": TEXTS}).to_csv("two.csv", index=False)
+    np.save("b.npy", 2 * ROWS[::-1] + 1)
+    Path("lines.txt").write_text("\n".join(TEXTS[::-1]))
+    for command in (("duplicates",), ("inspect", "--json")):
+        found = isosent_(*command, "vectors.npz", "--column", "b", "--texts", texts)
+        expected = isosent_(*command, "b.npy", "--texts", "lines.txt")
+        assert found.code == 0, found.err
+        assert found.out.replace("vectors.npz", "b.npy") == expected.out
+    for name in ("vectors.npz", "vectors.parquet"):
+        assert isosent_("index", name, "--column", "b", "--texts", texts, "-o", "index").code == 0
+        assert stored("index")["text"] == TEXTS[::-1]
+    assert isosent_("fit", "vectors.npz", "--column", "b", "--texts", texts, "-o", "model").code == 0
+
+
+def test_a_column_that_both_files_need_is_advised_to_be_renamed(isosent_, refuses):
+    np.savez("vectors.npz", a=ROWS, b=ROWS)
+    pd.DataFrame({"title": TEXTS, "body": TEXTS}).to_csv("texts.csv", index=False)
+    for command in (("index", "-o", "index"), ("duplicates",), ("inspect",), ("fit", "-o", "model")):
+        for column in ("a", "body"):
+            words = ("--column", "rename", "text") + (("body",) if column == "body" else ())
+            refuses(isosent_(*command, "vectors.npz", "--column", column, "--texts", "texts.csv"), *words)
+        refuses(isosent_(*command, "vectors.npz", "--column", "c", "--texts", "texts.csv"), "no column c")
+
+
 def test_a_table_without_a_header_loses_no_text_in_silence(isosent_, refuses, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts = isosent.demo_texts()[:8]
@@ -370,5 +447,5 @@ def test_a_table_without_a_header_loses_no_text_in_silence(isosent_, refuses, tm
         assert f"texts.csv: its first line, '{texts[0]}'" in finished.err
         assert "first line" not in isosent_(*command, "named.csv").err
         refuses(isosent_(*command, "pairs.tsv"), "pairs.tsv has", "--column NAME", "first line", "names above it")
-    refuses(isosent_("duplicates", "ids.csv"), "ids.csv has 2 columns", "In its first line")
-    assert "first line" in isosent_("index", "ids.csv", "-o", "index").err
+    for command in (("duplicates",), ("index", "-o", "index")):
+        assert "first line" in isosent_(*command, "ids.csv").err

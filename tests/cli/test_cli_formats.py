@@ -245,6 +245,17 @@ def test_true_neighbors_are_not_compared_with_ids_of_another_kind(isosent_, here
     refuses(isosent_("search", "own", "--truth", "bench.hdf5"), "bench.hdf5", "ids")
 
 
+@pytest.mark.parametrize("has_ids", [True, False])
+def test_true_neighbors_are_those_of_rows_that_are_left(isosent_, refuses, here, has_ids):
+    hdf5(here / "bench.hdf5")
+    index = Index.create(vectors=ROWS, ids=list(range(400)) if has_ids else None, folder="index")
+    unnamed, named = np.setdiff1d(np.arange(400), NEAREST)[[0, -1]], NEAREST[3, 5]
+    index.remove(unnamed.tolist())
+    assert recall(isosent_("search", "index", "--truth", "bench.hdf5", "--json")) == 1
+    index.remove([int(named)])
+    refuses(isosent_("search", "index", "--truth", "bench.hdf5"), f"row {named}", "removed")
+
+
 def test_an_array_of_several_is_indexed_by_its_name(isosent_, here, refuses):
     np.savez("two.npz", train=ROWS, test=QUERIES)
     Path("texts.txt").write_text("".join(f"{text}\n" for text in TEXTS), "utf-8")

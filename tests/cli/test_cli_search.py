@@ -314,6 +314,31 @@ def test_lists_of_numbers_beside_texts_are_vectors_only_by_their_name(isosent_, 
         assert hits(isosent_("search", "index", "a horse", "-k", 1, "--json")) == [[nearest]]
 
 
+@pytest.mark.parametrize("command", [("index",), ("index", "create")])
+@pytest.mark.parametrize("option", [("-m", "wordllama"), ("-o", "index"), ("--kind", "flat")])
+def test_an_option_that_is_given_twice_is_refused(isosent_, refuses, tmp_path, monkeypatch, command, option):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("a horse\na dog\n")
+    for arguments in (["a.txt", *option, *option], [*option, *option, "a.txt"]):
+        refuses(isosent_(*command, *arguments, *(() if "-o" in option else ("-o", "index"))), "2 times", option[1])
+    assert not (tmp_path / "index").exists()
+
+
+def test_rows_that_others_add_meanwhile_are_not_counted(isosent_, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("a horse\na dog\n")
+    assert isosent_("index", "a.txt", "-o", "index").code == 0
+    begin = Index._writing
+
+    def after_another(self):
+        monkeypatch.setattr(Index, "_writing", begin)
+        Index.open("index").add(["a goat", "a cow", "a hen"])
+        return begin(self)
+
+    monkeypatch.setattr(Index, "_writing", after_another)
+    assert "2 rows added, 0 replaced; 7 now" in isosent_("index", "add", "index", "a.txt").out
+
+
 def test_files_are_added_with_the_types_of_the_index(isosent_, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.csv").write_text("id,text,code\na1,a horse,x\n2,a dog,1.50\n")

@@ -177,7 +177,7 @@ def parquet_of(texts):
 
 
 def test_a_table_of_too_many_rows_is_not_decoded(client, monkeypatch):
-    monkeypatch.setattr(page, "read_rows", None)
+    monkeypatch.setattr(page, "read_texts", None)
     content = parquet_of(["a text"] * 20_001)
     response = client.post("/try/file?name=a.parquet", content=content)
     assert response.status_code == 413

@@ -13,10 +13,13 @@ from pyarrow import ipc
 
 from isosent.errors import FileFormatError, InputError
 from isosent.io.arrow import ArrowTable
+from isosent.io.columns import unused_vectors
 from isosent.io.source import open_source
 from isosent.io.tables import open_table
 from isosent.io.texts import read_texts
 from isosent.io.vectors import open_vectors
+from isosent.search.index import Index
+from isosent.search.inputs import opened_rows
 
 ROWS = np.random.default_rng(0).normal(size=(900, 6)).astype(np.float32)
 TEXTS = [f"text number {n}" for n in range(900)]
@@ -46,6 +49,7 @@ WRITERS = {
     "stream.arrow": lambda path, rows: write(path, rows, ZSTD, is_stream=True),
     "old.arrow": lambda path, rows: write(path, rows, OLD),
     "old.arrows": lambda path, rows: write(path, rows, OLD, is_stream=True),
+    "padded.arrows": lambda path, rows: path.write_bytes(write(path, rows, is_stream=True).read_bytes() + bytes(4)),
     "lz4.feather": lambda path, rows: pyarrow.feather.write_feather(rows, path),
     "polars.arrow": lambda path, rows: pl.from_arrow(rows).write_ipc(path, compression="zstd"),
     "polars.arrows": lambda path, rows: pl.from_arrow(rows).write_ipc_stream(path),
@@ -141,6 +145,15 @@ def without_end(path):
     path.write_bytes(content[:-4])
 
 
+def doubled(**settings):
+    def make(path):
+        """Two tables, one after the other, of which pyarrow reads the first."""
+        content = write(path, table(), **settings).read_bytes()
+        path.write_bytes(2 * content)
+
+    return make
+
+
 def shorter_batch(path):
     """The first batch says that it has more rows than its columns."""
     write(path, table())
@@ -158,6 +171,11 @@ def shorter_batch(path):
         (cut(5000, is_stream=True), "truncated|not a readable table"),
         (killed, "truncated"),
         (without_end, "truncated"),
+        (cut(8, is_stream=True), "not closed"),
+        (cut(5, is_stream=True), "truncated|not a readable table"),
+        (doubled(is_stream=True), "follow"),
+        (doubled(options=OLD, is_stream=True), "follow"),
+        (doubled(), "follow"),
         (shorter_batch, "not a readable table|damaged"),
         (npy, r"Rename it to end in \.npy"),
         (lambda path: pyarrow.feather.write_feather(table().select(["text"]), path, version=1), "first version"),
@@ -201,6 +219,57 @@ def test_categories_that_are_no_texts_stand_beside_texts(tmp_path, values):
         assert len(list(opened.rows(optional=["text", "kind"]))) == 3
 
 
+def numbered(values):
+    """Lists or structs that rows name by their number."""
+    return lambda: pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 0], pa.int8()), pa.array(values))
+
+
+UNUSUAL = {
+    "binary": lambda: pa.array([b"a", b"b", None, b"d"], pa.binary_view()),
+    "list": lambda: pa.array([[1.5], [2.5, 3], None, []], pa.list_view(pa.float32())),
+    "large": lambda: pa.array([["a"], ["b", "c"], None, []], pa.large_list_view(pa.string_view())),
+    "nested": lambda: pa.array([{"a": ["x"]}, None, {"a": ["y"]}, {}], pa.struct({"a": pa.list_(pa.string_view())})),
+    "map": lambda: pa.array([[("a", "b")], None, [], []], pa.map_(pa.string(), pa.string_view())),
+    "lists by number": numbered([["a", "b"], ["c"]]),
+    "structs by number": numbered([{"a": "x"}, {"a": "y"}]),
+}
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
+@pytest.mark.parametrize("ending", [".parquet", ".arrow", ""])
+def test_types_that_pyarrow_cannot_take_from_are_columns_of_an_index(tmp_path, name, ending):
+    if name in {".arrow": ("list", "large"), ".parquet": ("lists by number", "structs by number")}.get(ending, ()):
+        pytest.skip("refused, or not written by pyarrow")
+    other, path = UNUSUAL[name](), tmp_path / f"a{ending}"
+    metadata = pa.table({"other": other})
+    if ending:
+        rows = metadata.append_column("embedding", pa.array(ROWS[:4].tolist()))
+        (pq.write_table if ending == ".parquet" else pyarrow.feather.write_feather)(rows, path)
+        metadata = opened_rows(str(path)).read().metadata
+    index = Index.create(vectors=ROWS[:4], metadata=metadata)
+    assert [index.rows([row])["other"][0].as_py() for row in range(4)] == other.to_pylist()
+
+
+@pytest.mark.parametrize("start", [0, 7, 899])
+def test_views_of_lists_in_parquet_are_vectors(tmp_path, start):
+    pq.write_table(pa.table({"embedding": pa.array(ROWS.tolist(), pa.list_view(pa.float32()))}), tmp_path / "a.parquet")
+    source = open_vectors(tmp_path / "a.parquet")
+    np.testing.assert_array_equal(np.concatenate(list(source.read(start, 100))), ROWS[start:])
+
+
+@pytest.mark.parametrize("is_category", [False, True])
+@pytest.mark.parametrize("ending", [".parquet", ".arrow"])
+def test_texts_that_are_no_utf8_are_refused_with_their_rows(tmp_path, ending, is_category):
+    texts = [text.encode() for text in TEXTS[:60]]
+    texts[40] = "caf\xe9".encode("latin-1")
+    column = pa.array(texts).view(pa.string())
+    rows = pa.table({"id": range(60), "text": column.dictionary_encode() if is_category else column})
+    (pq.write_table if ending == ".parquet" else pyarrow.feather.write_feather)(rows, tmp_path / f"a{ending}")
+    for read in (open_source, read_texts):
+        with pytest.raises(FileFormatError, match=f"a{ending}, rows 0 to 59.*UTF"):
+            read(tmp_path / f"a{ending}")
+
+
 # -- data sets of Hugging Face -----------------------------------------------------------------------------------------
 
 
@@ -224,6 +293,13 @@ def test_a_data_set_on_disk_is_one_table(tmp_path):
     assert source.labels("kind", 299, 4) == KINDS[299:303].to_pylist()
     assert read_texts(folder, column="text") == TEXTS
     assert open_source(folder / "state.json").n_rows == 900
+
+
+def test_vectors_beside_the_texts_of_a_data_set_are_found(tmp_path):
+    folder = save(tmp_path / "saved", [table()])
+    assert unused_vectors(folder, "text") == unused_vectors(folder / "state.json") == "embedding"
+    assert unused_vectors(folder, "embedding") is None
+    assert unused_vectors(tmp_path) is None  # a folder of other files
 
 
 def test_a_file_of_a_data_set_that_is_replaced_is_noticed(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 
 from isosent.errors import FileFormatError
 from isosent.io.source import open_source
+from isosent.io.vectors import holds_vectors, open_vectors
 from isosent.search.inputs import opened_rows
 
 ROWS = np.random.default_rng(0).normal(size=(12, 5)).astype(np.float32)
@@ -78,6 +79,29 @@ EXPORTS = {
         list(range(12)),
         [fields["source"] for fields in METADATA],  # the only column of texts
     ),
+    "qdrant_named.jsonl": (
+        as_lines,
+        [{"id": n, "vector": {"dense": LISTS[n], "words": SPARSE}} for n in range(12)],
+        list(range(12)),
+        None,
+    ),
+    "spark.jsonl": (  # a sparse one has indices
+        as_lines,
+        [{"id": n, "features": {"type": 1, "indices": None, "values": LISTS[n]}} for n in range(12)],
+        list(range(12)),
+        None,
+    ),
+}
+SPARSE_ALONE = {
+    "pinecone.jsonl": (as_lines, [{"id": id_, "sparse_values": SPARSE} for id_ in IDS]),
+    "pinecone_fetch.json": (as_json, {"vectors": {id_: {"id": id_, "sparseValues": SPARSE} for id_ in IDS}}),
+    "pinecone.parquet": (parquet, {"sparse_values": [SPARSE] * 12}),
+    "qdrant.json": (as_json, {"result": {"points": [{"id": n, "vector": {"words": SPARSE}} for n in range(12)]}}),
+    "chroma.jsonl": (as_lines, [{"id": id_, "embedding": {"#type": "sparse_vector", **SPARSE}} for id_ in IDS]),
+    "milvus.jsonl": (as_lines, [{"id": n, "vector": {"3": 0.5, "17": 0.25, "99": 0.125}} for n in range(12)]),
+    "fields.jsonl": (as_lines, [SPARSE] * 12),
+    "columns.parquet": (parquet, {f"sparse_{name}": [values] * 12 for name, values in SPARSE.items()}),
+    "camel.jsonl": (as_lines, [{f"sparse{name.title()}": values for name, values in SPARSE.items()}] * 12),
 }
 
 
@@ -91,6 +115,15 @@ def test_vectors_ids_and_texts_are_those_of_the_database(tmp_path, name):
     rows = opened_rows(str(tmp_path / name)).read()
     assert rows.ids.to_pylist() == ids
     assert rows.texts == texts
+
+
+@pytest.mark.parametrize("name", SPARSE_ALONE)
+def test_sparse_vectors_are_not_read(tmp_path, name):
+    write, document = SPARSE_ALONE[name]
+    write(tmp_path / name, document)
+    assert not holds_vectors(tmp_path / name)
+    with pytest.raises(FileFormatError, match="no column of vectors"):
+        open_vectors(tmp_path / name)
 
 
 def test_metadata_are_columns_of_the_index(tmp_path):

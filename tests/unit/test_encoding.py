@@ -1,5 +1,6 @@
 import json
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -423,9 +424,13 @@ def test_an_index_that_says_more_than_there_can_be_is_refused(begun, source, wor
     refused(FileFormatError, r"lists 3 shards\. Expected \d{10,}\.", wordllama, source, begun)
 
 
-def test_a_shard_that_is_gone_or_of_another_size_is_made_again(begun, source, wordllama, tmp_path):
+def test_a_shard_that_is_gone_or_damaged_is_made_again(begun, source, wordllama, tmp_path):
     encode_folder(wordllama, source, tmp_path / "whole", sharding=SHARDING)
-    for damage in (lambda path: path.unlink(), lambda path: path.write_bytes(b"half")):
+
+    def flip(path):
+        path.write_bytes(path.read_bytes()[:-4] + b"flip")
+
+    for damage in (Path.unlink, lambda path: path.write_bytes(b"half"), flip):
         damage(begun / "part-00000.npy")
         again = Encoding(wordllama)
         encode_folder(again, source, begun, sharding=SHARDING)

@@ -80,6 +80,22 @@ def test_links_out_of_a_file_are_not_followed(tmp_path):
             open_vectors(tmp_path / "links.hdf5", column=name)
 
 
+@pytest.mark.parametrize("name", ["a.hdf5", "b.hdf5"])
+def test_a_named_data_type_is_no_data_set(tmp_path, name):
+    with h5py.File(tmp_path / name, "w") as file:
+        file["kind"] = np.dtype("f4")
+        file["of/numbers"] = np.arange(3.0)
+        if name == "a.hdf5":
+            file.create_dataset("vectors", data=ROWS, dtype=file["kind"])
+    if name == "a.hdf5":
+        np.testing.assert_array_equal(np.concatenate(list(open_vectors(tmp_path / name).blocks())), ROWS)
+    else:
+        with pytest.raises(FileFormatError, match="shape"):
+            open_vectors(tmp_path / name)
+    with pytest.raises(InputError, match="no data set kind"):
+        open_vectors(tmp_path / name, column="kind")
+
+
 def npy(path):
     np.save(path.with_suffix(".npy"), ROWS)
     path.with_suffix(".npy").rename(path)
@@ -141,6 +157,19 @@ def truncated(path):
     path.write_bytes(path.read_bytes()[:-700])
 
 
+def without_beginning(path):
+    """zipfile asks for a place before the file, which the system refuses."""
+    write(path)
+    path.write_bytes(path.read_bytes()[5000:])
+
+
+def appended(path):
+    """Two arrays, one after the other, of which numpy.load reads the first."""
+    with path.open("wb") as file:
+        np.save(file, ROWS)
+        np.save(file, ROWS)
+
+
 @pytest.mark.parametrize(
     ("name", "make", "words"),
     [
@@ -156,6 +185,8 @@ def truncated(path):
         ("empty.h5", empty, "holds nothing"),
         ("chunks.h5", flipped, "not a readable HDF5 file"),
         ("stored.npz", truncated, "archive"),
+        ("stored.npz", without_beginning, "damaged archive"),
+        ("two.npy", appended, f"{128 + ROWS.nbytes} bytes: it has {2 * (128 + ROWS.nbytes)}"),
         ("whole.hdf5", truncated, "truncated"),
         ("npy.npz", npy, r"Rename it to end in \.npy"),
         ("other.npz", lambda path: write(path.with_suffix(".hdf5")).rename(path), r"Rename it to end in \.hdf5"),

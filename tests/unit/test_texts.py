@@ -121,9 +121,9 @@ def test_an_empty_field_is_an_empty_text(write):
 
 
 def test_a_table_of_several_columns_asks_for_one_and_lists_them(write):
-    with pytest.raises(InputError, match=r"has 2 columns \(id, body\)\. Choose one: column='NAME'"):
-        read_texts(write("t.csv", "id,body\n1,one\n"))
-    assert read_texts(write("t.csv", "id,text\n1,one\n")) == ["one"]
+    with pytest.raises(InputError, match=r"has 2 columns \(title, body\)\. Choose one: column='NAME'"):
+        read_texts(write("t.csv", "title,body\nOne,one\n"))
+    assert read_texts(write("t.csv", "title,text\nOne,one\n")) == ["one"]
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv"])

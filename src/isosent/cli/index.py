@@ -69,12 +69,16 @@ class _IndexCommands(click.Group):
     """A group whose first command needs no name: ``isosent index TEXTS`` makes an index."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, self.with_command(ctx, args))
+
+    def with_command(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the first command before arguments that name none."""
         if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
             nearest = get_close_matches(args[0], self.commands, n=1)
             if nearest and not Path(args[0]).exists():
                 raise click.UsageError(f"No such file or command {args[0]!r}. Did you mean {nearest[0]!r}?", ctx)
-            args = [_DEFAULT, *args]
-        return super().parse_args(ctx, args)
+            return [_DEFAULT, *args]
+        return args
 
 
 @click.group(cls=_IndexCommands)
@@ -212,14 +216,18 @@ def add(
     isosent index add INDEX new.csv
     """  # noqa: D301
     opened = open_store(folder).index("index add")
-    n_before, file = len(opened), opened_rows(rows, column=column, texts=texts)
+    file = opened_rows(rows, column=column, texts=texts)
     if not file.are_vectors:
         say_unused_vectors(rows, column)
     new = file.read(id_column=id_column, space=space, schema=opened.schema)
-    ids = opened.add(new.texts, vectors=new.vectors, ids=new.ids, metadata=new.metadata, check_space=True)
-    parts: list[Part] = [
-        f"{opened.folder}: {len(ids)} rows added, {n_before + len(ids) - len(opened)} replaced; {len(opened)} now"
-    ]
+    parts: list[Part] = []
+
+    def committed(n_replaced: int, n_rows: int) -> None:
+        parts.append(f"{opened.folder}: {new.n_rows} rows added, {n_replaced} replaced; {n_rows} now")
+
+    opened.add(
+        new.texts, vectors=new.vectors, ids=new.ids, metadata=new.metadata, check_space=True, committed=committed
+    )
     if new.texts is None and TEXT in opened.schema.names:
         warning = f"warning: {rows} has no texts, so results show these rows without one. Add them with --texts FILE."
         parts.append(Note(warning))

@@ -26,7 +26,7 @@ from isosent.jobs.moments import moments_in
 from isosent.pages.progress import progress_bar
 from isosent.pages.report import Part, Report, ReportTable
 from isosent.report.inspect_page import html_page, inspection_tables
-from isosent.search.inputs import texts_of_vectors
+from isosent.search.inputs import opened_with_texts, texts_of_vectors
 from isosent.search.smaller import FEWEST_ROWS, LOSS
 from isosent.transforms.base import NO_TRANSFORM
 
@@ -62,13 +62,14 @@ def inspect(
     isosent inspect vectors.npy --texts texts.txt
     """  # noqa: D301
     check_outputs(outputs, reads=(path,))
-    source = open_source(path, column=column, moments=True)
+    [source], of_texts = opened_with_texts(lambda named: [open_source(path, column=named, moments=True)], column, texts)
     if source.kind == "moments":
         if (texts, purpose) != (None, None) or any(output.suffix.lower() == ".html" for output in outputs):
             raise InputError(f"inspect: a page, --texts and --for need vectors, and {path} holds moments only.")
         deliver(_moments_report(source), outputs, as_json=as_json)
         return
-    inspection = _inspect(source, model, texts, purpose=purpose, codecs=details)
+    beside = None if texts is None else TextSource(texts, of_texts)
+    inspection = _inspect(source, model, beside, purpose=purpose, codecs=details)
     parts = _inspection_parts(inspection, details=details)
     page = {".html": lambda: html_page(inspection)}
     deliver(Report(inspection.to_json(), parts, page), outputs, as_json=as_json)
@@ -114,7 +115,7 @@ def _moments_report(source: MomentsSource) -> Report:
 
 
 def _inspect(
-    source: TextSource | VectorSource, model: str | None, texts: str | None, *, purpose: str | None, codecs: bool
+    source: TextSource | VectorSource, model: str | None, texts: TextSource | None, *, purpose: str | None, codecs: bool
 ) -> Inspection:
     name = Path(source.name).name
     if source.kind == "vectors":
@@ -124,7 +125,7 @@ def _inspect(
                 "--column NAME."
             )
         with progress_bar("reading", unit="vectors") as bar:
-            listed = None if texts is None else texts_of_vectors(TextSource(texts), [source])
+            listed = None if texts is None else texts_of_vectors(texts, [source])
             return inspect_vectors(source, texts=listed, purpose=purpose, source=name, codecs=codecs, progress=bar)
     if texts is not None:
         raise InputError(f"inspect: --texts are for vectors; {source.name} holds texts.")

@@ -112,6 +112,8 @@ class _Commands(click.Group):
 def _refuse_repeated(command: click.Command, name: str | None, parent: click.Context, args: Sequence[str]) -> None:
     """Refuse an option with one value that is given twice, of which click silently takes the last."""
     context = click.Context(command, info_name=name, parent=parent)
+    with_command = getattr(command, "with_command", None)  # of a group, where a command may be left out
+    args = list(args) if with_command is None else with_command(context, list(args))
     try:
         values, rest, given = command.make_parser(context).parse_args(list(args))
     except click.UsageError:  # said when the command itself reads its arguments

@@ -13,7 +13,7 @@ import struct
 import sys
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
@@ -31,8 +31,7 @@ from isosent.io.schemas import FileName
 from isosent.io.system import open_to_read, system_error
 
 _MAGIC: Final = b"ARROW1"
-_BEGINNING: Final = b"\xff\xff\xff\xff"  # of a message in a stream, since version 0.15
-_NO_MESSAGE: Final = b"\0\0\0\0"  # ends a stream
+_PADDING_BYTES: Final = 64  # that are looked at
 _FOOTER_AT: Final = -10  # where the length of the footer of a file lies
 _MOST_ROWS_A_BYTE: Final = 8  # of a batch: truth values
 _BATCH_ROWS: Final = 1024
@@ -51,23 +50,14 @@ class ArrowTable:
         self._name, self._map = name, _mapped(source)
         self._content = content = pa.py_buffer(self._map)
         self._is_file = bytes(content[: len(_MAGIC)]) == _MAGIC
-        is_old = not self._is_file and bytes(content[: len(_BEGINNING)]) != _BEGINNING
-        end = _MAGIC if self._is_file else _NO_MESSAGE if is_old else _BEGINNING + _NO_MESSAGE
-        truncated = FileFormatError(f"{name} is truncated: it has no end of a table of Arrow. Copy it again.")
-        if bytes(content[max(0, len(content) - len(end)) :]) != end:
-            raise truncated
+        if self._is_file and bytes(content[max(0, len(content) - len(_MAGIC)) :]) != _MAGIC:
+            raise FileFormatError(f"{name} is truncated: it has no end of a table of Arrow. Copy it again.")
         with reading_with_pyarrow(name):
             reader = self._reader([])  # which checks the footer
-            messages = list(_messages_of_file(content) if self._is_file else _messages_of_stream(content))
-            n_bytes = sum(4 + len(each.metadata) + len(each.body) for each in messages) + len(end)
-            if is_old and len(content) != n_bytes:  # four zeros alone may be padding of a batch
-                raise truncated
-            self._batches = [_batch_of(message) for message in messages if message.type != "schema"]
+            messages = _messages_of_file(name, content) if self._is_file else _messages_of_stream(name, content)
+            self._batches = [_batch_of(message) for message in messages]
             self.n_rows = sum(batch.n_rows for batch in self._batches)
-            fields = [field.with_type(_without_views(field.type)) for field in reader.schema]
-            for kind in _kinds_in(pa.struct(fields)):  # names that are no UTF-8 are met here
-                _ = [kind.field(place).name for place in range(kind.num_fields)]
-            self._stored, self.schema = reader.schema, pa.schema(fields, reader.schema.metadata)
+            self._stored, self.schema = reader.schema, plain_schema(reader.schema)
 
     def rows_at_once(self, names: Sequence[str] | None, *, is_streamed: bool = True) -> int:
         """How many rows fit in memory; refuses what would fill it: a batch, or all of the file unless `is_streamed`."""
@@ -109,7 +99,7 @@ class ArrowTable:
                 at_once, row = self._at_once(batch, n_rows or bounded), max(0, start_row - start)
                 while row < count:
                     part = batch.slice(row, at_once)
-                    yield self._with_plain_texts(part)
+                    yield plain_batch(part)
                     row += len(part)
                     if isinstance(self._map, mmap.mmap) and sys.platform != "win32":
                         self._map.madvise(mmap.MADV_DONTNEED)
@@ -139,15 +129,6 @@ class ArrowTable:
         if row_bytes > LARGEST_ROW:
             raise bounds.expands_too_far(self._name, row_bytes)
         return max(1, min(n_rows, BATCH_TEXT_BYTES // max(1, row_bytes)))
-
-    def _with_plain_texts(self, batch: Any) -> Any:
-        pa = _extras.require("pyarrow")
-
-        fields = [field.with_type(_without_views(field.type)) for field in batch.schema]
-        if all(field.type == own.type for field, own in zip(fields, batch.schema, strict=True)):
-            return batch
-        columns = [_cast(column, field.type) for field, column in zip(fields, batch.columns, strict=True)]
-        return pa.record_batch(columns, pa.schema(fields, batch.schema.metadata))
 
 
 # -- data sets of Hugging Face on disk, folders of streams -------------------------------------------------------------
@@ -218,7 +199,7 @@ def longest_repeated(array: Any) -> int:
         tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
         if any(is_kind(texts.type) for is_kind in tests):
             return pc.max(pc.binary_length(texts)).as_py() or 0
-        return longest_repeated(texts)
+        return int(texts.nbytes) if pa.types.is_nested(texts.type) else longest_repeated(texts)
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
         lengths = np.frombuffer(array.buffers()[1], "<i4")[4 * array.offset : 4 * (array.offset + len(array)) : 4]
         return int(lengths.max(initial=0))
@@ -265,31 +246,75 @@ def _kinds_in(kind: Any) -> Iterator[Any]:
         yield from _kinds_in(kind.field(place).type)
 
 
-def _without_views(kind: Any) -> Any:
-    """The type in which texts stand one after the other, as other libraries expect them."""
+# -- types that other libraries, and half of pyarrow, do not expect ----------------------------------------------------
+
+
+def plain_schema(schema: Any) -> Any:
+    """The types of columns after `plain_batch`."""
     pa = _extras.require("pyarrow")
 
-    if pa.types.is_dictionary(kind):
-        return pa.dictionary(kind.index_type, _without_views(kind.value_type), kind.ordered)
-    if pa.types.is_string_view(kind):
+    for kind in _kinds_in(pa.struct(list(schema))):  # names that are no UTF-8 are met here
+        _ = [kind.field(place).name for place in range(kind.num_fields)]
+    return pa.schema([field.with_type(_plain_type(field.type)) for field in schema], schema.metadata)
+
+
+def plain_batch(batch: Any) -> Any:
+    """Rows in which each text and list stands after the one before it: no views, and no list or struct by number."""
+    pa = _extras.require("pyarrow")
+
+    schema = plain_schema(batch.schema)
+    return batch if schema == batch.schema else pa.record_batch(list(map(plain_column, batch.columns)), schema)
+
+
+def plain_column(column: Any) -> Any:
+    """The same of a column."""
+    pa = _extras.require("pyarrow")
+
+    kind = _plain_type(column.type)
+    if kind == column.type:
+        return column
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array(map(plain_column, column.chunks), kind)
+    if pa.types.is_dictionary(column.type):  # which cast would take apart, or refuse
+        values = plain_column(column.dictionary)
+        if not pa.types.is_dictionary(kind):
+            return values.take(column.indices)
+        return pa.DictionaryArray.from_arrays(column.indices, values, ordered=kind.ordered)
+    if any(map(_is_cast_wrongly, _kinds_in(column.type))):
+        return pa.array(column.to_pylist(), kind)
+    return column.cast(kind)
+
+
+def _plain_type(kind: Any) -> Any:
+    pa = _extras.require("pyarrow")
+
+    types = pa.types
+    if types.is_dictionary(kind):
+        values = _plain_type(kind.value_type)
+        return values if types.is_nested(values) else pa.dictionary(kind.index_type, values, kind.ordered)
+    if types.is_string_view(kind):
         return pa.large_string()
-    if pa.types.is_binary_view(kind):
+    if types.is_binary_view(kind):
         return pa.large_binary()
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_without_views(field.type)) for field in kind])
-    for is_kind, make in ((pa.types.is_list, pa.list_), (pa.types.is_large_list, pa.large_list)):
-        if is_kind(kind):
-            return make(kind.value_field.with_type(_without_views(kind.value_type)))
+    if types.is_struct(kind):
+        return pa.struct([field.with_type(_plain_type(field.type)) for field in kind])
+    if types.is_map(kind):
+        return pa.map_(_plain_type(kind.key_type), _plain_type(kind.item_type), kind.keys_sorted)
+    if types.is_fixed_size_list(kind):
+        return pa.list_(kind.value_field.with_type(_plain_type(kind.value_type)), kind.list_size)
+    if types.is_list(kind) or types.is_list_view(kind):
+        return pa.list_(kind.value_field.with_type(_plain_type(kind.value_type)))
+    if types.is_large_list(kind) or types.is_large_list_view(kind):
+        return pa.large_list(kind.value_field.with_type(_plain_type(kind.value_type)))
     return kind
 
 
-def _cast(column: Any, kind: Any) -> Any:
-    pa = _extras.require("pyarrow")
+def _is_cast_wrongly(kind: Any) -> bool:
+    """Whether pyarrow takes other items for a part of the rows (views of lists), or cannot cast at all."""
+    types = _extras.require("pyarrow").types
 
-    if pa.types.is_dictionary(kind) and column.type != kind:  # which cast would take apart
-        values = column.dictionary.cast(kind.value_type)
-        return pa.DictionaryArray.from_arrays(column.indices, values, ordered=kind.ordered)
-    return column.cast(kind)
+    is_nested_dictionary = types.is_dictionary(kind) and types.is_nested(kind.value_type)
+    return is_nested_dictionary or types.is_list_view(kind) or types.is_large_list_view(kind)
 
 
 # -- the messages ahead of batches, flatbuffers as Message.fbs describes them ------------------------------------------
@@ -304,31 +329,53 @@ class _Batch(NamedTuple):
     is_packed: bool  # compressed
 
 
-def _messages_of_stream(content: Any) -> Iterator[Any]:
+def _messages_of_stream(name: str, content: Any) -> Iterator[Any]:
+    """Those up to the mark that ends a stream; refuses one without it, and one that others follow."""
     pa = _extras.require("pyarrow")
     ipc = _extras.require("pyarrow.ipc")
 
-    messages = ipc.MessageReader.open_stream(pa.BufferReader(content))
-    while True:
-        try:
+    source = pa.BufferReader(content)
+    messages = ipc.MessageReader.open_stream(source)
+    start = 0
+    with suppress(StopIteration):
+        while True:
+            start = source.tell()
             message = messages.read_next_message()
-        except StopIteration:
-            return
-        yield message
+            if message.type != "schema":
+                yield message
+    end = source.tell()
+    if end == start:  # Arrow allows it, but a writer that was ended early leaves the same
+        raise FileFormatError(
+            f"{name} is truncated, or its writer was not closed: it has no mark at its end. Copy it again. If it is "
+            "complete, read it with pyarrow.ipc.open_stream, and write it with pyarrow.feather.write_feather."
+        )
+    _refuse_more(name, content[end:])
 
 
-def _messages_of_file(content: Any) -> Iterator[Any]:
+def _refuse_more(name: str, rest: Any) -> None:
+    """Refuse a second table, which pyarrow leaves unread, but not marks of the end and padding."""
+    if bytes(rest[:_PADDING_BYTES]).strip(b"\xff\0"):
+        raise FileFormatError(
+            f"{name} holds more than a table of Arrow: {len(rest)} bytes follow its last row, such as another table. "
+            "Write each table to a separate file."
+        )
+
+
+def _messages_of_file(name: str, content: Any) -> Iterator[Any]:
     """Those that the footer lists. Polars writes no stream between the magic bytes."""
     ipc = _extras.require("pyarrow.ipc")
 
     end = len(content) + _FOOTER_AT
     (n_footer,) = struct.unpack_from("<i", content[end:])
     footer = bytes(content[end - n_footer : end])
-    root = _table_at(footer, 0)
+    root, last = _table_at(footer, 0), 0
     for field in (2, 3):  # dictionaries, then batches
         at, n_blocks = _vector_at(footer, _field(footer, root, field))
         for start, n_metadata, n_body in struct.iter_unpack("<qi4xq", footer[at : at + 24 * n_blocks]):
             yield ipc.read_message(content.slice(start, n_metadata + n_body))
+            last = max(last, start + n_metadata + n_body)
+    if last:
+        _refuse_more(name, content[last : end - n_footer])
 
 
 def _batch_of(message: Any) -> _Batch:

@@ -25,7 +25,7 @@ from isosent import _check
 from isosent.errors import FileFormatError, IsosentWarning
 from isosent.io.bounds import LONGEST_VECTOR_LINE, MOST_DIMENSIONS, lines_in, open_content
 from isosent.io.checksum import FileState, check_unchanged, file_state
-from isosent.io.formats import format_by_name
+from isosent.io.formats import data_set_folder, format_by_name
 from isosent.io.json_lists import holds_lists
 from isosent.io.notes import read_note
 from isosent.io.number_lists import (
@@ -47,16 +47,16 @@ from isosent.io.parquet import find_seal
 from isosent.io.remote import is_remote
 from isosent.io.system import open_to_read
 from isosent.io.tables import ABSENT, Table, is_number, paths_of, table_in, value_at
-from isosent.io.texts import USUAL_COLUMN, is_table
 from isosent.io.typed_tables import VECTOR_COLUMN, list_storage, table_batches, table_schema
 from isosent.io.vector_source import ParsedRows, VectorSource
 from isosent.space import Space
 from isosent.storage import Storage
 
+USUAL_COLUMN: Final = "text"  # of texts
 LINES: Final = ""  # in place of a column: each line is a vector
 _FEW_ROWS: Final = 3
 _FEWEST_SPREAD: Final = 8  # columns of numbers that may be a vector
-_SPARSE: Final = (".values", ".indices")  # fields of a sparse vector, as Pinecone has them
+_SPARSE: Final = re.compile(r"(.*)(indices|values)", re.IGNORECASE | re.DOTALL)  # the two fields of sparse vectors
 _MOST_BLANK_ROWS: Final = 20_000  # in which a column is looked for a value
 _SAMPLED_BYTES: Final = 4 << 20
 
@@ -132,12 +132,17 @@ def _sample(names: Sequence[str], rows: Iterator[Sequence[Any]]) -> dict[str, li
 
 def unused_vectors(path: str | os.PathLike[str], column: str | None = None) -> str | None:
     """A column of vectors next to texts, for a command that encodes texts; None if there is none."""
-    file = Path(path)
-    if is_remote(path) or not file.is_file() or not is_table(file) or not file.stat().st_size:
+    if is_remote(path):
+        return None
+    folder = data_set_folder(path)
+    file = Path(path) if folder is None else folder / _check.DATA_SET_FILE
+    if not file.is_file() or not format_by_name(file).is_table or not file.stat().st_size:
         return None
     contents = contents_of(file)
     if column is None:
         warn_unread(path, contents)
+    if contents.is_ours:
+        return None
     return next((name for name in contents.vectors if name not in (column, LINES) and contents.texts), None)
 
 
@@ -159,16 +164,17 @@ def _contents(columns: dict[str, list[Any]], typed: frozenset[str] = frozenset()
         or ("vectors" if name in typed and _all_blank(values) else None)
         for name, values in columns.items()
     }
-    for name in kinds:
-        if name.endswith(_SPARSE[0]) and name.removesuffix(_SPARSE[0]) + _SPARSE[1] in columns:
-            kinds[name] = None
+    sparse = _fields_of_sparse(columns)
+    kinds |= dict.fromkeys(sparse)
     texts = tuple(name for name, values in columns.items() if kinds[name] is None and _is_text(name, values))
     found = {kind: tuple(name for name in columns if kinds[name] == kind) for kind in ("vectors", "lists", "cut")}
     only = [name for name in found["lists"] if all(isinstance(value, list | None) for value in columns[name])]
     if not found["vectors"] and not texts and len(only) == 1:  # what else could it be for
         found = {**found, "vectors": (only[0],), "lists": tuple(name for name in found["lists"] if name != only[0])}
     others = [
-        name for name, values in columns.items() if kinds[name] in (None, "lists") and may_be_vectors(values, name)
+        name
+        for name, values in columns.items()
+        if kinds[name] in (None, "lists") and name not in sparse and may_be_vectors(values, name)
     ]
     texts = tuple(name for name in texts if name not in others)
     numbers = [name for name, values in columns.items() if kinds[name] is None and _are_numbers(values)]
@@ -176,6 +182,20 @@ def _contents(columns: dict[str, list[Any]], typed: frozenset[str] = frozenset()
     return Contents(
         found["vectors"], found["lists"], found["cut"], texts, prose=prose, unread=(*others, *_spread(numbers))
     )
+
+
+def _fields_of_sparse(columns: dict[str, list[Any]]) -> set[str]:
+    """Columns of sparse vectors: their names differ in the last word, as in sparse_values.indices and .values."""
+    pairs: dict[str, dict[str, str]] = {}
+    for name in columns:
+        if match := _SPARSE.fullmatch(name):
+            pairs.setdefault(match[1], {})[match[2].lower()] = name
+    return {
+        name
+        for pair in pairs.values()
+        if len(pair) > 1 and any(parse_numbers(value) for value in columns[pair["indices"]])  # Spark's dense have null
+        for name in pair.values()
+    }
 
 
 def _are_numbers(values: Sequence[Any]) -> bool:
@@ -228,8 +248,9 @@ def _contents_of_typed(path: Path) -> Contents:
     typed = frozenset(field.name for field in fields if list_storage(field.type))
     with open_to_read(path) as file:
         is_ours = Space.in_metadata(schema.metadata or {}) is not None or find_seal(file)[0] is not None
-    if is_ours and VECTOR_COLUMN in typed:  # others stood beside the texts that were encoded
-        return Contents((VECTOR_COLUMN,), tuple(sorted(typed - {VECTOR_COLUMN})), is_ours=True)
+    is_encoded = is_ours and VECTOR_COLUMN in typed
+    if is_encoded:  # its vectors are known, and need not be read
+        fields = [field for field in fields if field.name not in typed]
     spread = _spread([field.name for field in schema if _is_number_type(field.type)])
     n_rows = SAMPLED_ROWS + _MOST_BLANK_ROWS
     batches = table_batches(path, [field.name for field in fields], n_rows=n_rows) if fields else ()
@@ -244,6 +265,8 @@ def _contents_of_typed(path: Path) -> Contents:
     names = sorted(found, key=_order(schema.names))
     columns = _sample(names, ([_plain(row, name) for name in names] for part in (rows, every) for row in part))
     contents = _contents(columns, typed)
+    if is_encoded:  # others stood beside the texts that were encoded
+        return Contents((VECTOR_COLUMN,), tuple(sorted(typed - {VECTOR_COLUMN})), texts=contents.texts, is_ours=True)
     return contents._replace(is_ours=is_ours, unread=(*contents.unread, *spread))
 
 
@@ -271,7 +294,6 @@ def _may_hold(kind: Any) -> bool:
         or types.is_fixed_size_binary(kind)
         or types.is_string(kind)
         or types.is_large_string(kind)
-        or types.is_string_view(kind)
     )
 
 

@@ -110,7 +110,7 @@ def _data_sets(file: Any) -> dict[str, Any]:
     found = {}
 
     def add(name: str, item: Any) -> None:
-        if hasattr(item, "dtype"):  # a group has none
+        if hasattr(item, "shape"):  # a group and a named data type have none
             found[name] = item
 
     file.visititems(add)

@@ -20,7 +20,7 @@ from isosent.io.bounds import FREELY_EXPANDED, LARGEST_EXPANSION, expands_too_fa
 from isosent.io.checksum import FileState, HashingFile, check_unchanged, file_state
 from isosent.io.formats import ending_of
 from isosent.io.notes import read_note
-from isosent.io.system import open_to_read
+from isosent.io.system import open_to_read, system_code
 from isosent.io.vector_source import (
     Array,
     Read,
@@ -224,9 +224,20 @@ def _archive(path: Path) -> Iterator[ZipFile]:
     try:
         with open_to_read(path) as file, ZipFile(file) as archive:
             yield archive
-    except (IsosentError, OSError):
+    except IsosentError:
         raise
     # zipfile raises all of these for a damaged archive, and the others for one of a kind that it cannot read
-    except (BadZipFile, zlib.error, lzma.LZMAError, EOFError, ValueError, RuntimeError, OverflowError) as error:
+    except (
+        BadZipFile,
+        zlib.error,
+        lzma.LZMAError,
+        EOFError,
+        ValueError,
+        RuntimeError,
+        OverflowError,
+        OSError,
+    ) as error:
+        if isinstance(error, OSError) and (system_code(error) is not None or error.filename is not None):
+            raise
         reason = brief(error).rstrip(".")
         raise FileFormatError(f"{path} is a damaged archive of arrays: {reason}. Save it again.") from None

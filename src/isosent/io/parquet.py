@@ -17,7 +17,14 @@ from typing import IO, Any, BinaryIO, Final, NamedTuple
 from isosent import _extras
 from isosent.errors import FileFormatError
 from isosent.io import bounds
-from isosent.io.arrow import BATCH_TEXT_BYTES, LARGEST_ROW, longest_repeated, reading_with_pyarrow
+from isosent.io.arrow import (
+    BATCH_TEXT_BYTES,
+    LARGEST_ROW,
+    longest_repeated,
+    plain_batch,
+    plain_schema,
+    reading_with_pyarrow,
+)
 from isosent.io.checksum import UNSEALED, open_file_checksum, require_checksum
 from isosent.io.system import open_to_read
 
@@ -43,8 +50,8 @@ class ParquetTable:
             self._file = pq.ParquetFile(
                 source, buffer_size=_READ_BUFFER_BYTES, pre_buffer=False, page_checksum_verification=True
             )
+            self.schema, self.n_rows = plain_schema(self._file.schema_arrow), self._file.metadata.num_rows
         self._name, self._source = name, source
-        self.schema, self.n_rows = self._file.schema_arrow, self._file.metadata.num_rows
 
     def rows_at_once(self, names: Sequence[str] | None, *, is_streamed: bool = True) -> int:
         """How many rows of columns, or of all, fit in memory; refuses what would fill it.
@@ -81,9 +88,12 @@ class ParquetTable:
                     n_bytes = batch.nbytes + (0 if is_streamed else n_bytes)
                     if n_bytes > most:
                         raise bounds.expands_too_far(self._name, n_bytes)
-                    row += len(batch)
+                    first, row = row, row + len(batch)
                     if row > start_row:
-                        yield batch.slice(max(0, len(batch) - (row - start_row)))
+                        with reading_with_pyarrow(f"{self._name}, rows {first} to {row - 1},", READABLE):
+                            batch.validate(full=True)  # such as texts that are no UTF-8
+                            part = plain_batch(batch.slice(max(0, start_row - first)))
+                        yield part
 
 
 def _top_columns(names: Sequence[str] | None) -> set[str] | None:

@@ -2,7 +2,7 @@
 
 `read_texts` reads all of them, `open_texts` counts them first (`CountedTexts`), `read_labels` reads another column of a
 table; a `TextSource` is a file that is named, and offers all three. They find the column in the same way
-(`_text_column`), and refuse vectors where texts are read (`refuse_vectors`; the rule is that of
+(`text_column`), and refuse vectors where texts are read (`refuse_vectors`; the rule is that of
 `isosent.io.number_lists`). A `TextTable` has all columns, to be written next to the vectors of the texts; `text_blocks`
 cuts texts into blocks that fit in memory.
 """
@@ -27,6 +27,7 @@ from isosent.errors import FileFormatError, InputError, InputFileError, IsosentW
 from isosent.io import bounds
 from isosent.io.bounds import lines_in, open_content
 from isosent.io.checksum import FileState, open_file_state
+from isosent.io.columns import USUAL_COLUMN, contents_of
 from isosent.io.formats import TABLES, Format, ending_of, format_by_name
 from isosent.io.number_lists import (
     SAMPLED_ROWS,
@@ -43,7 +44,6 @@ from isosent.io.typed_tables import VECTOR_COLUMN
 from isosent.io.vector_source import no_column_error
 from isosent.storage import Storage
 
-USUAL_COLUMN = "text"
 _BLOCK_TEXTS = 1024
 _SAMPLED_CHARACTERS = 4 << 20
 _SEPARATOR = "\ud800"  # a lone surrogate is in no text
@@ -58,7 +58,7 @@ def read_texts(path: str | os.PathLike[str], *, column: str | None = None) -> li
         A table with a header: ``.csv``, ``.tsv`` (no quoting), ``.jsonl`` or ``.parquet``. Any other file, and ``-``
         for standard input: one text per line, an empty line is an empty text. UTF-8, with or without byte order mark.
     column : str, optional
-        Column that holds the texts. Default: the one called text, else the only one.
+        Column that holds the texts. Default: the one called text, else the only one, or the only one of texts.
 
     Returns
     -------
@@ -125,22 +125,24 @@ def _texts_in(
         yield from lines
         return
     table = table_in(name, file_format, file, header=True, first_row=first_row, is_streamed=is_streamed)
-    column = _text_column(table, column)
+    column = text_column(table, column)
     rows = islice(table.rows(column), first_row - table.first_row, None)
     first = _sampled(rows, lambda row: len(row[1][0]) if isinstance(row[1][0], str) else 1)
     refuse_vectors(name, column, [value for _, (value,) in first])
     for number, (value,) in chain(first, rows):
         is_short_ascii = isinstance(value, str) and value.isascii() and len(value) <= bounds.LONGEST_LINE
-        yield value if is_short_ascii else _text(table, number, column, value)  # the call takes longer than the check
+        yield value if is_short_ascii else text_in(table, number, column, value)  # the call takes longer than the check
 
 
-def _text_column(table: Table, column: str | None) -> str:
+def text_column(table: Table, column: str | None, *, without: str | None = None) -> str:
+    """The column that is named, or called text, or is the only one, or the only one of texts but that of the ids."""
     if column is not None:
         return column
     if USUAL_COLUMN in table.columns:
         return USUAL_COLUMN
+    names = table.columns if len(table.columns) == 1 else _columns_of_texts(table.name, without)
     advice = header_advice(table.name, table.columns)
-    if len(table.columns) != 1:
+    if len(names) != 1:
         first = next(table.rows(optional=table.columns), (0, ("",)))[1]
         if all(map(is_number, table.columns)) or all(map(is_number, first)):
             raise FileFormatError(numbers_error(table.name))
@@ -154,7 +156,17 @@ def _text_column(table: Table, column: str | None) -> str:
         )
     if advice:
         warnings.warn(f"{table.name}: {advice[0].lower()}{advice[1:]}", IsosentWarning, stacklevel=2)
-    return table.columns[0]
+    return names[0]
+
+
+def _columns_of_texts(path: str, without: str | None) -> list[str]:
+    """The columns of texts of a table; none of a pipe, which can be read only once, or of a faulty file."""
+    file = _check.input_file(path)
+    try:
+        texts = contents_of(file).texts if file.is_file() else ()
+    except InputError:  # whoever reads the rows meets the fault
+        return []
+    return [name for name in texts if name != without]
 
 
 def _sampled(rows: Iterator[Any], size: Callable[[Any], int]) -> list[Any]:
@@ -190,7 +202,8 @@ def numbers_error(name: str) -> str:
     return f"{name} holds numbers, not texts. Save vectors as .npy: read them with numpy.loadtxt, write numpy.save."
 
 
-def _text(table: Table, number: int, column: str, value: Any) -> str:
+def text_in(table: Table, number: int, column: str, value: Any) -> str:
+    """The text that a value of a row is; one that is missing is empty."""
     return "" if is_missing(value) else table.text(number, column, value)
 
 
@@ -311,7 +324,7 @@ class TextTable:
         pa = _extras.require("pyarrow")
 
         table = open_table()
-        self._open, self._column = open_table, _text_column(table, column)
+        self._open, self._column = open_table, text_column(table, column)
         self.typed = None if table.schema is None else Path(table.name)  # its columns are copied as they are
         if table.objects is not None:
             types = _json_types(table, table.objects)
@@ -331,7 +344,7 @@ class TextTable:
         place = names.index(self._column)
         is_text = [str(kind) == "string" for kind in self.schema.types]
         for number, (value, *values) in table.rows(self._column, optional=names):
-            values[place] = text = _text(table, number, self._column, value)
+            values[place] = text = text_in(table, number, self._column, value)
             # values of .jsonl that are not strings, numbers or bools, such as lists, are kept as JSON text
             yield (
                 text,

@@ -225,6 +225,12 @@ def chosen_array(path: Path, what: str, names: Iterable[str], matrices: Sequence
 
 
 def check_size(path: Path, state: FileState, promised: int) -> None:
+    """Refuse a file that ends before its last row, or goes on after it, as if a second array were saved into it."""
+    if state[1] > promised:
+        raise FileFormatError(
+            f"{path} holds more than its header says, {promised} bytes: it has {state[1]}. Save each array to a "
+            "separate file, or all rows as one array."
+        )
     if state[1] < promised:
         raise FileFormatError(
             f"{path} is truncated: its header says {promised} bytes, and it has {state[1]}. Copy the file again."

@@ -24,13 +24,13 @@ from isosent import _check, _extras
 from isosent._check import brief
 from isosent.errors import FileFormatError, InputError, IsosentWarning, option
 from isosent.io.atomic import check_destination, fsync, locked, replacing
-from isosent.io.checksum import HashingFile
+from isosent.io.checksum import HashingFile, file_checksum
 from isosent.io.columns import LINES, Contents, contents_of, incomplete_vector, open_rows, warn_unread
 from isosent.io.formats import FORMATS, Format, format_by_name, listed
 from isosent.io.json_lists import open_lists
 from isosent.io.notes import INDEX_FILE, note_entry, note_path, older_entry, write_note
 from isosent.io.remote import is_folder
-from isosent.io.shards import ShardIndex, check_complete, read_index
+from isosent.io.shards import ShardIndex, ShardRecord, check_complete, read_index
 from isosent.io.signatures import refuse_other_file
 from isosent.io.tables import open_table
 from isosent.io.texts import is_table, read_labels
@@ -211,6 +211,22 @@ def open_shard(folder: Path, index: ShardIndex, number: int) -> VectorSource:
         listed = ("{} x {} {} of the space {}".format(*facts) for facts in (expected, actual))
         raise FileFormatError("{}: expected {}, found {}. Encode again.".format(source.path, *listed))
     return source
+
+
+def damaged_shards(folder: Path, index: ShardIndex) -> list[int]:
+    """Numbers of the shards that are complete, but not as they were written."""
+
+    def is_whole(number: int, written: ShardRecord) -> bool:
+        try:
+            if index.holds != "vectors":
+                return file_checksum(folder / index.shard_name(number)) == written.checksum
+            shard = open_shard(folder, index, number)
+            shard.verify()
+        except InputError:
+            return False
+        return shard.checksum == written.checksum
+
+    return [number for number, written in enumerate(index.shards) if written and not is_whole(number, written)]
 
 
 def _open_folder(folder: Path, index: ShardIndex, column: str | None) -> VectorSource:

@@ -28,6 +28,7 @@ from isosent.numeric.similarity import sampled_rows
 from isosent.numeric.spectrum import SpaceReport, describe_space
 from isosent.pages.progress import progress_bar
 from isosent.persistence import FitRecord
+from isosent.search.inputs import opened_with_texts
 from isosent.search.smaller import FEWEST_ROWS, Size, Sizes, sizes
 from isosent.transforms.base import NO_TRANSFORM, Auto
 from isosent.transforms.statistics import Statistics
@@ -96,9 +97,13 @@ def _opened(request: FitRequest, say: Say) -> Iterator[FitInputs]:
         yield INPUTS["workers"](request, (), say)
         return
     with local_copies(input_paths(request.inputs, "texts", "vectors", as_parts=False)) as (paths, named):
-        sources = [open_source(path, column=request.column, moments=True) for path in paths]
+        sources, of_texts = opened_with_texts(
+            lambda column: [open_source(path, column=column, moments=True) for path in paths],
+            request.column,
+            request.texts,
+        )
         kind = "texts" if all(source.kind == "texts" for source in sources) else "vectors"
-        yield INPUTS[kind](request, sources, say, named=named)
+        yield INPUTS[kind](request, sources, say, of_texts=of_texts, named=named)
 
 
 def _smaller(

@@ -249,12 +249,23 @@ def _listed(names: Sequence[str]) -> str:
 
 
 class FitInputs:
-    """What all inputs have in common. `named` gives the addresses of files that were copied to be read."""
+    """What all inputs have in common.
+
+    `of_texts` is the column of the texts of vectors in another file; `named` gives the addresses of files that were
+    copied to be read.
+    """
 
     def __init__(
-        self, request: FitRequest, sources: Sequence[Source], say: Say, *, named: Callable[[str], str] = str
+        self,
+        request: FitRequest,
+        sources: Sequence[Source],
+        say: Say,
+        *,
+        of_texts: str | None = None,
+        named: Callable[[str], str] = str,
     ) -> None:
         self.request, self.sources, self.say, self.named = request, sources, say, named
+        self.of_texts = of_texts
 
     @property
     def name(self) -> str:

@@ -56,13 +56,15 @@ class VectorInputs(FitInputs):
         model = model_of_vectors([source.name for source in measured], files, request.model, request.space)
         self.queries = None
         if request.queries is not None:
+            is_of_texts = self.of_texts is not None and all(each.column != request.column for each in self.files)
+            column = None if is_of_texts else request.column
             self.queries = vectors_and_moments(
-                [open_vectors_or_moments(request.queries, column=request.column, are_queries=True)]
+                [open_vectors_or_moments(request.queries, column=column, are_queries=True)]
             )
             no_rows([*self.files, *self.queries[0]], [*self.moments, *self.queries[1]])
         self.texts = self._own_texts()
         if request.texts is not None:
-            self.texts = texts_of_vectors(TextSource(request.texts), self.files)
+            self.texts = texts_of_vectors(TextSource(request.texts, self.of_texts), self.files)
         if self.texts is not None and len(self.texts) != self.n_rows:
             raise InputError(
                 f"{request.texts} holds {len(self.texts)} texts; there are {self.n_rows} vectors. Give one text per "

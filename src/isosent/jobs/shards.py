@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from functools import reduce
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -45,7 +46,7 @@ from isosent.io.shards import (
 )
 from isosent.io.texts import open_texts
 from isosent.io.vector_source import VectorSource
-from isosent.io.vectors import open_vectors
+from isosent.io.vectors import damaged_shards, open_vectors
 from isosent.jobs.encode import TextRows, encoding, warn_once
 from isosent.jobs.moments import FileMoments, read_moments
 from isosent.jobs.worker import Job, LocalEngine, Outcome, RunTasks, Task
@@ -99,7 +100,7 @@ def encode_folder(
     folder : path-like
         A new folder, or one that an earlier call with the same arguments began.
     column : str, optional
-        Column of the texts in a table; by default ``text``, or the only one.
+        Column of the texts in a table; by default ``text``, or the only one, or the only one of texts.
     sharding : Sharding, optional
         Rows of a shard, file format and dtype; by default 100,000 rows, ``.npy`` and float32.
     shard_size : int, optional
@@ -445,7 +446,7 @@ def _failure(index: ShardIndex, failed: Sequence[tuple[Shard, Exception]]) -> Is
 
 
 def _resumed_index(job: Job, folder: str, index: ShardIndex, new: ShardIndex, *, has_sums: bool) -> ShardIndex:
-    """Index of an earlier run without the shards that are gone; a run that cannot be resumed is refused."""
+    """Index of an earlier run without the shards that are gone or damaged; a run that cannot be resumed is refused."""
     try:
         same_space("the model", new.space, folder, index.space)
     except InputError as error:
@@ -470,4 +471,6 @@ def _resumed_index(job: Job, folder: str, index: ShardIndex, new: ShardIndex, *,
             "again, or name another folder."
         )
     missing = dict.fromkeys(_missing_shards(folder, index, has_sums=has_sums))
+    if not remote.is_remote(folder):  # stores elsewhere guard their files themselves
+        missing |= dict.fromkeys(damaged_shards(Path(folder), index.with_shards(missing)))
     return msgspec.structs.replace(index.with_shards(missing), inputs=new.inputs)  # they may have been moved

@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -639,6 +639,7 @@ class Index:
         ids: Sequence[str] | Sequence[int] | None = None,
         metadata: Any = None,
         check_space: bool = False,
+        committed: Callable[[int, int], None] | None = None,
         progress: Progress | None = None,
     ) -> NDArray[Any]:
         """Add rows, and replace those with the same ids.
@@ -655,6 +656,8 @@ class Index:
             As for `create`. Columns that are left out are null.
         check_space : bool, default False
             Whether to warn of `vectors` of no known space that differ from those of the index (of 20 or more).
+        committed : callable, optional
+            Called as ``committed(n_replaced, n_rows)``: how many rows were replaced, and how many there are now.
         progress : callable, optional
             As for `create`.
 
@@ -691,6 +694,9 @@ class Index:
             table = like(table, self.schema)
             if len(units):
                 self._commit(*with_rows(self.folder, snapshot, table, units))
+            n_rows = len(self._snapshot)
+            if committed is not None:  # before anybody else writes
+                committed(len(snapshot) + len(units) - n_rows, n_rows)
             state = self._snapshot.state
             n_built = state.segments[0].n_rows
             if state.n_rows - n_built > max(_LARGEST_TAIL, _LARGEST_TAIL_SHARE * n_built):

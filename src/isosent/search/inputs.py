@@ -1,9 +1,9 @@
 """Rows that files hold: what the files that a user names become, as texts, vectors, ids and metadata.
 
 `opened_rows` opens a file of texts, or of vectors whose texts may be in another file. A `RowFiles` reads them all
-(`read`, for an index) or the texts alone (`read_texts`). `rows_of_inputs` reads several files as one. `read_rows` reads
-a table, where `_typed` makes numbers of columns that are all numbers. Texts of vectors in another file are put in the
-order of these, which `_order_by_ids` finds by the ids of both.
+(`read`, for an index) or the texts alone (`read_texts`). `opened_inputs` opens several files, whose rows `joined_rows`
+makes one. `read_rows` reads a table, where `_typed` makes numbers of columns that are all numbers. Texts of vectors in
+another file are put in the order of these, which `_order_by_ids` finds by the ids of both.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from isosent import _check, _extras
 from isosent._check import brief
@@ -24,12 +24,12 @@ from isosent.encoders.precomputed import PrecomputedVectors
 from isosent.errors import FileFormatError, InputError, IsosentWarning, option
 from isosent.io.bounds import open_content
 from isosent.io.formats import format_by_name
-from isosent.io.number_lists import SAMPLED_ROWS, are_json_objects, kind_of
+from isosent.io.number_lists import SAMPLED_ROWS
 from isosent.io.remote import local_copies
 from isosent.io.shards import input_paths
-from isosent.io.source import open_source
-from isosent.io.tables import DECIMAL_COMMA, has_table_name, header_advice, is_number, open_table, table_in
-from isosent.io.texts import TextSource, numbers_error, read_texts, refuse_vectors
+from isosent.io.source import Source, kind_of_input, open_source
+from isosent.io.tables import DECIMAL_COMMA, Table, is_number, open_table, table_in
+from isosent.io.texts import TextSource, refuse_vectors, text_column, text_in
 from isosent.io.typed_tables import typed_table
 from isosent.io.vector_source import VectorSource
 from isosent.search.rows import ID, TEXT, VECTOR, is_text
@@ -38,6 +38,8 @@ from isosent.storage import Storage
 
 if TYPE_CHECKING:
     from isosent.search.index import Index
+
+S = TypeVar("S", bound=Source)
 
 _CUSTOM_ID: Final = "custom_id"  # of a request in a batch
 _DIGITS: Final = re.compile(r"\d+", re.ASCII)
@@ -113,7 +115,9 @@ class RowFiles:
                 f"{source.name} has the columns {', '.join(names)}. Name that of the texts: "
                 f"{option('texts', source.name)} {option('column', 'NAME')}."
             )
-        return read_texts(source.name, column=TEXT if TEXT in names else names[0])
+        with open_table(source.name, header=True) as table:
+            name = TEXT if TEXT in names else names[0]
+            return [text_in(table, number, name, value) for number, (value,) in table.rows(optional=[name])]
 
     def read(self, *, id_column: str | None = None, space: str | None = None, schema: Any = None) -> Rows:
         """All that the files hold; columns of text files get the types of `schema`, which is that of an index."""
@@ -134,8 +138,10 @@ class RowFiles:
                 ids, metadata = (None if each is None else each.take(order) for each in (ids, metadata))
             return Rows(texts, source, ids, metadata)
         if source.is_column:
+            names = [name for name in source.text_columns if name != id_column]
+            column = TEXT if TEXT in names else names[0] if len(names) == 1 else None
             texts, ids, metadata, _ = read_rows(
-                source.name, id_column=id_column, vector_column=source.column, schema=schema
+                source.name, column=column, id_column=id_column, vector_column=source.column, schema=schema
             )
             return Rows(texts, source, ids, metadata)
         if (
@@ -147,12 +153,55 @@ class RowFiles:
 
 
 def opened_rows(path: str, *, column: str | None = None, texts: str | None = None) -> RowFiles:
-    """Open a file of texts or vectors; the column is one of the table of texts, if there is one."""
-    of_texts = column if texts is not None and has_table_name(texts) else None
-    source = open_source(path, column=column if of_texts is None else None)
-    if source.kind == "texts" and texts is not None:
+    """Open a file of texts or vectors; a column is chosen as `opened_with_texts` does."""
+    [source], of_texts = opened_with_texts(lambda named: [open_source(path, column=named)], column, texts)
+    if texts is None:
+        return RowFiles(source, column, None)
+    if source.kind == "texts":
         raise InputError(f"{option('texts')} are for vectors; {path} holds texts.")
-    return RowFiles(source, column if texts is None else of_texts, texts)
+    return RowFiles(source, of_texts, texts)
+
+
+def opened_with_texts(
+    opened: Callable[[str | None], list[S]], column: str | None, texts: str | None
+) -> tuple[list[S], str | None]:
+    """Open files of vectors whose texts may be in another file, and find the column of these.
+
+    A column that is named is chosen in every file that has it: in those of the vectors, in that of the texts, or both.
+    """
+    if column is None or texts is None or not TextSource(texts).is_table:
+        return opened(column), None
+    try:
+        sources = opened(column)
+    except InputError:  # they have no such column; what else is wrong is met again
+        sources = []
+    if any(_is_of_column(source, column) for source in sources):
+        with _renaming(f"one to {TEXT}; {option('column', column)} names the vectors"):
+            return sources, _column_of_texts(texts, column)
+    with open_table(texts, header=True) as table:
+        table.require(column)
+    with _renaming(f"the column {column} of {texts} to {TEXT}", f"{option('column', 'NAME')}, and "):
+        return opened(None), column
+
+
+def _is_of_column(source: Source, column: str) -> bool:
+    return source.kind == "vectors" and source.column == column
+
+
+def _column_of_texts(path: str, column: str) -> str:
+    with open_table(path, header=True) as table:
+        is_there = column in table.columns and kind_of_input(path, column=column) == "texts"
+        return text_column(table, column if is_there else None)
+
+
+@contextmanager
+def _renaming(what: str, before: str = "") -> Iterator[None]:
+    """Where a column is named already, advice to name another one becomes advice to rename one."""
+    try:
+        yield
+    except InputError as error:
+        error.reword(lambda marked: marked.replace(option("column", "NAME"), f"{before}rename {what}"))
+        raise
 
 
 @contextmanager
@@ -308,53 +357,31 @@ def read_rows(
                 f"{option('id_column', id_column)}: {path} is read as plain lines and has no columns. Leave it out."
             )
         return source.texts(), None, None, None
-    table = _read_table(path, without=vector_column)
     is_untyped = format_by_name(path).rows == "fields"
+    with open_content(path) as (name, content):
+        n_bytes = content.seek(0, os.SEEK_END)
+        content.seek(0)
+        table = table_in(name, format_by_name(path), content, header=True)
+        if vector_column is None:
+            column = text_column(table, column, without=id_column)
+        for named in filter(None, (column, id_column)):
+            table.require(named)
+        if table.schema is None:
+            texts, columns = _columns(table, column, vector_column, max(_FREE_CELLS, n_bytes))
+        else:
+            texts, columns = _typed_columns(table, column, vector_column, id_column)
     kinds = {} if schema is None else {field.name: field.type for field in schema}
-    columns = {
-        name: _typed(table[name], kinds.get(_renamed(name))) if is_untyped else table[name]
-        for name in table.column_names
-    }
-    if column is None:
-        candidates = [
-            name
-            for name, values in columns.items()
-            if is_text(values.type)
-            and values.null_count < len(values)
-            and name not in (ID, id_column)
-            and not kind_of(sample := values.slice(0, SAMPLED_ROWS).to_pylist(), name)
-            and not (vector_column and are_json_objects(sample))
-        ]
-        candidates = [TEXT] if TEXT in columns and vector_column != TEXT else candidates
-        advice = header_advice(path, list(columns))
-        if len(candidates) != 1 and vector_column is None:
-            if is_untyped and len(columns) > 1 and not any(is_text(values.type) for values in columns.values()):
-                raise FileFormatError(numbers_error(path))
-            raise InputError(
-                f"{path} has the columns {brief(', '.join(columns), 600)}. Choose the texts: "
-                f"{option('column', 'NAME')}.{advice and ' '}{advice}"
-            )
-        if advice and candidates != [TEXT]:
-            warnings.warn(f"{path}: {advice[0].lower()}{advice[1:]}", IsosentWarning, stacklevel=2)
-        column = candidates[0] if len(candidates) == 1 else None
-    for name in (column, id_column):
-        if name is not None and name not in columns:
-            raise InputError(f"{path} has no column {name}; it has: {brief(', '.join(columns), 600)}.")
     id_column = id_column or (ID if ID in columns else None)
-    values = [] if column is None else table[column].to_pylist()
-    if column is not None and values:
-        refuse_vectors(str(path), column, values[:SAMPLED_ROWS])
-    texts = None if column is None else ["" if value is None else str(value) for value in values]
-    ids = None if id_column is None else columns[id_column]
+    ids = None if id_column is None else columns.pop(id_column)
     if ids is not None and is_untyped:
-        ids = _typed_ids(table[id_column], kinds.get(ID))
+        ids = _typed_ids(ids, kinds.get(ID))
+    columns.pop(str(column), None)
     others = {}
     for name, values in columns.items():
-        if name not in (column, id_column):
-            own = _renamed(name)
-            if own in others or (own != name and own in columns):
-                raise InputError(f"{path} has the columns {name} and {own}; rename one: an index has its own {name}.")
-            others[own] = values
+        own = _renamed(name)
+        if own in others or (own != name and own in columns):
+            raise InputError(f"{path} has the columns {name} and {own}; rename one: an index has its own {name}.")
+        others[own] = _typed(values, kinds.get(own)) if is_untyped else values
     return texts, ids, pa.table(others), column
 
 
@@ -395,33 +422,57 @@ def _renamed(name: str) -> str:
     return f"{name}_" if name in (ID, TEXT, VECTOR) else name
 
 
-def _read_table(path: str, *, without: str | None) -> Any:
-    """All columns but one, as they are or as texts."""
+def _typed_columns(
+    table: Table, column: str | None, vector_column: str | None, id_column: str | None
+) -> tuple[list[str] | None, dict[str, Any]]:
+    """The texts, and all columns but the vectors, with their types; texts and ids may lie within others."""
     import pyarrow as pa
 
-    if format_by_name(path).is_typed:
-        file = _check.input_file(path)
-        typed = typed_table(str(file), file)
-        schema = typed.schema
-        if without in schema.names:
-            schema = schema.remove(schema.get_field_index(without))
-        if not schema.names:
-            return pa.table({})
-        return pa.Table.from_batches(typed.batches(schema.names if without else None, is_streamed=False), schema)
-    with open_content(path) as (name, content):
-        most_cells = max(_FREE_CELLS, content.seek(0, os.SEEK_END))
-        content.seek(0)
-        table = table_in(name, format_by_name(path), content, header=True)
-        table.require_distinct()
-        names = [name for name in table.columns if name != without]
-        rows = []
-        for _, values in table.rows(optional=names):
-            rows.append(values)
-            if len(rows) * len(values) > most_cells:
-                raise FileFormatError(
-                    f"{path}: rows of {len(names):,} columns, as in the first, do not fit into the file. Leave "
-                    "out columns that few rows have."
-                )
+    file = _check.input_file(table.name)
+    typed = typed_table(str(file), file)
+    schema = typed.schema
+    if vector_column in schema.names:
+        schema = schema.remove(schema.get_field_index(vector_column))
+    columns = {}
+    if schema.names:
+        batches = typed.batches(schema.names if vector_column else None, is_streamed=False)
+        read = pa.Table.from_batches(batches, schema)
+        columns = dict(zip(read.column_names, read.columns, strict=True))
+    if id_column is not None and id_column not in columns:
+        columns[id_column] = pa.chunked_array([[value for _, (value,) in table.rows(id_column)]])
+    values = [] if column is None else [(number, value) for number, (value,) in table.rows(column)]
+    return _texts(table, column, values), columns
+
+
+def _texts(table: Table, column: str | None, values: Sequence[tuple[int, Any]]) -> list[str] | None:
+    """Values of a column that must be texts, each with the number of its row; None without a column."""
+    if column is None:
+        return None
+    refuse_vectors(table.name, column, [value for _, value in values[:SAMPLED_ROWS]])
+    return [text_in(table, number, column, value) for number, value in values]
+
+
+def _columns(
+    table: Table, column: str | None, vector_column: str | None, most_cells: int
+) -> tuple[list[str] | None, dict[str, Any]]:
+    """The texts, and all columns but the vectors; next to vectors, a row may lack its text."""
+    import pyarrow as pa
+
+    table.require_distinct()
+    names = [name for name in table.columns if name != vector_column]
+    required = () if column is None or vector_column is not None else (column,)
+    values_of_texts, rows = [], []
+    place = 0 if required else names.index(column) if column is not None else None
+    for number, values in table.rows(*required, optional=names):
+        if place is not None:
+            values_of_texts.append((number, values[place]))
+        rows.append(values[len(required) :])
+        if len(rows) * len(names) > most_cells:
+            raise FileFormatError(
+                f"{table.name}: rows of {len(names):,} columns, as in the first, do not fit into the file. Leave "
+                "out columns that few rows have."
+            )
+    texts = _texts(table, column, values_of_texts)
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
     arrays = {}
     for name, values in zip(names, columns, strict=True):
@@ -429,7 +480,7 @@ def _read_table(path: str, *, without: str | None) -> Any:
             points = [value and DECIMAL_COMMA.sub(r"\1.\2", value) for value in values]
             values = tuple(points) if all(not value or is_number(value) for value in points) else values
         try:
-            arrays[name] = pa.array(values, pa.string() if format_by_name(path).rows == "fields" else None)
+            arrays[name] = pa.array(values, pa.string() if table.objects is None else None)
         except (pa.ArrowException, TypeError, OverflowError, UnicodeError) as error:
-            raise InputError(f"{path}: the values of {name} are not of one type: {brief(error)}.") from None
-    return pa.table(arrays)
+            raise InputError(f"{table.name}: the values of {name} are not of one type: {brief(error)}.") from None
+    return texts, arrays

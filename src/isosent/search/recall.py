@@ -128,10 +128,12 @@ def recall_of_neighbors(
         )
     if snapshot.state.ids == "str":
         raise InputError(f"{truth.name} names rows by their numbers, and the ids of the index are strings.")
-    if snapshot.state.ids == "int" and (snapshot.ids_at(snapshot.live) != np.arange(len(snapshot))).any():
+    every = np.arange(snapshot.state.n_rows)  # those that were removed, too
+    if snapshot.state.ids == "int" and (snapshot.ids_at(every) != every).any():
         raise InputError(
             f"{truth.name} names rows by their numbers, and the ids of the index are not 0, 1, 2 and so on, in order. "
-            "Make the index again without a column of ids."
+            "Make the index again of the vectors that the neighbors were computed of, all of them, without a column "
+            "of ids."
         )
     named = np.unique(truth.rows)
     known = named >= 0
@@ -141,7 +143,8 @@ def recall_of_neighbors(
         query = int(np.flatnonzero((truth.rows == unknown).any(axis=1))[0])
         raise InputError(
             f"{truth.name}: a neighbor of query {query} is row {unknown}, which the index of {len(snapshot)} rows has "
-            "not. Name the neighbors among the vectors that it was made of."
+            "not: it was removed, or the neighbors are of other vectors. Make the index again of the vectors that they "
+            "were computed of, all of them."
         )
     if truth.metric and truth.metric not in _COSINE:
         raise InputError(

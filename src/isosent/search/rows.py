@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from isosent import _extras
 from isosent._check import brief
 from isosent.errors import FileFormatError, InputError, InputTypeError, option
-from isosent.io.arrow import reading_with_pyarrow
+from isosent.io.arrow import plain_column, reading_with_pyarrow
 from isosent.io.checksum import HashingFile
 from isosent.io.parquet import READABLE
 
@@ -135,6 +135,7 @@ def _plain(column: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    column = plain_column(column)
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if is_text(kind) or pa.types.is_null(kind):
         kind = pa.string()

@@ -30,7 +30,7 @@ from isosent.demo import EXAMPLE, PoolRow, demo_pool, translated_share
 from isosent.errors import InputError, option
 from isosent.exports.check import shortened
 from isosent.io.formats import format_by_name
-from isosent.io.texts import name_of_texts
+from isosent.io.texts import name_of_texts, read_texts
 from isosent.io.typed_tables import table_schema
 from isosent.model import SentenceEncoder
 from isosent.numeric.moments import Moments
@@ -39,7 +39,6 @@ from isosent.numeric.similarity import nonzero_rows, unit_rows
 from isosent.numeric.spectrum import spectrum
 from isosent.pages.html import theme
 from isosent.persistence import model_files
-from isosent.search.inputs import read_rows
 from isosent.server.http import json_response, with_served
 from isosent.server.limits import RequestError
 from isosent.server.registry import ModelService, Served
@@ -113,7 +112,7 @@ def _texts_in(content: bytes, name: str, column: str | None) -> list[str]:
         try:
             if format_by_name(path).is_typed and (n_rows := table_schema(path)[1]) > MOST_TEXTS:
                 raise _too_many_texts(n_rows)
-            return read_rows(str(path), column=column)[0] or []
+            return read_texts(path, column=column)
         except (InputError, OSError) as error:
             raise RequestError(422, str(error).replace(str(path), "the file"), param="file") from None
         finally:
