@@ -13,6 +13,7 @@ import pytest
 
 import isosent
 from isosent.model import SentenceEncoder
+from isosent.search import Index
 
 
 @pytest.fixture(autouse=True)
@@ -294,3 +295,28 @@ def test_clusters_and_maps_of_languages_are_told_until_the_language_is_erased(is
     for command in (["cluster", "-m", "erased", "--json"], ["map", "--transform", "erased", "-o", "m.html"]):
         assert "separate groups" not in isosent_(*command, "pool/pool.csv", "--column", "text").err
     assert "separate groups" not in isosent_("cluster", "texts.txt").err
+
+
+def test_the_vectors_of_two_tables_are_compared_with_the_texts_next_to_them(isosent_, refuses, here, wordllama):
+    texts = isosent.demo_texts()[:60]
+    vectors = list(np.roll(wordllama.encode(texts), 1, axis=1))  # of a model that nobody has here
+    table = pa.table({"sku": [f"P{n}" for n in range(60)], "title": texts, "vector": vectors})
+    pq.write_table(table, here / "old.parquet")
+    pq.write_table(table.slice(0, 20).drop_columns(["sku"]), here / "new.parquet")
+    refuses(isosent_("duplicates", "new.parquet", "--against", "old.parquet"), "--texts new.parquet --column NAME")
+    advice = ["--texts", "new.parquet", "--column", "title"]
+    found = json.loads(isosent_("duplicates", "new.parquet", "--against", "old.parquet", *advice, "--json").out)
+    assert (found["model"], found["n_equal"]) == (None, 20)
+    assert [each["old_text"] for each in found["known"]] == texts[:20]
+    finished = isosent_("duplicates", "new.parquet", "--against", "old.parquet", "--column", "title")
+    assert "vectors in its column vector are not used" in finished.err
+
+
+def test_the_rows_of_an_index_are_grouped_by_its_own_vectors(isosent_, refuses, here, wordllama):
+    texts = isosent.demo_texts()[:60]
+    Index.create([*texts, *texts[:3]], wordllama, folder=here / "index")
+    found = json.loads(isosent_("duplicates", "index", "--json").out)
+    assert (found["model"], found["n_texts"]) == (None, 63)
+    assert found["n_duplicates"] >= 6
+    assert json.loads(isosent_("cluster", "index", "--json").out)["n_texts"] == 63
+    refuses(isosent_("cluster", "index", "-m", "wordllama"), "index", "--model")

@@ -37,7 +37,7 @@ from isosent.search.clusters import cluster as cluster_texts
 from isosent.search.duplicates import Duplicates, find_duplicates
 from isosent.search.inputs import Rows, opened_rows
 from isosent.search.known import Known, find_known
-from isosent.search.stores import find_index
+from isosent.search.stores import find_index, rows_of_index
 from isosent.transforms.agreement import distinct_rows
 
 _MOST_SHOWN = 10
@@ -77,9 +77,9 @@ def duplicates(
     """Find near-duplicates: groups of texts that differ little.
 
     ROWS is a .txt file (one text per line), a .csv, .tsv, .jsonl or .parquet table, or - for standard input; or a file
-    of vectors (.npy, .parquet, .arrow, .hdf5 and others), whose texts are in --texts FILE
-    or in another column. With -m, they are vectors of its encoder. Texts that differ in a number, a negation or a name
-    are no duplicates; vectors without texts are compared by their distance alone.
+    of vectors (.npy, .parquet, .arrow, .hdf5 and others), whose texts are in --texts FILE or in another column; or an
+    index. With -m, vectors are of its encoder. Texts that differ in a number, a negation or a name are no duplicates;
+    vectors without texts are compared by their distance alone.
 
     The CSV holds group, row (from 0), text, score (the cosine with the nearest text of the group) and share (of random
     pairs with a lower score). Equal texts are always in one group.
@@ -98,7 +98,7 @@ def duplicates(
         report = _known_report(rows, against, model, column, texts, false_positives)
         deliver(replace(report, parts=[*report.parts, *_written(outputs)]), outputs, as_json=as_json)
         return
-    compared = _Compared.open("pairs", rows, model, column, texts)
+    compared = _Compared.open("duplicates", rows, model, column, texts)
     with progress_bar("encoding" if compared.vectors is None else "reading") as bar:
         found = find_duplicates(
             compared.texts, compared.model, vectors=compared.vectors, false_positives=false_positives, progress=bar
@@ -163,9 +163,11 @@ def cluster(
     check_outputs(outputs, reads=(rows, texts))
     if clusters != AUTO and not (clusters.isdecimal() and len(clusters) < 10):
         raise InputError(f"--clusters {clusters:.80}: choose a whole number or auto.")
-    compared = _Compared.open("topics", rows, model, column, texts)
+    compared = _Compared.open("cluster", rows, model, column, texts)
     if compared.texts is None:
-        raise InputError(f"cluster: {rows} holds vectors alone. Name the texts that they are of: --texts FILE.")
+        raise InputError(
+            f"cluster: {rows} holds vectors alone. Name a file of them, and the texts that they are of: --texts FILE."
+        )
     with progress_bar("encoding" if compared.vectors is None else "reading") as bar:
         found = cluster_texts(
             compared.texts,
@@ -198,14 +200,20 @@ def _known_report(
         old_rows = Rows.of_index(index)
         old_texts, old_vectors, ids, loaded = old_rows.texts, old_rows.vectors, old_rows.ids, index.model
     else:
-        old = opened_rows(against, column=column if TextSource(against).is_table else None)
+        named = column if TextSource(against).is_table else None
+        old = opened_rows(against, column=named)
+        if new.are_vectors and not old.are_vectors and opened_rows(against).are_vectors:  # the column has its texts
+            old = opened_rows(against, column=named, texts=against)
         kinds = {file.source.name: "vectors" if file.are_vectors else "texts" for file in (new, old)}
         if model is None and len(set(kinds.values())) > 1:
             held = " and ".join(f"{name} holds {kind}" for name, kind in kinds.items())
             raise InputError(f"duplicates: {held}. Name the model that made the vectors: -m MODEL.")
         are_texts = model is not None or not new.are_vectors
-        old_texts, old_vectors = old.read_texts(), old.vectors
+        old_texts, old_vectors = old.read_texts(advised=rows), old.vectors
         loaded = open_model(model, purpose="pairs") if are_texts else None
+        for file in (new, old):
+            if not file.are_vectors:
+                say_unused_vectors(file.source.name, column)
     with progress_bar("reading" if new.are_vectors else "encoding") as bar:
         found = find_known(
             new.read_texts(),
@@ -307,8 +315,11 @@ class _Compared(NamedTuple):
     reference: str | None  # of the model
 
     @classmethod
-    def open(cls, purpose: str, rows: str, model: str | None, column: str | None, texts: str | None) -> "_Compared":
-        """Open the files and the model that the command line names, for a purpose of `PURPOSES`."""
+    def open(cls, command: str, rows: str, model: str | None, column: str | None, texts: str | None) -> "_Compared":
+        """Open the index, or the files and the model, that the command line names."""
+        purpose = {"duplicates": "pairs", "cluster": "topics"}[command]
+        if (stored := rows_of_index(rows, command, model=model, column=column, texts=texts)) is not None:
+            return cls(stored.texts, None, stored.vectors, None)
         file = opened_rows(rows, column=column, texts=texts)
         if file.source.kind == "texts":
             say_unused_vectors(rows, column)

@@ -24,7 +24,7 @@ from isosent.persistence import check_encoder_space
 from isosent.report.map_page import DrawnMap, map_page, map_table
 from isosent.search.inputs import Rows, opened_rows
 from isosent.search.places import N_NEIGHBORS, NeighborMap, missing_library, neighbor_map
-from isosent.search.stores import find_index
+from isosent.search.stores import rows_of_index
 from isosent.search.units import compared_blocks
 from isosent.transforms.base import NO_TRANSFORM, Auto, resolve_transform
 from isosent.transforms.statistics import rows_with_vector
@@ -112,12 +112,10 @@ class _Opened(NamedTuple):
     ) -> "_Opened":
         """Read the rows and encode texts, by the encoder of the model that is drawn next to them, if there is one."""
         loaded, space = None, None
-        if (index := find_index(rows, "map")) is not None:
-            if unused := [name for name, value in (("-m", model), ("--column", column), ("--texts", texts)) if value]:
-                raise InputError(f"map: {rows} is an index and has its own vectors. Leave out {', '.join(unused)}.")
+        if (stored := rows_of_index(rows, "map", model=model, column=column, texts=texts)) is not None:
             if fitted is not None:  # may have been fitted on vectors of other lengths
                 raise InputError(f"map: {rows} holds vectors of length 1. Name the texts or vectors it was made of.")
-            read, line = Rows.of_index(index), f"index of {index.space}"
+            read, line = stored, f"index of {stored.vectors and stored.vectors.space}"
         else:
             file = opened_rows(rows, column=column, texts=texts)
             read = file.read() if with_columns else Rows(file.read_texts(), file.vectors)

@@ -100,8 +100,8 @@ class RowFiles:
         """The source of the vectors, if the rows have any."""
         return self.source if self.source.kind == "vectors" else None
 
-    def read_texts(self) -> list[str] | None:
-        """The texts, without anything next to them; None for vectors without any."""
+    def read_texts(self, *, advised: str | None = None) -> list[str] | None:
+        """The texts, without anything next to them; None for vectors without any. An error advises a file of texts."""
         source = self.source
         if source.kind == "texts":
             return source.texts()
@@ -113,7 +113,7 @@ class RowFiles:
         if TEXT not in names and len(names) > 1:
             raise InputError(
                 f"{source.name} has the columns {', '.join(names)}. Name that of the texts: "
-                f"{option('texts', source.name)} {option('column', 'NAME')}."
+                f"{option('texts', advised or source.name)} {option('column', 'NAME')}."
             )
         with open_table(source.name, header=True) as table:
             name = TEXT if TEXT in names else names[0]

@@ -19,6 +19,7 @@ from isosent.io.vector_source import VectorSource
 from isosent.loading import load
 from isosent.search.commits import MODEL_FOLDER, QUERY_FOLDER, is_index
 from isosent.search.index import Index
+from isosent.search.inputs import Rows
 from isosent.search.result import Hit
 from isosent.search.rows import TEXT, ids_from_text
 from isosent.search.stores.database import DatabaseStore, is_database, is_table_url
@@ -65,6 +66,16 @@ def find_index(place: str, needed_by: str) -> Index | None:
     if is_index(place):
         return Index.open(place)
     return DatabaseStore(place, None).index(needed_by) if is_table_url(place) else None
+
+
+def rows_of_index(place: str, command: str, *, model: str | None, column: str | None, texts: str | None) -> Rows | None:
+    """The rows of an index that a command was given in the place of a file; it takes no options of a file."""
+    if (index := find_index(place, command)) is None:
+        return None
+    given = {"model": model, "column": column, "texts": texts}
+    if unused := [option(name) for name, value in given.items() if value]:
+        raise InputError(f"{command}: {place} is an index and has its own vectors. Leave out {', '.join(unused)}.")
+    return Rows.of_index(index)
 
 
 class _FolderStore:
