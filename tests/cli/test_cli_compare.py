@@ -1,9 +1,13 @@
+import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from made_results import fitted, made_result, made_task
 
 import isosent
+from isosent.evaluation.result import Items
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +65,49 @@ def test_each_transform_of_a_result_can_be_compared(isosent_, refuses):
     assert "?transform=NAME" not in isosent_("compare", whitened, "white.json").out
     for wrong in ("several.json?transform=gem", "several.json?dims=8"):
         refuses(isosent_("compare", "plain.json", wrong), wrong, "none, whitening")
+
+
+def test_a_transform_is_named_as_the_option_takes_it(isosent_, refuses, tmp_path):
+    settings = [isosent.Whitening(), isosent.Whitening(8), isosent.Whitening(8, strength=0.5)]
+    plain = made_result("first", STS12=made_task(0.6))
+    fittings = [fitted("whitening", **each.get_params()) for each in settings]
+    several = replace(plain, variants=tuple(replace(plain, fitting=fitting) for fitting in fittings))
+    file = tmp_path / "whitenings.json"
+    file.write_text(several.to_text(), "utf-8")
+
+    def second(name):
+        finished = isosent_("compare", file, f"{file}?transform={name}", "--resamples", 50, "--json")
+        assert finished.code == 0, finished.err
+        parameters = json.loads(finished.out)["second"]["fitting"]["parameters"]
+        return parameters["n_components"], parameters["strength"]
+
+    assert second("whitening") == (None, 1.0)  # the default settings, as --transform whitening has them
+    assert second("whitening?strength=0.5") == (8, 0.5)
+    assert second("whitening?n_components=8&strength=1") == (8, 1.0)
+    assert second("whitening(n_components=8, strength=0.5)") == (8, 0.5)
+    for wrong in ("whitening?strength=0.25", "whitening?n_components=2&strength=1"):
+        refuses(isosent_("compare", file, f"{file}?transform={wrong}"), wrong, "strength=0.5")
+
+
+def test_a_p_value_of_all_draws_is_a_bound_and_an_average_is_not_corrected(isosent_, tmp_path):
+    for name, noise in (("near", 0.1), ("far", 9.0)):
+        gold = np.arange(40.0)
+        tasks = {
+            task: made_task(0.5, items=Items(gold + noise * np.random.default_rng(seed).normal(size=40), gold))
+            for seed, task in enumerate(("STS12", "STS13"))
+        }
+        (tmp_path / f"{name}.json").write_text(made_result(name, **tasks).to_text(), "utf-8")
+    sides = (tmp_path / "near.json", tmp_path / "far.json")
+    finished = isosent_("compare", *sides, "--tests", "--resamples", 499, "-o", tmp_path / "c.csv")
+    assert finished.code == 0, finished.err
+    rows = [line for line in finished.out.splitlines() if "paired bootstrap │" in line]
+    assert ["≤ 0.0040" in row for row in rows] == [True] * 3  # 2 / 500
+    assert ["≤ 0.0080" in row for row in rows] == [True, True, False]  # of two tasks, by Holm
+    assert "--resamples" in finished.out
+    assert "not corrected" in finished.out
+    cells = list(csv.DictReader((tmp_path / "c.csv").read_text("utf-8").splitlines()))
+    assert [row["p_corrected"] for row in cells] == ["0.008", "0.008", ""]
+    assert [row["p_is_bound"] for row in cells] == ["yes"] * 3
 
 
 def test_the_tests_are_printed_where_asked_for(isosent_):

@@ -5,7 +5,7 @@ each costs.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,9 +33,10 @@ from isosent.evaluation.tables import model_lines, x100
 from isosent.evaluation.unlabelled import ModelsComparison, compare_models
 from isosent.io.source import kind_of_input
 from isosent.io.texts import read_texts
-from isosent.numeric.statistics import LEVEL
+from isosent.numeric.statistics import LEVEL, smallest_p_value
 from isosent.pages.progress import progress_bar
 from isosent.pages.report import Note, Part, Report, ReportTable
+from isosent.transforms.base import parse_option, resolve_transform, settings_of
 
 
 @click.command()
@@ -120,12 +121,28 @@ def _result_of(name: str) -> EvaluationResult:
     if not options:
         return result
     label, by_transform = options.pop("transform", ""), result.by_transform()
-    if label not in by_transform:  # without its settings, a name that one of them has
-        alike = [full for full in by_transform if full.partition("(")[0] == label]
-        label = alike[0] if len(alike) == 1 else label
+    if "?" in label:  # transform=whitening?strength=0.5&method=zca
+        label, options = "&".join([label, *(f"{key}={value}" for key, value in options.items())]), {}
+    if label not in by_transform:
+        label = _name_of_transform(label, by_transform)
     if options or label not in by_transform:
         raise InputError(f"compare: {name}: write {file}?transform=NAME, with one of {', '.join(by_transform)}.")
     return replace(by_transform[label], variants=())
+
+
+def _name_of_transform(wanted: str, by_transform: Mapping[str, EvaluationResult]) -> str:
+    """The full name of what is written as --transform takes it; some settings do where they tell it from the others."""
+    fittings = {full: result.fitting for full, result in by_transform.items()}
+    transform, settings = split_options(wanted)
+    alike = [
+        full
+        for full, fitting in fittings.items()
+        if full.partition("(")[0] == transform
+        and all(key in fitting["parameters"] and fitting["parameters"][key] == parse_option(value) for key, value in settings.items())
+    ]
+    if len(alike) > 1 and (meant := resolve_transform(wanted)) is not None:
+        alike = [full for full in alike if fittings[full]["parameters"] == settings_of(meant)]
+    return alike[0] if len(alike) == 1 else wanted
 
 
 def _result_file(name: str) -> Path:
@@ -221,11 +238,13 @@ def _test_table(comparison: Comparison) -> ReportTable:
     """The test of every task, its p-values, and that of Williams's test of the ranks for Spearman."""
     table = ReportTable("task", "metric", "test", "items", "p", "corrected", "Williams on ranks", left=range(3))
     for name, task in comparison.tasks.items():
-        p_values = map(p_value, (task.p_value, task.p_corrected, task.p_williams_on_ranks))
-        table.add_row(name + task.mark, task.metric, task.test, f"{task.n_items:,}", *p_values)
+        p_values = (p_value(each, is_bound=task.is_bound) for each in (task.p_value, task.p_corrected))
+        cells = (task.metric, task.test, f"{task.n_items:,}", *p_values, p_value(task.p_williams_on_ranks))
+        table.add_row(name + task.mark, *cells)
     table.add_section()
     for kind, mean in comparison.averages.items():
-        table.add_row(f"average, {kind}", mean.metric, mean.test, f"{mean.n_items:,}", p_value(mean.p_value), "", "")
+        p_of_mean = p_value(mean.p_value, is_bound=mean.is_bound)
+        table.add_row(f"average, {kind}", mean.metric, mean.test, f"{mean.n_items:,}", p_of_mean, "", "")
     return table
 
 
@@ -241,6 +260,12 @@ def _comparison_notes(comparison: Comparison) -> Iterator[str]:
     if len(comparison.tasks) > 1:
         n_tested = sum(task.test != NO_TEST for task in comparison.tasks.values())
         yield f"p-values of tasks are corrected for {n_tested} tasks (Holm); intervals are not."
+    if comparison.averages:
+        yield "An average is one test of its own: its p-value is not corrected."
+    differences = (*comparison.tasks.values(), *comparison.averages.values())
+    if any(each.is_bound for each in differences):
+        smallest = p_value(smallest_p_value(comparison.n_resamples), is_bound=True)
+        yield f"p {smallest}: no smaller p-value comes of {comparison.n_resamples:,} draws. Draw more: --resamples N"
     yield (
         f'"better" and "worse" need p < {1 - comparison.level:g} and an interval on one side of zero; "cannot tell" '
         "does not mean equal."

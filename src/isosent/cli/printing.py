@@ -273,9 +273,13 @@ def budget_lines(stats: "IndexStats", budget_mb: float) -> list[str]:
     ]
 
 
-def p_value(value: float) -> str:
-    """A p-value in a table; empty if it is not known."""
-    return "" if math.isnan(value) else f"< {_SMALLEST_P}" if value < _SMALLEST_P else f"{value:.4f}"
+def p_value(value: float, *, is_bound: bool = False) -> str:
+    """A p-value, or an upper bound of one, in a table; empty if it is not known."""
+    if math.isnan(value):
+        return ""
+    if value < _SMALLEST_P:
+        return f"< {_SMALLEST_P}"
+    return f"≤ {math.ceil(value / _SMALLEST_P) * _SMALLEST_P:.4f}" if is_bound else f"{value:.4f}"
 
 
 def megabytes(n_bytes: float) -> str:

@@ -34,6 +34,7 @@ from isosent.numeric.statistics import (
     central_interval,
     holm,
     mcnemar_exact,
+    smallest_p_value,
     williams_test,
 )
 from isosent.pages.progress import Progress, counted
@@ -64,14 +65,15 @@ class Difference:
     # test; "none" without items
     test: str
     p_value: float  # two-sided p-value of no difference; NaN if a score is undefined
-    p_corrected: float  # the same by Holm's correction over all compared tasks; an average is not corrected
-    # By `p_corrected`, "better" or "worse" (the second than the first) or "cannot tell"; "the same" if no draw of items
+    p_corrected: float  # the same by Holm's correction over all compared tasks; NaN for an average, one test of its own
+    # By `p_corrected`, of an average by `p_value`: "better" or "worse" (the second than the first) or "cannot tell"; "the same" if no draw of items
     # gives a difference; "no interval" without items
     verdict: str
     # For Spearman, in addition to the p-value that decides: Williams's test of the ranks. Ranks do not meet its
     # assumptions, so it finds differences somewhat too often. NaN for other metrics
     p_williams_on_ranks: float = float("nan")
     is_comparable: bool = True  # whether both scores compare with published ones; they do with one another
+    is_bound: bool = False  # whether no draw is against the sign of the difference: then p-values are upper bounds
 
     @property
     def is_one_sided(self) -> bool:
@@ -132,8 +134,9 @@ class Comparison:
             cells = ["" if math.isnan(number) else repr(float(number)) for number in numbers]
             comparable = "yes" if each.is_comparable else "no"
             start = (name, each.metric, str(each.n_items))
-            rows.append((*start, *cells[:5], each.test, *cells[5:], each.verdict, comparable))
-        return csv_table((*columns, "test", "p_value", "p_corrected", "verdict", "comparable"), rows)
+            bound = "yes" if each.is_bound else "no"
+            rows.append((*start, *cells[:5], each.test, *cells[5:], each.verdict, comparable, bound))
+        return csv_table((*columns, "test", "p_value", "p_corrected", "verdict", "comparable", "p_is_bound"), rows)
 
     def to_latex(self) -> str:
         """Return the differences x100 as a LaTeX table for booktabs."""
@@ -379,7 +382,14 @@ def _compare(
     difference = Difference(
         metric, len(a), *scores, scores[1] - scores[0], interval, test, p_value, p_value, CANNOT_TELL, p_on_ranks
     )
-    return replace(difference, is_comparable=first.is_comparable and second.is_comparable), draws
+    difference = replace(difference, is_comparable=first.is_comparable and second.is_comparable)
+    return _marked(difference, n_resamples), draws
+
+
+def _marked(each: Difference, n_resamples: int) -> Difference:
+    """Say of a p-value of resampling that is as small as so many draws can give that it is a bound."""
+    by_draws = each.test in (BOOTSTRAP, OVER_TASKS)
+    return replace(each, is_bound=by_draws and each.p_value == smallest_p_value(n_resamples))
 
 
 def _williams(first: NDArray[np.float64], second: NDArray[np.float64], gold: NDArray[np.float64]) -> float:
@@ -414,8 +424,8 @@ def compare_over_tasks(
     draws = bootstrap_differences("mean", np.array(first), np.array(second), n_resamples=n_resamples, seed=seed)
     means = float(np.mean(first)), float(np.mean(second))
     interval, p_value = central_interval(draws, level), bootstrap_p_value(draws)
-    mean = Difference("mean", len(first), *means, means[1] - means[0], interval, OVER_TASKS, p_value, p_value, "")
-    return replace(mean, verdict=_verdict(mean, level))
+    mean = Difference("mean", len(first), *means, means[1] - means[0], interval, OVER_TASKS, p_value, math.nan, "")
+    return _marked(replace(mean, verdict=_verdict(mean, level)), n_resamples)
 
 
 def _verdict(each: Difference, level: float) -> str:
@@ -456,11 +466,11 @@ def _averages(
             interval,
             NO_TEST if any(each.test == NO_TEST for each in own) else BOOTSTRAP,
             p_value,
-            p_value,
+            math.nan,
             "",
             is_comparable=all(each.is_comparable for each in own),
         )
-        averages[f"{kind}, {metric}"] = replace(mean, verdict=_verdict(mean, level))
+        averages[f"{kind}, {metric}"] = _marked(replace(mean, verdict=_verdict(mean, level)), len(mean_draws))
     return averages
 
 

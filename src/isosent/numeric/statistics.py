@@ -70,6 +70,11 @@ def bootstrap_p_value(differences: Double) -> float:
     return min(1.0, 2 * (n_opposite + 1) / (len(differences) + 1))
 
 
+def smallest_p_value(n_resamples: int) -> float:
+    """The p-value that `bootstrap_p_value` gives where all draws agree, so that it is only an upper bound."""
+    return min(1.0, 2 / (n_resamples + 1))
+
+
 def central_interval(draws: Double, level: float = LEVEL) -> tuple[float, float]:
     """Interval that holds a share `level` of the draws, with equal tails; NaN if a draw is NaN."""
     low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
