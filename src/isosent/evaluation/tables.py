@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from isosent.evaluation.overlap import NEAR_SHARE, NEAR_WORDS
@@ -25,16 +26,21 @@ def x100(score: float) -> str:
 
 def result_tables(results: Sequence[EvaluationResult], transforms: Sequence[str]) -> Iterator[ReportTable]:
     """A table of the result of each transform, and one of all side by side."""
-    yield from map(_table, results)
+    for result in results:
+        yield from _tables(result)
     if len(transforms) > 1:
         yield _variants_table(dict(zip(transforms, results, strict=True)))
 
 
-def _table(result: EvaluationResult) -> ReportTable:
-    tasks = list(result.tasks.values())
-    if all(task.kind == "sts" for task in tasks):
-        return sts_table(result)
-    return rte_table(result) if [task.kind for task in tasks] == ["rte"] else task_table(result)
+def _tables(result: EvaluationResult) -> Iterator[ReportTable]:
+    """The table of STS, with its aggregations and published rows, and that of all other tasks."""
+    of_sts = {name: task for name, task in result.tasks.items() if task.kind == "sts"}
+    others = {name: task for name, task in result.tasks.items() if name not in of_sts}
+    if of_sts:
+        yield sts_table(replace(result, tasks=of_sts))
+    if others:
+        is_rte = [task.kind for task in others.values()] == ["rte"]
+        yield (rte_table if is_rte else task_table)(replace(result, tasks=others))
 
 
 def _variants_table(results: Mapping[str, EvaluationResult]) -> ReportTable:
@@ -153,12 +159,12 @@ def _caption(result: EvaluationResult) -> list[str]:
     lines += [
         f"{name}: {counts['n_items_same']:,} of {counts['n_items']:,} items occur in {result.fitting['fit']}"
         for name, counts in result.fitting.get("overlap", {}).items()
-        if counts["n_items_same"]
+        if name in result.tasks and counts["n_items_same"]
     ]
     lines += [
         f"{name}: {counts['n_same']:,} of {counts['n_texts']:,} texts are among those that the model was distilled from"
         for name, counts in result.fitting.get("distilled_from", {}).items()
-        if counts["n_same"]
+        if name in result.tasks and counts["n_same"]
     ]
     lines += [
         f"{name}: {task.details['n_unscored']:,} rows without a score were left out"
