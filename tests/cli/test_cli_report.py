@@ -36,8 +36,16 @@ def test_the_table_for_a_paper_has_intervals_where_files_have_them(isosent_, her
     scores = {cells[0]: cells[1] for cells in rows if len(cells) > 1}
     assert scores["first"] == "60.00"
     assert scores["third"] == "50.00"
-    assert [cells[1] for cells in rows if cells[0].startswith("95")] == ["58.00", "63.00"]
+    assert [cells[1] for cells in rows if r"\scriptsize 95" in cells[0]] == [r"\scriptsize 58.00", r"\scriptsize 63.00"]
+    assert "percentile bootstrap over items, 1,000 resamples" in (here / "table.tex").read_text()
     assert "interval" not in (here / "table.csv").read_text()
+
+
+def test_a_star_says_by_which_test(isosent_, here):
+    assert isosent_("report", "a.json", "b.json", "-o", "table.tex", "-o", "r.html").code == 0
+    for text in ((here / "table.tex").read_text(), (here / "r.html").read_text()):
+        for said in ("paired test", "0.05", "Holm", "of an average is not"):
+            assert said in text
 
 
 def test_transforms_of_one_model_are_one_model(isosent_, here):

@@ -144,3 +144,13 @@ def test_tables_escape_what_csv_and_latex_take_for_their_own():
     assert r"\{x\}\textbackslash{} & 2 \\" in text
     assert r"{[}a{]} \textgreater{} b & 3 \\" in text
     assert r"\caption{100\% of \$x\$}" in text
+
+
+def test_a_wide_table_breaks_its_long_names_and_heads():
+    rows = [["wordllama + whitening, strength=0.5", *"12345"], ["  95% from", *"12345"]]
+    text = latex_table(["model", "average (accuracy)", *"bcde"], rows)
+    assert r"{p{0.26\linewidth}rrrrr}" in text
+    assert "model & average & b" in text
+    assert r" & (accuracy) &  & " in text
+    assert r"\quad\scriptsize 95\% from & \scriptsize 1 & " in text
+    assert r"\begin{tabular}{lr}" in latex_table(["model", "a"], [[rows[0][0], "1"]])

@@ -313,9 +313,12 @@ def test_several_transforms_are_written_read_and_exported(result, tmp_path):
     assert [float(row[name]) for name in ("score", "lower", "upper")] == [1 / 3, 1 / 7, 2 / 3]
     latex = again.to_latex()
     assert r" + whitening, n\_components=8 & 33.33 & " in latex
-    assert latex.count(r"\\") == 1 + 3 * 3
-    assert r"95\% from & 14.29 & " in latex
-    assert r"95\% to & 66.67 & " in latex
+    assert latex.count(r" \\") == 1 + 3 * 3
+    assert latex.count(r"\addlinespace") == 2
+    for said in ("transductive", "all pairs", f"percentile bootstrap over items, {together.n_resamples:,} resamples"):
+        assert said in latex
+    assert r"95\% from & \scriptsize 14.29 & " in latex
+    assert r"95\% to & \scriptsize 66.67 & " in latex
 
 
 def test_a_result_and_a_comparison_print_their_scores_and_no_arrays(result):
@@ -349,6 +352,6 @@ def test_an_average_has_the_interval_of_tasks_that_are_drawn_apart():
     middle, half_width = np.mean([task.score for task in tasks.values()]), 1.96 * variance**0.5
     low, high = result.average_interval(tasks, "accuracy")
     assert (low, high) == pytest.approx((middle - half_width, middle + half_width), abs=0.1 * half_width)
-    cells = [line.split(" & ")[-1] for line in result.to_latex().splitlines() if line.startswith("95")]
-    assert cells == [rf"{100 * end:.2f} \\" for end in (low, high)]
+    cells = [line.split(" & ")[-1] for line in result.to_latex().splitlines() if r"\scriptsize 95" in line]
+    assert cells == [rf"\scriptsize {100 * end:.2f} \\" for end in (low, high)]
     assert np.isnan(result.average_interval(tasks, "f1")).all()  # which no item has

@@ -138,7 +138,10 @@ def _name_of_transform(wanted: str, by_transform: Mapping[str, EvaluationResult]
         full
         for full, fitting in fittings.items()
         if full.partition("(")[0] == transform
-        and all(key in fitting["parameters"] and fitting["parameters"][key] == parse_option(value) for key, value in settings.items())
+        and all(
+            key in fitting["parameters"] and fitting["parameters"][key] == parse_option(value)
+            for key, value in settings.items()
+        )
     ]
     if len(alike) > 1 and (meant := resolve_transform(wanted)) is not None:
         alike = [full for full in alike if fittings[full]["parameters"] == settings_of(meant)]

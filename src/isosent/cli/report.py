@@ -7,13 +7,14 @@ import click
 from isosent.cli.options import PATH, outputs_option
 from isosent.cli.printing import check_outputs, deliver, say, show
 from isosent.errors import InputError
+from isosent.evaluation.result import protocol_notes
 from isosent.evaluation.sizes import MARK
 from isosent.pages.figures import FORMATS
 from isosent.pages.progress import progress_bar
 from isosent.pages.report import Report
 from isosent.pages.tables import csv_table, latex_table
 from isosent.report.figures import check_figures, write_figures
-from isosent.report.leaderboard import make_leaderboard, read_report
+from isosent.report.leaderboard import STAR, make_leaderboard, read_report
 from isosent.report.results_page import html_report, report_title
 from isosent.training.curve import check_curve_output, write_curve
 from isosent.training.metrics import read_metrics
@@ -50,9 +51,10 @@ def report(results: tuple[Path, ...], outputs: tuple[Path, ...], figures: Path |
         board = make_leaderboard(data.results, progress=bar)
     for note in board.notes:
         say(f"note: {note}")
-    captions = [note for note in board.notes if note.startswith(MARK)]
+    captions = protocol_notes(file.result for file in data.results)
+    captions += [note for note in board.notes if note.startswith(MARK)]
     if any(column.best for column in board.columns):
-        captions.append("*: significantly better than the second best.")
+        captions.append(f"*: {STAR}.")
     files = {
         ".html": lambda: html_report(data, board),
         ".csv": lambda: csv_table(*board.table()),

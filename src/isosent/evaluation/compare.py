@@ -22,7 +22,15 @@ from numpy.typing import NDArray
 from isosent import _check
 from isosent.errors import InputError, InputTypeError, option, wrong_value
 from isosent.evaluation.mteb import BENCHMARK
-from isosent.evaluation.result import EvaluationResult, TaskResult, labels_of, seen_notes, task_seed, texts_in_corpus
+from isosent.evaluation.result import (
+    EvaluationResult,
+    TaskResult,
+    fit_notes,
+    labels_of,
+    seen_notes,
+    task_seed,
+    texts_in_corpus,
+)
 from isosent.evaluation.sizes import MARK, deviation_note
 from isosent.io.json import without_nan
 from isosent.numeric.similarity import pearson
@@ -149,7 +157,7 @@ class Comparison:
         names = labels_of((self.first, self.second))
         if names[0] == names[1]:
             names = [f"{name} ({side.name})" for name, side in zip(names, (self.first, self.second), strict=True)]
-        caption = " ".join([f"A: {names[0]}, B: {names[1]}; x100.", *self.deviation_notes])
+        caption = " ".join([f"A: {names[0]}, B: {names[1]}; x100.", *self._protocol_notes(), *self.deviation_notes])
         return latex_table(
             ["task", "A", "B", "B - A", f"{100 * self.level:g}% interval", "B is"], rows, caption=caption
         )
@@ -158,6 +166,18 @@ class Comparison:
     def deviation_notes(self) -> list[str]:
         """Those notes that say why a task is not comparable."""
         return [note for note in self.notes if note.startswith(MARK)]
+
+    def _protocol_notes(self) -> Iterator[str]:
+        """What was fitted on, how differences were tested, and what the intervals are."""
+        yield from fit_notes((self.first.fitting, self.second.fitting))
+        tests = list(dict.fromkeys(each.test for _, each in self._rows() if each.test != NO_TEST))
+        if not tests:
+            return
+        n_tested = sum(task.test != NO_TEST for task in self.tasks.values())
+        corrected = f", tasks corrected for {n_tested} tests (Holm)" if n_tested > 1 else ""
+        average = ", averages not corrected" if self.averages else ""
+        yield f"Tests: {', '.join(tests)}; p < {1 - self.level:g}{corrected}{average}."
+        yield f"Intervals: paired percentile bootstrap, {self.n_resamples:,} resamples."
 
     def _rows(self) -> Iterator[tuple[str, Difference]]:
         yield from self.tasks.items()

@@ -327,8 +327,8 @@ class EvaluationResult:
         columns = ["model", *(name + task.mark for name, task in self.tasks.items())]
         if has_average:
             columns.append(f"average{self.average_mark()}")
-        notes = "".join(f" {note}" for note in self.deviation_notes)
-        return latex_table(columns, rows, caption=f"x100. {judged}.{notes}")
+        caption = " ".join([f"x100. {judged}.", *protocol_notes(results), *self.deviation_notes])
+        return latex_table(columns, rows, caption=caption)
 
     def to_json(self, *, items: bool = True) -> dict[str, Any]:
         """Return the result as JSON values; an undefined score is None.
@@ -394,6 +394,26 @@ def seen_notes(name: str, in_corpus: Mapping[str, Mapping[str, int]]) -> Iterato
     ]
     if seen:
         yield f"{name} was fitted on a corpus that contains {', '.join(seen)}."
+
+
+def protocol_notes(results: Iterable[EvaluationResult]) -> list[str]:
+    """Sentences for a caption: how subsets are put together, what was fitted on, and what the intervals are."""
+    results = list(results)
+    notes = list(fit_notes(result.fitting for result in results))
+    if any(task.kind == "sts" for result in results for task in result.tasks.values()):
+        notes.insert(0, "STS: one correlation over all pairs of a task.")
+    drawn = [result for result in results if any(len(task.items.values) for task in result.tasks.values())]
+    numbers = " or ".join(f"{number:,}" for number in sorted({result.n_resamples for result in drawn}))
+    return [*notes, f"95%: percentile bootstrap over items, {numbers} resamples."] if drawn else notes
+
+
+def fit_notes(fittings: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """A sentence for each thing that something was fitted on."""
+    for fit, is_transductive in dict.fromkeys((each["fit"], each["transductive"]) for each in fittings):
+        if is_transductive:
+            yield "Transforms: fitted on the texts of each task, without labels (transductive)."
+        elif fit is not None:
+            yield f"Transforms: fitted on {fit}."
 
 
 class Described(Protocol):
@@ -489,7 +509,7 @@ def interval_rows(intervals: Sequence[tuple[float, float] | None]) -> list[list[
     """The rows of the ends of the intervals below a row of scores; none without one."""
     ends = [None if each is None or any(map(math.isnan, each)) else each for each in intervals]
     rows = [["" if each is None else f"{100 * each[end]:.2f}" for each in ends] for end in range(2)]
-    return [[label, *cells] for label, cells in zip(INTERVAL_LABELS, rows, strict=True)] if any(ends) else []
+    return [[f"  {label}", *cells] for label, cells in zip(INTERVAL_LABELS, rows, strict=True)] if any(ends) else []
 
 
 def _shown(metric: str, score: float) -> str:

@@ -50,6 +50,11 @@ from isosent.pages.progress import Progress, counted
 from isosent.space import hash_of
 
 EDGE = "isosent.research.sections"  # reads the files of studies, and shows them; above this package
+# What a star says
+STAR = (
+    f"significantly better than the second best, in a paired test on the same items (p < {1 - LEVEL:.2g}; stars of "
+    "tasks are corrected by Holm's method, that of an average is not)"
+)
 _CHECKSUM_DIGITS = 8
 _ACRONYM = 3
 

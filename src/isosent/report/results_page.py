@@ -35,7 +35,7 @@ from isosent.pages.html import (
     theme_script,
 )
 from isosent.report.figures import model_legend, scores_figure
-from isosent.report.leaderboard import Column, Leaderboard, ReportData, Row, kind_title
+from isosent.report.leaderboard import STAR, Column, Leaderboard, ReportData, Row, kind_title
 from isosent.transforms.base import AUTO
 
 _CONTENTS = re.compile(r'<section id="([\w-]+)"><h2>(.*?)</h2>')
@@ -79,10 +79,7 @@ def _leaderboard(board: Leaderboard) -> str:
     return section(
         "leaderboard",
         "Leaderboard",
-        lead(
-            "Scores times 100, with 95% intervals. A star marks the best of a column where it is significantly better "
-            "than the second best, in a paired test on the same items (p < 0.05; over tasks with Holm's correction)."
-        ),
+        lead(f"Scores times 100, with 95% intervals. A star marks the best of a column where it is {STAR}."),
         bullets(board.notes),
         _score_table(board),
         '<p id="sorted" class="unseen" role="status"></p>',
