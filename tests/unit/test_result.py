@@ -1,6 +1,7 @@
 import csv
 import json
 from dataclasses import replace
+from importlib.metadata import version
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from isosent.errors import FileFormatError, InputFileError
 from isosent.evaluation.compare import compare_results
 from isosent.evaluation.result import FORMAT, EvaluationResult, Items, TaskResult
 from isosent.evaluation.result_file import read_result
+from isosent.evaluation.run import environment
 
 NAN = float("nan")
 
@@ -355,3 +357,7 @@ def test_an_average_has_the_interval_of_tasks_that_are_drawn_apart():
     cells = [line.split(" & ")[-1] for line in result.to_latex().splitlines() if r"\scriptsize 95" in line]
     assert cells == [rf"\scriptsize {100 * end:.2f} \\" for end in (low, high)]
     assert np.isnan(result.average_interval(tasks, "f1")).all()  # which no item has
+
+
+def test_the_version_of_the_package_with_the_weights_is_recorded():
+    assert environment()["versions"]["wordllama"] == version("wordllama")

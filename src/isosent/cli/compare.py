@@ -264,7 +264,7 @@ def _comparison_notes(comparison: Comparison) -> Iterator[str]:
         n_tested = sum(task.test != NO_TEST for task in comparison.tasks.values())
         yield f"p-values of tasks are corrected for {n_tested} tasks (Holm); intervals are not."
     if comparison.averages:
-        yield "An average is one test of its own: its p-value is not corrected."
+        yield "An average is a single, separate test: its p-value is not corrected."
     differences = (*comparison.tasks.values(), *comparison.averages.values())
     if any(each.is_bound for each in differences):
         smallest = p_value(smallest_p_value(comparison.n_resamples), is_bound=True)

@@ -73,9 +73,9 @@ class Difference:
     # test; "none" without items
     test: str
     p_value: float  # two-sided p-value of no difference; NaN if a score is undefined
-    p_corrected: float  # the same by Holm's correction over all compared tasks; NaN for an average, one test of its own
-    # By `p_corrected`, of an average by `p_value`: "better" or "worse" (the second than the first) or "cannot tell"; "the same" if no draw of items
-    # gives a difference; "no interval" without items
+    p_corrected: float  # the same by Holm's correction over all compared tasks; NaN for an average, a separate test
+    # By `p_corrected`, of an average by `p_value`: "better" or "worse" (the second than the first) or "cannot tell";
+    # "the same" if no draw of items gives a difference; "no interval" without items
     verdict: str
     # For Spearman, in addition to the p-value that decides: Williams's test of the ranks. Ranks do not meet its
     # assumptions, so it finds differences somewhat too often. NaN for other metrics

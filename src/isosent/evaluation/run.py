@@ -267,7 +267,10 @@ def checksums(root: str | os.PathLike[str], files: Sequence[Path]) -> dict[str, 
     return sums
 
 
-_PACKAGES = ("isosent", "numpy", "scipy", "scikit-learn", "tokenizers", "torch", "transformers", "onnxruntime")
+_PACKAGES = (
+    *("isosent", "numpy", "scipy", "scikit-learn", "tokenizers", "torch", "transformers", "onnxruntime"),
+    "wordllama",  # has the weights of the default model
+)
 
 
 def environment() -> dict[str, Any]:

@@ -53,7 +53,7 @@ def latex_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, captio
     if is_wide and any(column.endswith(")") for column in columns):  # what is in brackets goes into a second line
         parts = [column.partition(" (") for column in columns]
         heads = [line([name for name, *_ in parts]), line([f"{sign.strip()}{rest}" for _, sign, rest in parts])]
-    body = []
+    body: list[str] = []
     for row in rows:
         if has_details and body and not row[0].startswith(" "):
             body.append(r"\addlinespace")
