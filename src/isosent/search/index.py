@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from isosent import _check
+from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.errors import InputError, OutputError
 from isosent.loading import check_model
 from isosent.model import SentenceEncoder
@@ -655,7 +656,8 @@ class Index:
         metadata : table, optional
             As for `create`. Columns that are left out are null.
         check_space : bool, default False
-            Whether to warn of `vectors` of no known space that differ from those of the index (of 20 or more).
+            Whether to warn of `vectors` that differ from those of the index (of 20 or more), if their space is not
+            known, or known by a name that a person gave.
         committed : callable, optional
             Called as ``committed(n_replaced, n_rows)``: how many rows were replaced, and how many there are now.
         progress : callable, optional
@@ -685,7 +687,9 @@ class Index:
         with self._writing() as snapshot:
             state = snapshot.state
             same_space("the model of the new rows", space, f"the index {self.folder}", state.space)
-            if check_space and source is not None and source.space is None:
+            # the name of a space may be a person's word
+            is_said = snapshot.record.reference == PRECOMPUTED
+            if check_space and source is not None and (source.space is None or is_said):
                 check_added(self.folder, snapshot, units)
             is_other_kind = len(units) and id_kind_of(ids) != state.ids  # an empty list is of either kind
             if (ids is None) != (state.ids == "numbers") or is_other_kind:
