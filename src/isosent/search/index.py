@@ -24,7 +24,6 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from isosent import _check
-from isosent.encoders.precomputed import PRECOMPUTED
 from isosent.errors import InputError, OutputError
 from isosent.loading import check_model
 from isosent.model import SentenceEncoder
@@ -687,10 +686,8 @@ class Index:
         with self._writing() as snapshot:
             state = snapshot.state
             same_space("the model of the new rows", space, f"the index {self.folder}", state.space)
-            # the name of a space may be a person's word
-            is_said = snapshot.record.reference == PRECOMPUTED
-            if check_space and source is not None and (source.space is None or is_said):
-                check_added(self.folder, snapshot, units)
+            if check_space and source is not None:
+                check_added(self.folder, snapshot, source.space, units)
             is_other_kind = len(units) and id_kind_of(ids) != state.ids  # an empty list is of either kind
             if (ids is None) != (state.ids == "numbers") or is_other_kind:
                 raise other_ids(self.folder, state.ids, None if ids is None else id_kind_of(ids))
