@@ -459,8 +459,8 @@ def test_a_missing_column_lists_those_that_are_there(isosent_, here, refuses):
 
 
 def test_a_table_without_a_chosen_column_lists_those_that_are_there(isosent_, here, refuses):
-    (here / "texts.csv").write_text("id,body\n1,man\n")
-    refuses(isosent_(*fit(texts="texts.csv")), "has 2 columns (id, body). Choose one: --column NAME")
+    (here / "texts.csv").write_text("title,body\na dog,a man walks\n")
+    refuses(isosent_(*fit(texts="texts.csv")), "has 2 columns (title, body). Choose one: --column NAME")
 
 
 def test_undecodable_bytes_are_refused_with_their_line(isosent_, here, refuses):

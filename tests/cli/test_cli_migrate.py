@@ -223,7 +223,7 @@ def test_halves_of_one_language_are_no_measure_of_several(isosent_, texts, wordl
         ("words.txt", (), ("migrate", "6 words or more")),
         ("nan.npy", (), ("NaN",)),
         ("few.txt", (), ("different texts are too few", "300")),
-        ("other.tsv", (), ("2 columns", "id, body", "--column NAME")),
+        ("other.tsv", (), ("2 columns", "title, body", "--column NAME")),
     ],
 )
 def test_what_cannot_be_compared_is_refused_and_nothing_is_written(
@@ -242,7 +242,7 @@ def test_what_cannot_be_compared_is_refused_and_nothing_is_written(
         "".join(f"{text.split()[0]} {n}\n" for n, text in enumerate(isosent.demo_texts()))
     )
     (tmp_path / "few.txt").write_text("a\nb\n" * 200)
-    (tmp_path / "other.tsv").write_text("id\tbody\n1\ta\n2\tb\n")
+    (tmp_path / "other.tsv").write_text("title\tbody\na\tb\nc\td\n")
     listed, model = (old, "wordllama") if old in ("few.txt", "other.tsv", "words.txt") else ("texts.txt", old)
     finished = isosent_("migrate", model, "wordllama", listed, "-o", "map", *extra)
     refuses(finished, *words)

@@ -209,6 +209,10 @@ def test_an_index_and_files_take_the_group_from_the_column_that_the_pairs_had(
     np.testing.assert_array_equal(np.concatenate([*open_vectors("t.parquet").blocks()]), expected[:80])
     (tmp_path / "lines.txt").write_text("a man\n")
     assert "counts as en" in isosent_("encode", "lines.txt", "-m", mapped / "m", "-o", "l.npy").err
+    for command in (("cluster",), ("duplicates",), ("map", "-o", "m.html")):
+        for rows in (mapped / "pool.csv", "raw.parquet"):
+            assert "count as en, not back" in isosent_(*command, rows, "-m", mapped / "m", "--column", "text").err
+        assert "count as en" not in isosent_(*command, "v.parquet").err
 
 
 def test_a_missing_column_and_an_unknown_group_are_refused(isosent_, refuses, mapped, tmp_path, monkeypatch):

@@ -192,5 +192,5 @@ def test_an_index_of_an_earlier_version_is_verified_by_its_texts(api, folder):
 
 def test_vectors_without_a_model_of_texts_cannot_be_verified():
     rows = np.random.default_rng(0).standard_normal((50, 4)).astype(np.float32)
-    with pytest.raises(InputError, match="no model of texts"):
+    with pytest.raises(InputError, match="is not here"):
         Index.create(vectors=rows).verify()

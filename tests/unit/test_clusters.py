@@ -22,6 +22,8 @@ KOREAN = {
 class Vectors(SentenceEncoder):
     """A model that puts the texts of each topic near one direction; it knows no other text."""
 
+    groups = None
+
     def __init__(self, topics):
         self.directions = {text: place for place, texts in enumerate(topics.values()) for text in texts}
 

@@ -24,6 +24,7 @@ from isosent.errors import (
     OutputError,
 )
 from isosent.io.atomic import locked
+from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import writing_vectors
 from isosent.numeric.moments import Moments
 from isosent.numeric.similarity import unit_rows
@@ -986,7 +987,7 @@ def test_unnamed_vectors_of_another_model_are_told_from_those_of_a_fitted_one(wo
     model = isosent.load(tmp_path / "model")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        index = Index.create(vectors=rows[::2], model=model)
+        index = Index.create(vectors=rows, model=model)
         Index.create(vectors=rows[1::2].astype(np.float16), model=model)
         index.search(rows[1::2], k=1)
         index.search(of_another_model(rows[:19]), k=1)  # too few
@@ -995,3 +996,8 @@ def test_unnamed_vectors_of_another_model_are_told_from_those_of_a_fitted_one(wo
         Index.create(vectors=of_another_model(rows), model=model)
     with pytest.warns(IsosentWarning, match="another model than an API"):
         index.search(of_another_model(rows[:30]), k=1)
+    named = VectorSource.of_array(of_another_model(rows), "add", "vectors")
+    with pytest.warns(IsosentWarning, match="beyond chance.*another model"):
+        index.add(vectors=dataclasses.replace(named, space=model.space), check_space=True)
+    with pytest.raises(InputError, match=r"an API.*is not here"):
+        index.verify()

@@ -16,7 +16,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from isosent.encoders.precomputed import PrecomputedVectors
+from isosent.encoders.precomputed import PRECOMPUTED, PrecomputedVectors
 from isosent.encoders.reference import without_permissions
 from isosent.errors import InputError, IsosentWarning, next_step, option
 from isosent.io.atomic import sweep
@@ -93,8 +93,10 @@ def with_rows(folder: Path, snapshot: Snapshot, table: Any, units: NDArray[np.fl
     return state, deleted
 
 
-def check_added(folder: Path, snapshot: Snapshot, units: NDArray[np.float32]) -> None:
-    """Warn of vectors that differ from those of an index beyond chance."""
+def check_added(folder: Path, snapshot: Snapshot, space: Space | None, units: NDArray[np.float32]) -> None:
+    """Warn of vectors that differ from those of an index beyond chance, unless a model is known to have made them."""
+    if space is not None and snapshot.record.reference != PRECOMPUTED:  # the name of a space may be a person's word
+        return
     live = np.random.default_rng(0).permutation(snapshot.live)[:SAMPLE_ROWS]
     there = snapshot.vectors(np.sort(live))
     _compare(

@@ -655,7 +655,8 @@ class Index:
         metadata : table, optional
             As for `create`. Columns that are left out are null.
         check_space : bool, default False
-            Whether to warn of `vectors` of no known space that differ from those of the index (of 20 or more).
+            Whether to warn of `vectors` that differ from those of the index (of 20 or more), if their space is not
+            known, or known by a name that a person gave.
         committed : callable, optional
             Called as ``committed(n_replaced, n_rows)``: how many rows were replaced, and how many there are now.
         progress : callable, optional
@@ -685,8 +686,8 @@ class Index:
         with self._writing() as snapshot:
             state = snapshot.state
             same_space("the model of the new rows", space, f"the index {self.folder}", state.space)
-            if check_space and source is not None and source.space is None:
-                check_added(self.folder, snapshot, units)
+            if check_space and source is not None:
+                check_added(self.folder, snapshot, source.space, units)
             is_other_kind = len(units) and id_kind_of(ids) != state.ids  # an empty list is of either kind
             if (ids is None) != (state.ids == "numbers") or is_other_kind:
                 raise other_ids(self.folder, state.ids, None if ids is None else id_kind_of(ids))

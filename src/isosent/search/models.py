@@ -151,7 +151,13 @@ class IndexModels:
 
     def verified(self, snapshot: Snapshot) -> CanaryCheck:
         """Encode fixed texts, and the longest of some rows drawn at random, again; see `Index.verify`."""
-        model, rows = self.of_texts(snapshot), np.empty(0, np.intp)
+        if isinstance((model := self.of_vectors(snapshot)).encoder, PrecomputedVectors):
+            raise InputError(
+                f"{self.folder}: what made the vectors ({model.encoder.space.reference}) is not here, so no text can "
+                "be encoded again. Encode some of the texts there, and compare these vectors with the old ones of the "
+                f"same texts: {next_step('isosent drift OLD NEW', 'isosent.drift')}."
+            )
+        rows = np.empty(0, np.intp)
         lowest, kept = self._canary_cosine(snapshot), None
         if TEXT in snapshot.rows[0].schema.names:
             drawn = np.sort(np.random.default_rng(0).permutation(snapshot.live)[:_VERIFIED_AMONG])

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from isosent import _check
 from isosent.encoders.load import encoder_for
-from isosent.errors import InputError, IsosentWarning, option
+from isosent.errors import InputError, IsosentWarning, next_step, option
 from isosent.io.vector_source import VectorSource
 from isosent.io.vectors import source_of
 from isosent.loading import check_model
@@ -162,12 +162,15 @@ def compared_blocks(
             raise InputError("there are neither texts nor vectors. Give one of them.", where=where)
         check_model(where, model)
         assert model is not None
+        _warn_of_groups(model)
         yield model.encode(list(texts), progress=progress)
         return
     if model is not None:
         check_model(where, model)
     source = opened_vectors(where, vectors)
     assert source is not None
+    if model is not None and not is_of_model(model.record, source):
+        _warn_of_groups(model)
     n_rows = source.n_rows
     if texts is not None and len(texts) != n_rows:
         raise InputError(
@@ -181,6 +184,20 @@ def compared_blocks(
         post = None if is_of_model(model.record, source) else model.record.postprocessing
         blocks = (block if post is None else post.apply(block) for block in raw_blocks(model.record, source))
     yield from counted(blocks, progress, n_rows)
+
+
+def _warn_of_groups(model: SentenceEncoder) -> None:
+    """Warn that the groups of texts, such as their languages, are not known here."""
+    if model.groups is not None:
+        step = next_step(
+            "isosent encode TEXTS -m MODEL -o vectors.parquet", f"model.encode(texts, group={model.groups.column})"
+        )
+        warnings.warn(
+            f"{model.groups.note('all texts').removeprefix('note: ')} Encode them first, with the column "
+            f"{model.groups.column}, and name the vectors in their place: {step}.",
+            IsosentWarning,
+            stacklevel=4,
+        )
 
 
 def row_groups(record: ModelRecord, table: Any) -> list[Any] | None:
