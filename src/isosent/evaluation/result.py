@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from isosent.evaluation.mteb import MtebScore, mteb_score
+from isosent.evaluation.mteb import BENCHMARK, MtebScore, mteb_score
 from isosent.evaluation.sizes import MARK, deviation_note
 from isosent.io.checksum import UNSEALED, sealed
 from isosent.io.json import without_nan
@@ -475,6 +475,8 @@ def _settings_of(result: Described) -> dict[str, Any]:
 
 def short_reference(reference: str, others: Iterable[str] = ()) -> str:
     """The name of a model: of a path its last part, or as many as tell it from the other references."""
+    if reference.startswith(f"{BENCHMARK}:"):  # published, and not measured here
+        return reference
     if hub := _HUB_FOLDER.search(reference):
         return f"{hub[1]}/{hub[2]}"
     path = _telling_path(reference)
