@@ -65,8 +65,9 @@ def test_all_prints_one_table_of_every_task(isosent_, here, write_stsb):
     write_stsb(here / "data", n_pairs=9)
     finished = isosent_("evaluate", "sts", "transfer", "--data", "data")
     assert finished.code == 0, finished.err
-    names = [line.split()[1] for line in finished.out.splitlines() if line.startswith("│")]
-    assert names == ["STSB", "STSB-supervised"]
+    first_cells = [line.split()[1] for line in finished.out.splitlines() if line.startswith("│")]
+    assert {"spearman", "STSB-supervised"} <= set(first_cells)
+    assert "STSB" in finished.out.split()
     assert "texts without a vector: 0" in finished.out
 
 

@@ -54,9 +54,10 @@ def test_texts_and_ids_are_not_rewritten(csv_of):
 
 
 def test_the_only_texts_are_found(csv_of):
-    assert read_rows(csv_of("title,year,empty", "a horse,2000,", "a dog,2001,"))[0] == ["a horse", "a dog"]
-    with pytest.raises(InputError, match="column='NAME'"):
-        read_rows(csv_of("title,lang", "a horse,en"))
+    assert read_rows(csv_of("title,year", "a horse,2000", "a dog,2001"))[0] == ["a horse", "a dog"]
+    for columns, row in (("title,lang", "a horse,en"), ("title,later", "a horse,"), ("sku,price", "AB-7X,12")):
+        with pytest.raises(InputError, match="column='NAME'"):
+            read_rows(csv_of(columns, row))
 
 
 def test_texts_are_not_taken_for_numbers():

@@ -191,6 +191,8 @@ def _known_report(
     rows: str, against: str, model: str | None, column: str | None, texts: str | None, false_positives: float
 ) -> Report:
     """Which rows are in an old file or index already."""
+    if find_index(rows, "duplicates") is not None:
+        raise InputError(f"duplicates: {rows} is an index, which can only be OLD: --against {rows}.")
     new = opened_rows(rows, column=column, texts=texts)
     loaded: SentenceEncoder | None
     ids = old_vectors = None
@@ -351,7 +353,7 @@ def _largest_groups(found: Duplicates) -> ReportTable:
     for number, group in enumerate(found.groups[:_MOST_SHOWN], 1):
         texts = None if found.texts is None else [found.texts[row] for row in group]
         places = range(len(group)) if texts is None else distinct_rows(texts)
-        different = "" if len(places) == len(group) else f", {len(places):,} different"
+        different = "" if len(places) == len(group) else f", {len(places):,} different" * (len(places) > 1) or ", equal"
         for count, place in enumerate(places[:_MOST_TEXTS]):
             name, size = (f"{number}", f"{len(group):,}{different}") if count == 0 else ("", "")
             text = "" if texts is None else shortened(texts[place], _LONGEST_TEXT)

@@ -57,6 +57,7 @@ LINES: Final = ""  # in place of a column: each line is a vector
 _FEW_ROWS: Final = 3
 _FEWEST_SPREAD: Final = 8  # columns of numbers that may be a vector
 _SPARSE: Final = re.compile(r"(.*)(indices|values)", re.IGNORECASE | re.DOTALL)  # the two fields of sparse vectors
+_LONG_WORD: Final = 8
 _MOST_BLANK_ROWS: Final = 20_000  # in which a column is looked for a value
 _SAMPLED_BYTES: Final = 4 << 20
 
@@ -72,7 +73,8 @@ class Contents(NamedTuple):
     texts: tuple[str, ...] = ()
     is_ours: bool = False  # isosent wrote the file
     are_lists: bool = False  # those lines, or the items of a document of JSON, are lists of numbers in JSON
-    prose: tuple[str, ...] = ()  # of these texts, what may be meant to be encoded: no keys
+    prose: tuple[str, ...] = ()  # of these texts, what may be meant to be encoded: no keys, and no labels
+    empty: tuple[str, ...] = ()  # nothing is known of these: no row of the sample has a value
     unread: tuple[str, ...] = ()  # may be vectors, but are not read as such: packed, or spread over columns
 
 
@@ -178,10 +180,10 @@ def _contents(columns: dict[str, list[Any]], typed: frozenset[str] = frozenset()
     ]
     texts = tuple(name for name in texts if name not in others)
     numbers = [name for name, values in columns.items() if kinds[name] is None and _are_numbers(values)]
-    prose = tuple(name for name in texts if name == USUAL_COLUMN or not _are_keys(columns[name]))
-    return Contents(
-        found["vectors"], found["lists"], found["cut"], texts, prose=prose, unread=(*others, *_spread(numbers))
-    )
+    prose = tuple(name for name in texts if name == USUAL_COLUMN or any(map(_is_prose, columns[name])))
+    empty = tuple(name for name, values in columns.items() if name not in typed and _all_blank(values))
+    unread = (*others, *_spread(numbers))
+    return Contents(found["vectors"], found["lists"], found["cut"], texts, prose=prose, empty=empty, unread=unread)
 
 
 def _fields_of_sparse(columns: dict[str, list[Any]]) -> set[str]:
@@ -193,7 +195,7 @@ def _fields_of_sparse(columns: dict[str, list[Any]]) -> set[str]:
     return {
         name
         for pair in pairs.values()
-        if len(pair) > 1 and any(parse_numbers(value) for value in columns[pair["indices"]])  # Spark's dense have null
+        if len(pair) > 1 and _are_sparse(columns[pair["indices"]], columns[pair["values"]])
         for name in pair.values()
     }
 
@@ -231,10 +233,20 @@ def _is_text(name: str, values: Sequence[Any]) -> bool:
     )
 
 
-def _are_keys(values: Sequence[Any]) -> bool:
-    """Whether values name their rows: each is there once, and has no blank."""
-    present = [str(value).strip() for value in values if not is_blank(value)]
-    return len(set(present)) == len(present) and not any(len(value.split()) > 1 for value in present)
+def _are_sparse(indices: Sequence[Any], values: Sequence[Any]) -> bool:
+    """Whether rows have as many indices as values; Spark's dense vectors have no indices."""
+    lengths = {
+        len(places) - len(numbers or ())
+        for places, numbers in zip(map(parse_numbers, indices), map(parse_numbers, values), strict=True)
+        if places
+    }
+    return lengths == {0}
+
+
+def _is_prose(value: Any) -> bool:
+    """Whether a value has several words, or many letters in a script without upper case, and perhaps without blanks."""
+    text = "" if is_blank(value) else str(value).strip()
+    return len(text.split()) > 1 or (len(text) > _LONG_WORD and text.isalpha() and text.lower() == text.upper())
 
 
 def _plain(fields: dict[str, Any], column: str) -> Any:

@@ -135,7 +135,7 @@ def _texts_in(
 
 
 def text_column(table: Table, column: str | None, *, without: str | None = None) -> str:
-    """The column that is named, or called text, or is the only one, or the only one of texts but that of the ids."""
+    """The column that is named, or called text, or is the only one, or the only one of texts but the ids."""
     if column is not None:
         return column
     if USUAL_COLUMN in table.columns:
@@ -160,13 +160,16 @@ def text_column(table: Table, column: str | None, *, without: str | None = None)
 
 
 def _columns_of_texts(path: str, without: str | None) -> list[str]:
-    """The columns of texts of a table; none of a pipe, which can be read only once, or of a faulty file."""
+    """The columns of sentences of a table; none of a pipe, which can be read only once, or of a faulty file."""
     file = _check.input_file(path)
     try:
-        texts = contents_of(file).texts if file.is_file() else ()
+        contents = contents_of(file) if file.is_file() else None
     except InputError:  # whoever reads the rows meets the fault
         return []
-    return [name for name in texts if name != without]
+    if contents is None or contents.empty:  # later rows may have texts in those
+        return []
+    names = [name for name in contents.texts if name != without]
+    return names if set(names) <= set(contents.prose) else []
 
 
 def _sampled(rows: Iterator[Any], size: Callable[[Any], int]) -> list[Any]:

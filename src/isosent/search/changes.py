@@ -47,7 +47,6 @@ from isosent.space import Space, are_same, same_space
 from isosent.storage import Storage
 
 _MOST_TAILS: Final = 8
-_N_PARTS: Final = 4  # of a file, that are compared with what is known
 APPEND_ONLY: Final = (
     "An hnsw index can only grow: FAISS cannot delete from it, so it cannot {} either. Build it again with "
     f"{option('kind', 'ivf')}."
@@ -108,18 +107,29 @@ def check_added(folder: Path, snapshot: Snapshot, space: Space | None, units: ND
     )
 
 
-def check_vectors(model: SentenceEncoder, vectors: VectorSource) -> None:
-    """Warn of vectors of an unknown model that differ beyond chance from those that a model was fitted on."""
-    known = model.encoder.statistics if isinstance(model.encoder, PrecomputedVectors) else None
-    if known is None or vectors.space is not None or vectors.dim != model.encoder.dim:
-        return
-    n_rows, size = vectors.n_rows, SAMPLE_ROWS // _N_PARTS
-    step = size if n_rows <= SAMPLE_ROWS else (n_rows - size) // (_N_PARTS - 1)
-    parts = [vectors.part(start, min(size, n_rows - start)) for start in range(0, n_rows, step)[:_N_PARTS]]
-    rows = np.concatenate([np.empty((0, vectors.dim), np.float32), *(each for part in parts for each in part.blocks())])
-    advice = f"name a model that was fitted on them, or leave out {option('model')}."
-    new, old = f"the vectors of {vectors.name}", "those that the model was fitted on"
-    _compare(known, rows[np.isfinite(rows).all(axis=1)], new, old, advice)
+class OtherVectors:
+    """Every nth vector of a file as they pass, to be compared with those that a model was fitted on."""
+
+    def __init__(self, known: Moments, vectors: VectorSource) -> None:
+        self._known, self._name, self._step = known, vectors.name, -(-vectors.n_rows // SAMPLE_ROWS) or 1
+        self._rows, self._n_passed = [np.empty((0, vectors.dim), np.float32)], 0
+
+    @classmethod
+    def of(cls, model: SentenceEncoder, vectors: VectorSource | None) -> OtherVectors | None:
+        """None if nothing can be compared, or the file says what made the vectors."""
+        known = model.encoder.statistics if isinstance(model.encoder, PrecomputedVectors) else None
+        return None if vectors is None or known is None or vectors.space is not None else cls(known, vectors)
+
+    def add(self, block: NDArray[np.floating]) -> None:
+        """Take what is to be compared from the next vectors."""
+        self._rows.append(np.array(block[-self._n_passed % self._step :: self._step], np.float32))
+        self._n_passed += len(block)
+
+    def warn(self) -> None:
+        """Warn of vectors that differ beyond chance from those that the model was fitted on."""
+        advice = f"name a model that was fitted on them, or leave out {option('model')}."
+        new, old = f"the vectors of {self._name}", "those that the model was fitted on"
+        _compare(self._known, np.concatenate(self._rows), new, old, advice)
 
 
 def _compare(old: Moments, new_rows: NDArray[np.floating], new_name: str, old_name: str, advice: str) -> None:

@@ -32,8 +32,8 @@ from isosent.pages.progress import Progress
 from isosent.search.build import write_index
 from isosent.search.changes import (
     APPEND_ONLY,
+    OtherVectors,
     check_added,
-    check_vectors,
     migrated,
     rebuilt,
     with_query_model,
@@ -194,8 +194,6 @@ class Index:
         check_model("index", model)
         n_rows = len(listed or ()) if source is None else source.n_rows
         _check.same_count("index", "texts", n_rows if listed is None else len(listed), n_rows)
-        if source is not None:
-            check_vectors(model, source)
         table = rows_table(n_rows, ids=ids, texts=listed, metadata=metadata)
         groups = row_groups(model.record, table)
         originals = original_queries(model, listed, source, n_rows, seed=seed)
@@ -203,7 +201,13 @@ class Index:
             check_query_model(query_model, model.space)
             if (n_texts := len(listed or ())) < 2:
                 raise InputError(f"index: a query model is measured on two texts or more; this index has {n_texts}.")
-        observer = None if originals is None else originals.add
+        others = OtherVectors.of(model, source)
+        observers = [each.add for each in (originals, others) if each is not None]
+
+        def observer(block: NDArray[np.floating]) -> None:
+            for observe in observers:
+                observe(block)
+
         units = encoded_units(model, listed, source, progress, observer=observer, groups=groups)
         index = cls._build(
             folder,
@@ -218,6 +222,8 @@ class Index:
             seed=seed,
             originals=originals,
         )
+        if others is not None:
+            others.warn()
         if query_model is not None:
             with index._writing() as snapshot:
                 state = with_query_model(index.folder, snapshot, model, query_model, seed=seed)
