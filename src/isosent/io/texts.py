@@ -45,6 +45,7 @@ from isosent.io.vector_source import no_column_error
 from isosent.storage import Storage
 
 _BLOCK_TEXTS = 1024
+_MOST_COLUMNS = 1000  # among which one of texts is looked for: a row of a small file may name a million
 _SAMPLED_CHARACTERS = 4 << 20
 _SEPARATOR = "\ud800"  # a lone surrogate is in no text
 
@@ -140,7 +141,9 @@ def text_column(table: Table, column: str | None, *, without: str | None = None)
         return column
     if USUAL_COLUMN in table.columns:
         return USUAL_COLUMN
-    names = table.columns if len(table.columns) == 1 else _columns_of_texts(table.name, without)
+    names = table.columns
+    if 1 < len(names) <= _MOST_COLUMNS:
+        names = _columns_of_texts(table.name, without)
     advice = header_advice(table.name, table.columns)
     if len(names) != 1:
         first = next(table.rows(optional=table.columns), (0, ("",)))[1]

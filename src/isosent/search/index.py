@@ -203,12 +203,7 @@ class Index:
                 raise InputError(f"index: a query model is measured on two texts or more; this index has {n_texts}.")
         others = OtherVectors.of(model, source)
         observers = [each.add for each in (originals, others) if each is not None]
-
-        def observer(block: NDArray[np.floating]) -> None:
-            for observe in observers:
-                observe(block)
-
-        units = encoded_units(model, listed, source, progress, observer=observer, groups=groups)
+        units = encoded_units(model, listed, source, progress, observers=observers, groups=groups)
         index = cls._build(
             folder,
             model,

@@ -104,13 +104,13 @@ def encoded_units(
     texts: list[str] | None,
     vectors: VectorSource | None,
     progress: Progress | None = None,
-    observer: Callable[[NDArray[np.floating]], None] | None = None,
+    observers: Sequence[Callable[[NDArray[np.floating]], None]] = (),
     *,
     groups: Sequence[Any] | None = None,
 ) -> Iterator[NDArray[np.float32]]:
     """Unit vectors of texts, or of raw vectors; those of a file that already belong to the model are not mapped.
 
-    Raw vectors are shown to `observer`. `groups` are those of the rows, for a model with a map of each.
+    Raw vectors are shown to `observers`. `groups` are those of the rows, for a model with a map of each.
     """
     record = model.record if isinstance(model, SentenceEncoder) else model
     if vectors is None:
@@ -121,15 +121,15 @@ def encoded_units(
             batch = texts[start : start + BATCH_ROWS]
             with encoding_bar(progress) as bar:
                 rows = encoder.encode(batch, progress=part_of(bar, start, len(texts)))
-            if observer:
-                observer(rows)
+            for observe in observers:
+                observe(rows)
             group = None if groups is None else groups[start : start + len(batch)]
             yield unit_vectors(record.postprocessing.apply(rows, Role(group=group)))
         return
     is_mapped, start = is_of_model(record, vectors), 0
     for block in counted(raw_blocks(record, vectors), progress, vectors.n_rows):
-        if observer:
-            observer(block)
+        for observe in observers:
+            observe(block)
         group = None if groups is None else groups[start : start + len(block)]
         start += len(block)
         yield unit_vectors(block if is_mapped else record.postprocessing.apply(block, Role(group=group)))
