@@ -141,7 +141,7 @@ def text_column(table: Table, column: str | None, *, without: str | None = None)
         return column
     if USUAL_COLUMN in table.columns:
         return USUAL_COLUMN
-    names = table.columns
+    names = list(table.columns)
     if 1 < len(names) <= _MOST_COLUMNS:
         names = _columns_of_texts(table.name, without)
     advice = header_advice(table.name, table.columns)
@@ -149,9 +149,9 @@ def text_column(table: Table, column: str | None, *, without: str | None = None)
         first = next(table.rows(optional=table.columns), (0, ("",)))[1]
         if all(map(is_number, table.columns)) or all(map(is_number, first)):
             raise FileFormatError(numbers_error(table.name))
+        strings = {name for name, value in zip(table.columns, first, strict=False) if isinstance(value, str)} - {"id"}
         for name, value in zip(table.columns, first, strict=False):
-            others = [each for other, each in zip(table.columns, first, strict=False) if other not in (name, "id")]
-            if kind_of([value], name) == "vectors" and not any(isinstance(each, str) for each in others):
+            if strings <= {name} and kind_of([value], name) == "vectors":
                 refuse_vectors(table.name, name, [value])
         raise InputError(
             f"{table.name} has {len(table.columns)} columns ({_check.brief(', '.join(table.columns), 600)}). "
