@@ -222,7 +222,7 @@ def bombs(server, proxy, rng, is_quick):
         for name, path in files.items():
             answer = server.client.post("/try/file", params={"name": name}, content=path.read_bytes())
             statuses[name] = answer.status_code
-            is_read = name == "nested.parquet" and answer.status_code == 200  # its texts alone, not the lists beside them
+            is_read = name == "nested.parquet" and answer.status_code == 200  # the texts alone, not the lists
             if not is_read and not 400 <= answer.status_code < 500:
                 broken.append(f"/try/file answered {answer.status_code} to {name}")
         commands = {
