@@ -222,8 +222,9 @@ def bombs(server, proxy, rng, is_quick):
         for name, path in files.items():
             answer = server.client.post("/try/file", params={"name": name}, content=path.read_bytes())
             statuses[name] = answer.status_code
-            is_read = name == "nested.parquet" and answer.status_code == 200  # the texts alone, not the lists
-            if not is_read and not 400 <= answer.status_code < 500:
+            # the texts of this table are small; the lists beside them, which are not, are left unread
+            expected = range(200, 201) if name == "nested.parquet" else range(400, 500)
+            if answer.status_code not in expected:
                 broken.append(f"/try/file answered {answer.status_code} to {name}")
         commands = {
             "rows.parquet": ["duplicates"],  # encode would write a hundred million vectors, batch by batch

@@ -321,3 +321,10 @@ def test_the_rows_of_an_index_are_grouped_by_its_own_vectors(isosent_, refuses, 
     assert found["n_duplicates"] >= 6
     assert json.loads(isosent_("cluster", "index", "--json").out)["n_texts"] == 63
     refuses(isosent_("cluster", "index", "-m", "wordllama"), "index", "--model")
+    Index.create([*texts[10:20], "something new entirely"], wordllama, folder=here / "new")
+    (here / "old.txt").write_text("\n".join(texts[:12]) + "\n", "utf-8")
+    found = json.loads(isosent_("duplicates", "new", "--against", "index", "--json").out)
+    assert (found["n_texts"], found["n_equal"]) == (11, 10)
+    refuses(isosent_("duplicates", "new", "--against", "old.txt"), "isosent encode old.txt -m new/model -o OLD.parquet")
+    assert isosent_("encode", "old.txt", "-m", "new/model", "-o", "OLD.parquet").code == 0
+    assert json.loads(isosent_("duplicates", "new", "--against", "OLD.parquet", "--json").out)["n_equal"] == 2

@@ -5,7 +5,7 @@ a `Report`: a table of the largest groups, a file with all of them, and a page. 
 each text is compared with those of another file or of an index (`_known_report`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -191,9 +191,7 @@ def _known_report(
     rows: str, against: str, model: str | None, column: str | None, texts: str | None, false_positives: float
 ) -> Report:
     """Which rows are in an old file or index already."""
-    if find_index(rows, "duplicates") is not None:
-        raise InputError(f"duplicates: {rows} is an index, which can only be OLD: --against {rows}.")
-    new = opened_rows(rows, column=column, texts=texts)
+    new_vectors, read_new, advice = _new_rows(rows, against, model, column, texts)
     loaded: SentenceEncoder | None
     ids = old_vectors = None
     if (index := find_index(against, "duplicates: --against")) is not None:
@@ -204,29 +202,39 @@ def _known_report(
     else:
         named = column if TextSource(against).is_table else None
         old = opened_rows(against, column=named)
-        if new.are_vectors and not old.are_vectors and opened_rows(against).are_vectors:  # the column has its texts
-            old = opened_rows(against, column=named, texts=against)
-        kinds = {file.source.name: "vectors" if file.are_vectors else "texts" for file in (new, old)}
-        if model is None and len(set(kinds.values())) > 1:
-            held = " and ".join(f"{name} holds {kind}" for name, kind in kinds.items())
-            raise InputError(f"duplicates: {held}. Name the model that made the vectors: -m MODEL.")
-        are_texts = model is not None or not new.are_vectors
+        if new_vectors is not None and not old.are_vectors and opened_rows(against).are_vectors:
+            old = opened_rows(against, column=named, texts=against)  # the column is that of its texts
+        if model is None and (new_vectors is None) == old.are_vectors:
+            kinds = ("texts", "vectors") if old.are_vectors else ("vectors", "texts")
+            raise InputError(f"duplicates: {rows} holds {kinds[0]} and {against} holds {kinds[1]}. {advice}")
         old_texts, old_vectors = old.read_texts(advised=rows), old.vectors
-        loaded = open_model(model, purpose="pairs") if are_texts else None
-        for file in (new, old):
-            if not file.are_vectors:
-                say_unused_vectors(file.source.name, column)
-    with progress_bar("reading" if new.are_vectors else "encoding") as bar:
+        loaded = open_model(model, purpose="pairs") if model is not None or new_vectors is None else None
+        if not old.are_vectors:
+            say_unused_vectors(against, column)
+    with progress_bar("encoding" if new_vectors is None else "reading") as bar:
         found = find_known(
-            new.read_texts(),
+            read_new(),
             old_texts,
             loaded,
-            vectors=new.vectors,
+            vectors=new_vectors,
             old_vectors=old_vectors,
             false_positives=false_positives,
             progress=bar,
         )
     return _report_of_known(found, loaded, ids, rows, against)
+
+
+def _new_rows(
+    rows: str, against: str, model: str | None, column: str | None, texts: str | None
+) -> tuple[VectorSource | None, Callable[[], list[str] | None], str]:
+    """Vectors and texts of what is compared with old rows, and what to do if only these are texts, or vectors."""
+    if (stored := rows_of_index(rows, "duplicates", model=model, column=column, texts=texts)) is not None:
+        advice = f"Encode the texts: isosent encode {against} -m {rows}/model -o OLD.parquet."
+        return stored.vectors, lambda: stored.texts, advice
+    file = opened_rows(rows, column=column, texts=texts)
+    if not file.are_vectors:
+        say_unused_vectors(rows, column)
+    return file.vectors, file.read_texts, "Name the model that made the vectors: -m MODEL."
 
 
 def _report_of_known(

@@ -115,7 +115,8 @@ class _Opened(NamedTuple):
         if (stored := rows_of_index(rows, "map", model=model, column=column, texts=texts)) is not None:
             if fitted is not None:  # may have been fitted on vectors of other lengths
                 raise InputError(f"map: {rows} holds vectors of length 1. Name the texts or vectors it was made of.")
-            read, line = stored, f"index of {stored.vectors and stored.vectors.space}"
+            assert stored.vectors is not None
+            read, line = stored, f"index of {stored.vectors.space}"
         else:
             file = opened_rows(rows, column=column, texts=texts)
             read = file.read() if with_columns else Rows(file.read_texts(), file.vectors)

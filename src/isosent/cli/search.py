@@ -152,7 +152,7 @@ def search(
         asked = [f"row {row} of {queries[0]}" for row in range(vectors.n_rows)]
     hits = store.hits(texts, k, vectors=vectors, where=where, **chosen)
     if not likes and group is None and store.groups is not None:
-        say(store.groups.note("queries without --group"))
+        say(f"note: {store.groups.note('queries without --group')}")
     pairs = list(zip(asked, hits, strict=True))
     document = {"results": [{"query": query, "hits": [_hit_json(hit) for hit in found]} for query, found in pairs]}
     deliver(Report(document, _hit_parts(pairs)), as_json=as_json)

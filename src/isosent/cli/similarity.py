@@ -60,7 +60,8 @@ def _two_texts(*texts: str) -> list[str]:
 
 def _say_reference(model: SentenceEncoder) -> None:
     if model.groups is not None:
-        say(f"{model.groups.note('both texts')} In Python: model.encode(TEXT, group={next(iter(model.groups.maps))!r})")
+        group = next(iter(model.groups.maps))
+        say(f"note: {model.groups.note('both texts')} In Python: model.encode(TEXT, group={group!r})")
 
 
 @click.command()

@@ -440,7 +440,12 @@ def _typed_columns(
         columns = dict(zip(read.column_names, read.columns, strict=True))
     if id_column is not None and id_column not in columns:
         columns[id_column] = pa.chunked_array([[value for _, (value,) in table.rows(id_column)]])
-    values = [] if column is None else [(number, value) for number, (value,) in table.rows(column)]
+    if column is None:
+        return None, columns
+    if column in columns:
+        values = list(enumerate(columns[column].to_pylist()))
+    else:  # within another
+        values = [(number, value) for number, (value,) in table.rows(column)]
     return _texts(table, column, values), columns
 
 

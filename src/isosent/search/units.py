@@ -193,7 +193,7 @@ def _warn_of_groups(model: SentenceEncoder) -> None:
             "isosent encode TEXTS -m MODEL -o vectors.parquet", f"model.encode(texts, group={model.groups.column})"
         )
         warnings.warn(
-            f"{model.groups.note('all texts').removeprefix('note: ')} Encode them first, with the column "
+            f"{model.groups.note('all texts')} Encode them first, with the column "
             f"{model.groups.column}, and name the vectors in their place: {step}.",
             IsosentWarning,
             stacklevel=4,

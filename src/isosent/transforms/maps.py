@@ -41,7 +41,7 @@ class GroupMaps(NamedTuple):
 
     def note(self, texts: str) -> str:
         """Say how texts are read whose group is not given."""
-        return f"note: {texts} count as {self.reference}, not {_check.brief(' or '.join(self.maps))}."
+        return f"{texts} count as {self.reference}, not {_check.brief(' or '.join(self.maps))}."
 
     def rows_of(self, groups: object, n_rows: int) -> list[tuple[LinearMap, NDArray[np.intp]]]:
         """The rows that have a map, map by map; `groups` is the group of all rows, or that of each."""
