@@ -79,7 +79,7 @@ def map(
     elif transform is not None:
         notes.append(Note(f"note: {transform} keeps these vectors unchanged, so there is one map"))
     if (groups := find_groups(opened.vectors if after is None else after, opened.texts)) is not None:
-        notes.append(Note(f"warning: {groups_warning(groups)}"))
+        notes.append(Note(f"warning: {groups_warning(groups, otherwise='draw')}"))
     parts: list[Part] = [opened.line, *(each.kept for each in drawn), *notes, *_sample_note(drawn[0].map)]
     if n_missing := int(np.isnan(drawn[0].map.places[:, 0]).sum()):
         parts.append(Note(f"note: {n_missing:,} of {len(opened.vectors):,} rows have no vector and are not drawn"))

@@ -26,11 +26,11 @@ _IN_SHELL = (
 )
 
 
-def made_again(model: str, output: str, *, is_fitted: bool) -> str:
+def made_again(model: str, output: str, *, is_fitted: bool, texts: str = "") -> str:
     """How a model or an index of vectors is made again with the model that made these, so that it encodes texts."""
     verb = "fit" if is_fitted else "index"
     return next_step(
-        f"isosent {verb} VECTORS -m {model} -o {output}", f"model={model!r}" if model != "MODEL" else "model=..."
+        f"isosent {verb} VECTORS{texts} -m {model} -o {output}", f"model={model!r}" if model != "MODEL" else "model=..."
     )
 
 

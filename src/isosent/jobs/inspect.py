@@ -533,7 +533,7 @@ def _sizes(sample: NDArray[np.floating], texts: Sequence[str] | None, *, seed: i
         return None
 
 
-def groups_warning(groups: SeparateGroups) -> str:
+def groups_warning(groups: SeparateGroups, *, otherwise: str = "inspect and fit") -> str:
     """What separate groups of rows mean, and what to do."""
     two, each = groups.n_groups == 2, f"the smallest {groups.share:.0%}"
     shares = f"{groups.share:.0%} and {1 - groups.share:.0%}" if two else each
@@ -542,15 +542,15 @@ def groups_warning(groups: SeparateGroups) -> str:
         found += " or kinds of products; their texts would tell"
     return (
         f"{found}. Texts find only texts of the same group, and a cosine means something else in each. "
-        f"{groups_advice('inspect and fit')}"
+        f"{groups_advice(otherwise)}"
     )
 
 
 def groups_advice(otherwise: str) -> str:
     """What brings separate groups together, and what to do with each one otherwise."""
     return (
-        "If a column names the group, erase it: isosent fit --erase COLUMN. If you have translations, fit on them: "
-        f"isosent fit --pairs FILE. Otherwise {otherwise} the groups separately."
+        "If a column names the group, erase it: isosent fit TABLE --erase COLUMN -o FOLDER. If you have translations, "
+        f"fit on them: isosent fit --pairs FILE -o FOLDER. Otherwise {otherwise} the groups separately."
     )
 
 

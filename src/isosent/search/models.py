@@ -15,7 +15,7 @@ import numpy as np
 from isosent._locks import Lock
 from isosent.encoders.precomputed import PrecomputedVectors, made_again
 from isosent.encoders.static import StaticEncoder
-from isosent.errors import InputError, IsosentWarning, ModelFolderError, next_step
+from isosent.errors import InputError, IsosentWarning, ModelFolderError, next_step, option
 from isosent.loading import load_saved
 from isosent.model import SentenceEncoder
 from isosent.numeric.canary import CHANGED, CanaryCheck
@@ -72,13 +72,14 @@ class IndexModels:
         if isinstance(model.encoder, PrecomputedVectors):
             vector = next_step("a file of its vector, such as query.npy", "its vector")
             folder, known = str(self.folder), model.encoder.model
-            step = made_again(known or "MODEL", folder, is_fitted=False)
+            texts = f" {option('texts', 'FILE')}" if TEXT in snapshot.rows[0].schema.names else ""
+            step = made_again(known or "MODEL", folder, is_fitted=False, texts=texts)
             again = f"index the vectors again with the model that made them: {step}"
             if model.record.fits:
                 again = (
                     "fit the vectors again with the model that made them, and index them with what is fitted: "
                     f"{made_again(known or 'MODEL', 'FOLDER', is_fitted=True)}"
-                    f"{next_step(f', isosent index VECTORS -m FOLDER -o {folder}', '')}"
+                    f"{next_step(f', isosent index VECTORS{texts} -m FOLDER -o {folder}', '')}"
                 )
             if known is not None:
                 call = f"load(folder / {MODEL_FOLDER!r}, encoder={known!r}) for Index.open"
